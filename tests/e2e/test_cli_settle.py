@@ -70,7 +70,7 @@ def test_settle_decides_a_call_of_unknown_outcome(here, decision, answer, done):
     assert sent(here) == done
 
 
-def test_call_of_unknown_outcome_is_asked_about_despite_approve_all(here):
+def test_call_of_unknown_outcome_requires_approval_despite_approve_all(here):
     task = killed_in_a_call(here)
     with resuming(here, task, "--approve", "all") as run:
         assert approvals(here, "settle", run.request(), "--result", "1").returncode == 0
@@ -100,7 +100,7 @@ def test_settle_refuses_a_call_that_never_began(here):
     ],
     ids=["it did happen", "without a result", "again"],
 )
-def test_resume_at_a_terminal_asks_about_an_unfinished_call(here, keys, answer, done):
+def test_resume_at_a_terminal_requires_approval_for_an_unfinished_call(here, keys, answer, done):
     task = killed_in_a_call(here)
     command = [DELF, "resume", task, "--approve", "all"]
     with TerminalProcess(command, env=environment(), cwd=here) as terminal:

@@ -88,7 +88,7 @@ def check(google: GoogleServer, book: str) -> None:
     assert reply.header("In-Reply-To") == "<7@example.com>"
 
 
-def test_every_google_write_is_asked_about(
+def test_every_google_write_requires_approval(
     google: GoogleServer,
     connect: Any,
     office: str,

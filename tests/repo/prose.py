@@ -12,7 +12,7 @@ from typing import Final
 
 from support.workspace import ROOT, nodes_of
 
-MOST_WORDS: Final = 25
+MAX_WORDS: Final = 25
 """Words of one sentence."""
 
 SOURCES: Final = [

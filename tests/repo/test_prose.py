@@ -12,7 +12,7 @@ import pytest
 from support.workspace import ROOT
 
 from .prose import (
-    MOST_WORDS,
+    MAX_WORDS,
     PAGES,
     SOURCES,
     of_messages,
@@ -43,15 +43,15 @@ PHRASES: Final = {
 
 
 def test_sentences_of_pages_are_short() -> None:
-    found = [str(one) for page in PAGES for one in of_page(page) if words(one.text) > MOST_WORDS]
-    assert not found, "\n".join([f"at most {MOST_WORDS} words a sentence:", *found])
+    found = [str(one) for page in PAGES for one in of_page(page) if words(one.text) > MAX_WORDS]
+    assert not found, "\n".join([f"at most {MAX_WORDS} words a sentence:", *found])
 
 
 def test_sentences_of_errors_hints_and_help_are_short() -> None:
     found = [
-        str(one) for path in SOURCES for one in of_messages(path) if words(one.text) > MOST_WORDS
+        str(one) for path in SOURCES for one in of_messages(path) if words(one.text) > MAX_WORDS
     ]
-    assert not found, "\n".join([f"at most {MOST_WORDS} words a sentence:", *found])
+    assert not found, "\n".join([f"at most {MAX_WORDS} words a sentence:", *found])
 
 
 def _uses(paths: list[Path], listed: dict[str, str]) -> Iterator[str]:

@@ -65,7 +65,7 @@ _AGAIN: Final = (
 )
 _SAME_START: Final = 40
 _LONGEST_MARK: Final = 64
-_LEAST_SAME: Final = 4
+_MIN_SAME: Final = 4
 _SHOWN: Final = 600
 
 
@@ -237,7 +237,7 @@ def join_continuation(first: str, second: str) -> str | None:
         return first[:begun] + second.lstrip("\n")
     *lines, last = code.split("\n")
     following = second.split("\n", maxsplit=1)[0]
-    if last.strip() and len(last) >= _LEAST_SAME and following.strip().startswith(last.strip()):
+    if last.strip() and len(last) >= _MIN_SAME and following.strip().startswith(last.strip()):
         return first[: len(first) - len(last)] + second.lstrip("\n")
     if not last.strip() and lines and following.strip() and lines[-1].strip() == following.strip():
         return None  # the line again, or a second time

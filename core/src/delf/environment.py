@@ -30,7 +30,7 @@ T = TypeVar("T")
 Source: TypeAlias = Literal["command line", "environment", "program", "project"]
 """The source of a value: a person at the command line, the environment, code, or a file."""
 
-_MOST_BYTES: Final = 64 * 1024
+_MAX_BYTES: Final = 64 * 1024
 # Runs of blanks, which the parser reads in quadratic time.
 _ENDLESS: Final = re.compile(r"[^\S\r\n]{256}")
 
@@ -131,7 +131,7 @@ class EnvFile:
         Raises:
             ConfigurationError: If the file exists and cannot be read.
         """
-        content = read_file(path, within or path.parent, _MOST_BYTES)
+        content = read_file(path, within or path.parent, _MAX_BYTES)
         try:
             text = (content or b"").decode("utf-8-sig")
         except UnicodeDecodeError as error:

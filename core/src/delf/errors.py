@@ -20,7 +20,7 @@ from delf.packages.official import how_to_install
 if TYPE_CHECKING:
     from pathlib import Path
 
-_MOST_FILES: Final = 5
+_MAX_FILES: Final = 5
 """Names of files in one message."""
 
 
@@ -205,8 +205,8 @@ class FolderNotTrustedError(ConfigurationError):
     code = "ERR-TRUST-001"
 
     def __init__(self, folder: Path, files: tuple[str, ...], *, changed: bool) -> None:
-        shown = ", ".join(files[:_MOST_FILES])
-        more = f" and {len(files) - _MOST_FILES} more" if len(files) > _MOST_FILES else ""
+        shown = ", ".join(files[:_MAX_FILES])
+        more = f" and {len(files) - _MAX_FILES} more" if len(files) > _MAX_FILES else ""
         why = "has changed since you trusted it" if changed else "is not trusted yet"
         super().__init__(
             f"{folder} {why}, so its files have no effect: {shown}{more}",
@@ -472,7 +472,7 @@ class UnrecordedCallError(TaskLeftError):
 
 
 # Comparing long texts is slow, and a text this long is no mistyped name.
-_MOST_COMPARED: Final = 2000
+_MAX_COMPARED: Final = 2000
 _LONGEST_COMPARED: Final = 100
 # Other libraries' names of our options, which no comparison of letters would find.
 _MEANT: Final = {
@@ -528,7 +528,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     Returns:
         ``"; did you mean 'x'?"``, or an empty string when nothing is close.
     """
-    listed = list(islice(known, _MOST_COMPARED))
+    listed = list(islice(known, _MAX_COMPARED))
     if (meant := _MEANT.get(name.lower())) in listed:
         return f"; did you mean {meant!r}?"
     close = difflib.get_close_matches(name[:_LONGEST_COMPARED], listed, n=1, cutoff=0.6)

@@ -987,7 +987,7 @@ def decode(record: Mapping[str, Any]) -> Event:
 
 _EVENT_BYTES: Final = 500
 """Estimated bytes of an event's small fields."""
-_MOST_BYTES: Final = 64 * 1024 * 1024
+_MAX_BYTES: Final = 64 * 1024 * 1024
 
 
 def size_of(event: Event) -> int:
@@ -997,7 +997,7 @@ def size_of(event: Event) -> int:
         if type(value) is str:
             size += len(value)
         elif type(value) not in PLAIN:
-            size += weight(value, _MOST_BYTES)
+            size += weight(value, _MAX_BYTES)
     return size
 
 

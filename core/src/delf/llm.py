@@ -21,7 +21,7 @@ SERVER_SIDE_TOOLS: Final = "server_side_tools"
 LOOKS_OUTSIDE: Final = frozenset({"generate", "call"})
 """Purposes of model calls in which the provider may run its own tools."""
 
-MOST_LETTERS: Final = 8_000_000
+MAX_LETTERS: Final = 8_000_000
 """The maximum number of characters of an answer that are accepted, above what any model writes."""
 
 SETTINGS: Final = (

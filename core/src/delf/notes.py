@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
-_MOST: Final = 20
-_MOST_LETTERS: Final = 1000
+_MAX: Final = 20
+_MAX_LETTERS: Final = 1000
 _notes: ContextVar[dict[str, None] | None] = ContextVar("delf_notes", default=None)
 
 
@@ -22,8 +22,8 @@ def note(message: str) -> None:
         message: A short sentence with its subject: a file, a column.
     """
     notes = _notes.get()
-    if notes is not None and len(notes) < _MOST:
-        notes[message[:_MOST_LETTERS]] = None
+    if notes is not None and len(notes) < _MAX:
+        notes[message[:_MAX_LETTERS]] = None
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from delf_openapi.sources import read
 from delf_web import Web, WebSearch
 from support.raw_http import Reply, raw_server, threaded_server
 
-MOST = 1_000_000
+MAX = 1_000_000
 ZEROS = b"0" * 300_000_000
 BOMB = gzip.compress(ZEROS, 1)
 
@@ -75,7 +75,7 @@ TEXT = bytes(range(256)) * 3000
 async def test_body_equals_the_sent_bytes(
     encoding: str | None, pack: Callable[[bytes], bytes], cut: int
 ) -> None:
-    assert await read_body(answer(pack(TEXT), encoding, cut), MOST) == TEXT
+    assert await read_body(answer(pack(TEXT), encoding, cut), MAX) == TEXT
 
 
 async def test_body_of_exactly_the_limit_is_read() -> None:
@@ -90,8 +90,8 @@ async def test_decompression_bomb_stays_under_the_memory_limit(
     encoding: str, pack: Callable[[bytes], bytes]
 ) -> None:
     body = pack(ZEROS)
-    with little_memory(4 * MOST), pytest.raises(BodyTooLargeError):
-        await read_body(answer(body, encoding), MOST)
+    with little_memory(4 * MAX), pytest.raises(BodyTooLargeError):
+        await read_body(answer(body, encoding), MAX)
 
 
 async def test_pieces_of_an_unpacked_body_are_small() -> None:
@@ -103,20 +103,20 @@ async def test_pieces_of_an_unpacked_body_are_small() -> None:
 async def test_compressed_bytes_without_content_count_against_the_limit() -> None:
     nothing = b"\x00\x00\x00\xff\xff" * 300_000  # stored blocks of no bytes
     with pytest.raises(BodyTooLargeError):
-        await read_body(answer(nothing, "deflate", cut=10_000), MOST)
+        await read_body(answer(nothing, "deflate", cut=10_000), MAX)
 
 
 @pytest.mark.parametrize("encoding", ["gzip, gzip", "deflate, gzip", "br", "zstd", "compress"])
 async def test_unrequested_content_encoding_is_refused(encoding: str) -> None:
     with pytest.raises(BodyEncodingError, match="compressed"):
-        await read_body(answer(gzip.compress(gzip.compress(TEXT)), encoding), MOST)
+        await read_body(answer(gzip.compress(gzip.compress(TEXT)), encoding), MAX)
 
 
 async def test_broken_compression_raises() -> None:
     with pytest.raises(BodyEncodingError, match="broken"):
-        await read_body(answer(b"no gzip", "gzip"), MOST)
+        await read_body(answer(b"no gzip", "gzip"), MAX)
     with pytest.raises(BodyEncodingError, match="broken"):
-        list(Inflater(httpx.Headers({"content-encoding": "deflate"}), MOST).feed(b"\xff" * 9))
+        list(Inflater(httpx.Headers({"content-encoding": "deflate"}), MAX).feed(b"\xff" * 9))
 
 
 # -- every client ---------------------------------------------------------------------------
@@ -142,7 +142,7 @@ async def _openapi(url: str) -> None:
         "servers": [{"url": url}],
         "paths": {"/x": {"get": {"operationId": "x", "responses": {"200": {"description": "."}}}}},
     }
-    api = APITool(document, name="api", max_response_bytes=MOST)
+    api = APITool(document, name="api", max_response_bytes=MAX)
     try:
         (action,) = await api.actions()
         await action.call()
@@ -184,5 +184,5 @@ def test_specification_download_stops_at_a_decompression_bomb() -> None:
     headers = {"Content-Type": "text/html", "Content-Encoding": "gzip"}
     with threaded_server(lambda _: Reply(200, BOMB, headers)) as server:
         with little_memory(), pytest.raises(DelfError, match="too large"):
-            read(f"{server.url}/openapi.json", MOST)
+            read(f"{server.url}/openapi.json", MAX)
         assert server.last.header("accept-encoding") == "gzip, deflate"

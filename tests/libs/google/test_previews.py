@@ -99,7 +99,7 @@ async def test_draft_preview_shows_every_recipient_and_part(
 @pytest.mark.parametrize(
     "after", [DRAFT.replace(b"bob@example", b"eve@example"), DRAFT.replace(b"now", b"all"), DRAFT]
 )
-async def test_changed_draft_is_asked_about_again(
+async def test_changed_draft_requires_approval_again(
     google: GoogleServer,
     connect: Any,
     delf_host: TestHost,

@@ -20,7 +20,7 @@ def call(number, *args, method="wait"):
 @pytest.fixture
 def few(monkeypatch):
     """At most ten calls are served at a time."""
-    monkeypatch.setattr(calls_module, "MOST_SERVED", 10)
+    monkeypatch.setattr(calls_module, "MAX_SERVED", 10)
 
 
 @pytest.fixture

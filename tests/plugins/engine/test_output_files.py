@@ -208,7 +208,7 @@ async def test_unwritable_output_is_reported_once(taking, tmp_path, name, data, 
 async def test_output_files_of_a_task_have_a_total_limit(
     delf_host: TestHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("delf_engine.output.MOST_OF_CALLS", 10)
+    monkeypatch.setattr("delf_engine.output.MAX_CALL_FILES", 10)
     log = TaskLog("task_1", InProcessJournal(), ())
     files = OutputFiles(OutputFolder(str(tmp_path)), Formats(delf_host), log)
     for name in ("a.txt", "b.txt", "c.txt"):

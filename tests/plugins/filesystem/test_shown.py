@@ -43,7 +43,7 @@ def ask(notes: Path, delf_host: TestHost, scripted_model: ScriptedModel) -> Call
 
 
 @pytest.mark.parametrize("code", [REPLACE, EDIT, WRITE])
-async def test_file_changed_after_its_diff_is_asked_about_again(
+async def test_file_changed_after_its_diff_requires_approval_again(
     ask: Callable[..., Any], notes: Path, code: str
 ) -> None:
     plan = notes / "plan.md"
@@ -53,7 +53,7 @@ async def test_file_changed_after_its_diff_is_asked_about_again(
     assert plan.read_text() == ("new" if code == WRITE else "zero\n2\nsecret\n")
 
 
-async def test_file_added_after_its_diff_is_asked_about_again(
+async def test_file_added_after_its_diff_requires_approval_again(
     ask: Callable[..., Any], notes: Path
 ) -> None:
     late = notes / "late.md"

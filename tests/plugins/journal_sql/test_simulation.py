@@ -31,7 +31,7 @@ from delf_journal_sql.sqlite import SqliteConnection, SqliteDatabase
 LEASE = 4.0
 PROCESSES = 3
 CALLS = 3
-MOST_TURNS = 2000
+MAX_TURNS = 2000
 OVER = {"done", "failed", "stopped"}
 SEEDS = range(*map(int, os.environ.get("DELF_TEST_SEEDS", "0:40").split(":")))
 
@@ -195,7 +195,7 @@ async def simulate(world: World) -> None:
     try:
         for task_id in names:
             start(lambda process, task_id=task_id: process.begin(task_id))
-        for _ in range(MOST_TURNS):
+        for _ in range(MAX_TURNS):
             await _all_wait(world, starts)
             if not starts:
                 break

@@ -130,7 +130,7 @@ async def test_browser_reads_freely_and_asks_before_acting(
     assert asked[0] == "/"
 
 
-async def test_address_from_a_page_is_asked_about(
+async def test_address_from_a_page_requires_approval(
     browser, site, delf_host, scripted_model, scripted_approvals
 ):
     url, asked = site

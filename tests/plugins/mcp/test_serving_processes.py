@@ -106,7 +106,7 @@ async def test_client_is_asked_for_every_task(place: Place, mode: str) -> None:
 
 
 @every_era
-async def test_concurrent_clients_are_asked_about_their_own_calls(place: Place, mode: str) -> None:
+async def test_concurrent_clients_approve_their_own_calls(place: Place, mode: str) -> None:
     async def one(name: str) -> list[str]:
         asked: list[str] = []
 

@@ -175,7 +175,7 @@ await send(to=str(found), text="Hi")
 """
 
 
-def test_routine_asks_about_foreign_values_and_not_about_constants(
+def test_routine_requires_approval_for_foreign_values_but_not_for_constants(
     agent, saved, scripted_model, scripted_approvals
 ):
     saved.keep(routine(FOREIGN))

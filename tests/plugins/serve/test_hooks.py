@@ -152,7 +152,7 @@ async def test_hook_tasks_belong_to_its_person(serve):
         assert answer.status_code == status
 
 
-async def test_value_from_a_message_is_asked_about(serve):
+async def test_value_from_a_message_requires_approval(serve):
     server = await serve(hooks=hook("await send(item['order']['id'])"), agent={"flows": "guard"})
     answer = await send(server, {"order": {"id": "eve@evil.example"}})
     asked = await server.question(answer.json()["task_id"])

@@ -417,7 +417,7 @@ async def test_feed_link_to_an_unapproved_host_is_refused(others, open_web, serv
 
 
 @pytest.mark.parametrize("action", ["scrape", "links", "tables", "feed"])
-def test_every_action_asks_about_other_hosts(action) -> None:
+def test_every_action_requires_approval_for_other_hosts(action) -> None:
     call = ProposedCall(action=action, arguments={"url": "https://other.test/"})
     assert isinstance(Web(hosts=["example.com"], others="ask").check(call), NeedsApproval)
 

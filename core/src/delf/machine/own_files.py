@@ -14,7 +14,7 @@ from delf.errors import ConfigurationError
 # A file or link that somebody else left under this name is an error, and is not written to.
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 _READ: Final = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-_MOST_BYTES: Final = 16_000_000
+_MAX_BYTES: Final = 16_000_000
 
 
 def is_own_folder(path: Path) -> bool:
@@ -33,7 +33,7 @@ def read_own(path: Path) -> bytes | None:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode) or not _is_ours_alone(found):
                 return None
-            return file.read(_MOST_BYTES)
+            return file.read(_MAX_BYTES)
     except OSError:
         return None
 

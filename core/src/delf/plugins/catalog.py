@@ -41,7 +41,7 @@ _LAST: Final = 1.0
 _AT_ADDRESS: Final = 1.5
 """The fit of a model with an address whose plugin's protocol other servers speak."""
 
-_MOST_NAMED: Final = 3
+_MAX_NAMED: Final = 3
 """The most plugins that failed to load which one hint names."""
 
 _CHOOSE: Final = (
@@ -116,9 +116,9 @@ class Catalog:
         # Plugins of a file or a program come first: somebody is at work on them.
         found.sort(key=lambda record: record.distribution is not None)
         named = [f"plugin {each.name!r}{_package(each)} {each.trouble}" for each in found]
-        more = len(named) - _MOST_NAMED
+        more = len(named) - _MAX_NAMED
         rest = [f"{more} more failed: see delf plugins"] if more > 0 else []
-        return "; ".join([*named[:_MOST_NAMED], *rest])
+        return "; ".join([*named[:_MAX_NAMED], *rest])
 
     def with_load_failures(self, error: ErrorT) -> ErrorT:
         """Return an error for an unknown name, whose hint names the plugins that failed to load."""

@@ -40,7 +40,7 @@ HAPPENED: Final = "it did happen"
 """The answer to a request with unknown outcome that declares the call as already done."""
 _LONG: Final = 80
 """The line length in characters from which a fact also shows the length."""
-_MOST_NAMED: Final = 5
+_MAX_NAMED: Final = 5
 _CONTAINERS: Final = (Mapping, list, tuple, set, frozenset)
 _LINE_ENDS: Final = re.compile("\r\n|\r")
 """The line ends of Python source: unlike ``str.splitlines``, a form feed does not end a comment."""
@@ -294,7 +294,7 @@ def _hidden_character_facts(name: str, texts: Iterable[str], about: str = "") ->
         found |= dict.fromkeys(hidden_characters(text))
     if not found:
         return
-    named = [_character(one) for one in list(found)[:_MOST_NAMED]]
+    named = [_character(one) for one in list(found)[:_MAX_NAMED]]
     more = len(found) - len(named)
     yield Fact(
         kind=FactKind.HIDDEN,
@@ -458,8 +458,8 @@ def _origins(request: ApprovalRequest, name: str) -> Iterator[Fact]:
             found.setdefault((str(origin["text"]), is_marked), []).append(path[len(name) :])
     for (text, is_marked), paths in found.items():
         named = [path for path in paths if path]
-        where = ", ".join(named[:_MOST_NAMED])
-        more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+        where = ", ".join(named[:_MAX_NAMED])
+        more = f" and {len(named) - _MAX_NAMED} more" if len(named) > _MAX_NAMED else ""
         yield Fact(
             kind=FactKind.ORIGIN,
             weight="caution" if is_marked else "information",

@@ -16,8 +16,8 @@ _YES_NO: Final[Mapping[str, bool]] = {
     **dict.fromkeys(("yes", "y", "true"), True),
     **dict.fromkeys(("no", "n", "false"), False),
 }
-_MOST_OPTIONS: Final = 100
-_MOST_NAMED: Final = 10
+_MAX_OPTIONS: Final = 100
+_MAX_NAMED: Final = 10
 _LONGEST_SHOWN: Final = 10_000
 """The most characters of a question, and of an option."""
 _LONGEST: Final = 100_000
@@ -87,10 +87,10 @@ class Question:
             raise ToolRefusedError(f"answer is {self.answer!r}; one of {kinds}")
         if self.options and self.answer != "text":
             raise ToolRefusedError(f"with options there is no answer={self.answer!r}")
-        if len(self.options) > _MOST_OPTIONS:
+        if len(self.options) > _MAX_OPTIONS:
             raise ToolRefusedError(
                 f"{len(self.options):,} options are more than a person reads; at most "
-                f"{_MOST_OPTIONS}"
+                f"{_MAX_OPTIONS}"
             )
         if len({_comparable(option) for option in self.options}) < len(self.options):
             raise ToolRefusedError("two options are the same: add what tells them apart")
@@ -131,8 +131,8 @@ class Question:
         found = [option for option in self.options if _comparable(option) == _comparable(given)]
         if len(found) == 1:
             return found[0]
-        more = len(self.options) - _MOST_NAMED
-        named = ", ".join(map(repr, self.options[:_MOST_NAMED]))
+        more = len(self.options) - _MAX_NAMED
+        named = ", ".join(map(repr, self.options[:_MAX_NAMED]))
         raise _unfit(given, f"one of {named}" + (f" and {more} more" if more > 0 else ""))
 
 

@@ -20,7 +20,7 @@ _DOCUMENTED: Final = re.compile(
     r"""^[ \t]+\w+[ \t]*[:=].*[^\\\s(\[{,]\s*\n\s*[rR]?["']""", re.MULTILINE
 )
 """Matches a field with a text under it; without one, no source is parsed."""
-_MOST_SOURCE: Final = 1_000_000
+_MAX_SOURCE: Final = 1_000_000
 
 
 def class_doc(owner: type[Any]) -> str:
@@ -101,7 +101,7 @@ def _texts_under_fields(owner: type[Any]) -> dict[str, str]:
 def _texts_of(path: str) -> Mapping[str, Mapping[str, str]]:
     """Return the texts under the fields of a file's classes, by the classes' qualified names."""
     source = "".join(linecache.getlines(path))
-    if len(source) > _MOST_SOURCE or not _DOCUMENTED.search(source):
+    if len(source) > _MAX_SOURCE or not _DOCUMENTED.search(source):
         return {}
     try:
         tree = ast.parse(source)

@@ -12,7 +12,7 @@ from delf.tools.function import tool
 from delf.tools.ranking import named_by
 from delf.tools.stubs import FIND_TOOLS, Detail, render_stubs, whole_size
 
-_MOST: Final = 10
+_MAX: Final = 10
 _FOUND: Final = Detail(800, 800, 3_000)
 """The maximum number of characters of each tool found by words; a tool found by name is shown in
 full.
@@ -32,7 +32,7 @@ def own_tools(choice: ToolChoice) -> Sequence[ConnectionLike]:
     async def find_tools(words: str) -> str:
         if exact := _tools_by_name(choice, words):
             return render_stubs(exact)
-        found = [choice.describe(entry.name) for entry in search(choice.catalog, words, _MOST)]
+        found = [choice.describe(entry.name) for entry in search(choice.catalog, words, _MAX)]
         return render_stubs(found, _FOUND, named_by(words)) or f"no tool fits {words!r}"
 
     more = f"{choice.left_out} more tools may be called. " if choice.left_out else ""

@@ -27,7 +27,7 @@ _TYPES: Final[Mapping[str, Any]] = {
     "object": dict[str, Any],
     "null": None,
 }
-_MOST_VALUES: Final = 100
+_MAX_VALUES: Final = 100
 _WORDS: Final = frozenset(
     {"title", "description", "default", "examples", "format", "deprecated", "strict", "type"}
     | {"$defs", "definitions", "$schema", "$id", "$comment", "readOnly", "writeOnly"}
@@ -363,7 +363,7 @@ def _is_covered_choice(schema: Mapping[str, Any], root: Mapping[str, Any], depth
     if "anyOf" in schema:
         return all(_is_covered(each, root, depth + 1) for each in schema["anyOf"])
     values = schema["enum"] if "enum" in schema else [schema["const"]]
-    return len(values) <= _MOST_VALUES and all(map(_is_literal, values))
+    return len(values) <= _MAX_VALUES and all(map(_is_literal, values))
 
 
 def _is_number(value: Any) -> bool:
@@ -396,7 +396,7 @@ def _type(part: Any, root: Mapping[str, Any], depth: int = 0) -> Any:
     if isinstance(ref := schema.get("$ref"), str):
         return _type(_target(ref, root), root, depth + 1)
     values = schema.get("enum") or ([schema["const"]] if "const" in schema else None)
-    if values and len(values) <= _MOST_VALUES and all(map(_is_literal, values)):
+    if values and len(values) <= _MAX_VALUES and all(map(_is_literal, values)):
         return Literal[tuple(values)]
     several: Sequence[Any] = schema.get("anyOf") or schema.get("oneOf") or ()
     kind: Any = schema.get("type")

@@ -17,8 +17,8 @@ from delf.tools.class_docs import class_doc, field_docs
 _DEEPEST: Final = 6
 _ROOM: Final = 6_000
 """The maximum number of characters of a type before nested records are shortened."""
-_MOST_NOTES: Final = 40
-_MOST_FIELDS: Final = 400
+_MAX_NOTES: Final = 40
+_MAX_FIELDS: Final = 400
 """The maximum number of fields of a type before nested records are shortened."""
 _QUALIFIERS: Final = frozenset({"Required", "NotRequired", "ReadOnly", "Final", "ClassVar"})
 """Names of type qualifiers; compared by name because typing_extensions has its own."""
@@ -96,7 +96,7 @@ def type_text(hint: Any, *, given: bool = False) -> str:
     """
     for depth in range(_DEEPEST, 1, -1):
         try:
-            text = _text(hint, _Place(given, depth, fields=iter(range(_MOST_FIELDS))))
+            text = _text(hint, _Place(given, depth, fields=iter(range(_MAX_FIELDS))))
         except _NoRoom:
             continue
         if len(text) <= _ROOM:
@@ -138,9 +138,9 @@ def notes_of(hint: Any, *, given: bool = False) -> str:
         hint: The type.
         given: Whether scripts pass values of the type.
     """
-    fields = itertools.islice(_notes(hint, _Place(given), ""), _MOST_FIELDS)
+    fields = itertools.islice(_notes(hint, _Place(given), ""), _MAX_FIELDS)
     found = (f"{path}: {text}" for path, text in fields if text)
-    return "; ".join(itertools.islice(found, _MOST_NOTES))
+    return "; ".join(itertools.islice(found, _MAX_NOTES))
 
 
 def plain_default(value: Any) -> Any:

@@ -68,7 +68,7 @@ _LINKS: Final = re.compile(r"!?\[([^\[\]]{0,200})\]\([^()\s]{0,500}\)")
 
 _REPEATED: Final = re.compile(r"(?:\)|\\[bBAzZ]|[\^$])\{(\d{1,9})(?:,(\d{0,9}))?\}")
 """Matches a repeat of a group or assertion; nested repeats multiply."""
-_MOST_REPEATED: Final = 100_000
+_MAX_REPEATED: Final = 100_000
 
 Target = Callable[[str], Any]
 
@@ -416,7 +416,7 @@ def _check_pattern(pattern: object) -> None:
     if isinstance(pattern, str):
         found = _REPEATED.finditer(pattern)
         times = math.prod(max(int(match[1]), int(match[2] or 0), 1) for match in found)
-        if times > _MOST_REPEATED:
+        if times > _MAX_REPEATED:
             raise ValueError("a pattern of it repeats too often")
 
 

@@ -40,10 +40,10 @@ _SMALL: Final = frozenset(
     {"a", "all", "an", "and", "as", "at", "by", "for", "from", "id", "ids", "in", "my", "name"}
     | {"of", "on", "one", "or", "the", "to", "with", "many", "details", "api"}
 )
-_MOST_SIBLINGS: Final = 3
+_MAX_SIBLINGS: Final = 3
 _SHARED: Final = 0.5
 _FEW_NAMES: Final = 12
-_MOST_NAMED: Final = 4
+_MAX_NAMED: Final = 4
 """The maximum number of reading actions of resources that a task names."""
 
 
@@ -163,7 +163,7 @@ def add_readers(names: Iterable[str], catalog: Sequence[CatalogEntry]) -> Iterat
         # An action about `flow run` matches the resources `flow run` and `flow`: keep the first.
         exact = [g for g in near if not any(g.nouns < other.nouns for other in near)]
         exact.sort(key=lambda group: (-len(group.nouns), group.names))
-        siblings = [item for group in exact for item in group.names[:_MOST_SIBLINGS]]
+        siblings = [item for group in exact for item in group.names[:_MAX_SIBLINGS]]
         for item in (name, *siblings):
             if item not in found:
                 found.add(item)
@@ -186,7 +186,7 @@ def readers_mentioned(task: str, catalog: Sequence[CatalogEntry]) -> list[str]:
         own = {noun for noun in group.nouns if not noun.endswith(".")} - shared
         if own and own <= order.keys():
             found.append((max(order[noun] for noun in own), group.names[0]))
-    return [name for _, name in sorted(found)[:_MOST_NAMED]]
+    return [name for _, name in sorted(found)[:_MAX_NAMED]]
 
 
 class _ReadActions(NamedTuple):

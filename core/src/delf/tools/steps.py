@@ -10,7 +10,7 @@ from delf.tools.ranking import words_of
 _BORDER: Final = re.compile(
     r"[.;:?!,\n]+(?=\s|$)|\b(?:and|then|also|after|next|finally|but|before)\b", re.IGNORECASE
 )
-_MOST: Final = 12
+_MAX: Final = 12
 _TELLING: Final = 3
 
 
@@ -21,7 +21,7 @@ def steps_of(task: str) -> list[str]:
         task: The task in plain words.
     """
     telling = [part for part in _parts(task) if len(words_of(part)) >= _TELLING]
-    return [task, *telling[:_MOST]] if len(telling) > 1 else [task]
+    return [task, *telling[:_MAX]] if len(telling) > 1 else [task]
 
 
 def short_steps_of(task: str) -> list[str]:
@@ -32,7 +32,7 @@ def short_steps_of(task: str) -> list[str]:
     """
     parts = _parts(task)
     short = [part for part in parts if 0 < len(words_of(part)) < _TELLING]
-    return short[:_MOST] if len(parts) > 1 else []
+    return short[:_MAX] if len(parts) > 1 else []
 
 
 def _parts(task: str) -> list[str]:

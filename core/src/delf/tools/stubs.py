@@ -68,7 +68,7 @@ _NO_LIMIT: Final = 1_000_000
 WHOLE: Final = Detail(_NO_LIMIT, _NO_LIMIT, _NO_LIMIT, notes=6_000)
 _TYPES: Final = WHOLE._replace(notes=0)
 """Complete types: a prompt that has no room for these shows some of the tools."""
-LEAST: Final = Detail(400, 60, 300, 120, docs=False, stub=1_000)
+MIN: Final = Detail(400, 60, 300, 120, docs=False, stub=1_000)
 _FIRST: Final = Detail(1_500, 1_000, 1_500)
 """The number of best matching actions that keep complete types if not all tools are shown."""
 _FIRSTS: Final = 5
@@ -86,7 +86,7 @@ _DETAILS: Final = (
         Detail(3_000, 3_000, 3_000, values=60),
         Detail(1_200, 1_200, 1_200),
         Detail(600, 300, 600),
-        LEAST,
+        MIN,
     ),
 )
 
@@ -110,11 +110,11 @@ def stubs_of(choice: ToolChoice, task: str) -> str:
     firsts = _firsts(choice, named, task) if choice.left_out else _NO_FIRSTS
     ways = [(detail, firsts) for detail in _DETAILS[:-1]]
     ways += [
-        (LEAST, {name: room._replace(notes=most) for name, room in firsts.items()})
+        (MIN, {name: room._replace(notes=most) for name, room in firsts.items()})
         for most in (_FIRST_NOTES if firsts else (0,))
     ]
     fitting = (way for way in ways if _size(own, way[0], named, room, way[1]) <= room)
-    detail, firsts = next(fitting, (LEAST, _NO_FIRSTS))
+    detail, firsts = next(fitting, (MIN, _NO_FIRSTS))
     text = "\n".join(_lines(list(choice.shown), detail, named, firsts))
     return "\n".join(filter(None, [text, names]))
 
@@ -146,7 +146,7 @@ def fill(choice: ToolChoice, ranked: Iterable[str], task: str) -> frozenset[str]
     left = [by_name[name] for name in wanted]
     for _ in range(_ROUNDS):  # stubs share headers and types, so the exact size shows together
         names = names_of((name for name in by_name if name not in kept), budget)
-        size = _size([*kept.values()], LEAST, named, budget, firsts) + len(names)
+        size = _size([*kept.values()], MIN, named, budget, firsts) + len(names)
         room = budget - size
         left, more = _select_fitting(left, room, named, firsts, kept, is_listed=_ABOUT not in names)
         if not more:
@@ -175,7 +175,7 @@ def _select_fitting(
     left: list[ToolDescription] = []
     for place, tool in enumerate(tools):
         results = named_results((tool, tool))
-        detail = firsts.get(tool.name, LEAST)
+        detail = firsts.get(tool.name, MIN)
         size = len(_stub(tool, detail, named, results)) + 1
         if tool.returns not in seen and (found := results.get(tool.returns)):
             size += len(_definition(found, detail, named)) + 5

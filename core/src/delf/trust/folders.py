@@ -21,12 +21,12 @@ from delf.records import dataclass
 CONFIG_FILE: Final = "delf.toml"
 ENV_FILE: Final = ".env"
 
-MOST_BYTES: Final = 256 * 1024
+MAX_BYTES: Final = 256 * 1024
 """The maximum number of bytes of a settings file."""
 
 _REPOSITORIES: Final = (".git", ".hg", ".jj", ".svn")
 _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'')
-_MOST_DOTS: Final = 100
+_MAX_DOTS: Final = 100
 _LONGEST_PATH: Final = 1000
 # No link is followed, and no pipe waited for: the folder may be a stranger's.
 _FLAGS: Final = (
@@ -102,7 +102,7 @@ def is_file(path: Path) -> bool:
         return False
 
 
-def read_file(path: Path, within: Path, most: int = MOST_BYTES) -> bytes | None:
+def read_file(path: Path, within: Path, most: int = MAX_BYTES) -> bytes | None:
     """Return the content of a file in a folder; None if it is not a regular file.
 
     Args:
@@ -144,8 +144,8 @@ def parse_toml(text: str) -> dict[str, Any]:
     # The parser needs quadratic time and memory for a key with many parts.
     spanning = '"""' in text or "'''" in text  # a quote may close a text of an earlier line
     for number, line in enumerate(text.split("\n"), 1):
-        bare = line if spanning or line.count(".") <= _MOST_DOTS else _QUOTED.sub("", line)
-        if bare.count(".") > _MOST_DOTS:
+        bare = line if spanning or line.count(".") <= _MAX_DOTS else _QUOTED.sub("", line)
+        if bare.count(".") > _MAX_DOTS:
             raise ValueError(f"there are too many dots (at line {number}, column 1)")
     try:
         return tomllib.loads(text)

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from delf.notes import note
 
-MOST_NAMED: Final = 5
-_MOST_DIGITS: Final = 4000  # Python itself refuses to read an int of more than 4300
+MAX_NAMED: Final = 5
+_MAX_DIGITS: Final = 4000  # Python itself refuses to read an int of more than 4300
 _LONGEST: Final = 60
 
 
@@ -83,7 +83,7 @@ class JSONReader:
         return number
 
     def _int(self, text: str) -> int | str:
-        if len(text) > _MOST_DIGITS:
+        if len(text) > _MAX_DIGITS:
             self._texts[f"{text[:20]}… ({len(text):,} digits)"] = None
             return text
         return int(text)
@@ -100,5 +100,5 @@ def format_names(names: list[str], count: int | None = None) -> str:
         names: The names, or the first of them.
         count: The total number of names; the number of ``names`` when omitted.
     """
-    more = (len(names) if count is None else count) - MOST_NAMED
-    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    more = (len(names) if count is None else count) - MAX_NAMED
+    return ", ".join(names[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

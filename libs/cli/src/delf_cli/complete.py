@@ -18,7 +18,7 @@ from delf.errors import DelfError
 from delf_cli.ids import short_id
 from delf_cli.state import state_of
 
-_MOST_IDS: Final = 50
+_MAX_IDS: Final = 50
 _MODELS: Final = ("llm", "light_llm", "heavy_llm", "vision_llm")
 
 Completer = Callable[[click.Context, click.Parameter, str], list[str]]
@@ -69,7 +69,7 @@ def task_ids(ctx: click.Context) -> Iterable[str]:
     """Return the newest task ids, as `delf runs list` shows them."""
     from delf_cli.journals import ask_journal
 
-    return [short_id(task.task_id) for task in ask_journal(ctx, lambda j: j.find(_MOST_IDS))]
+    return [short_id(task.task_id) for task in ask_journal(ctx, lambda j: j.find(_MAX_IDS))]
 
 
 def document(ctx: click.Context) -> dict[str, Any]:

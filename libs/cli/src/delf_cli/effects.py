@@ -54,9 +54,9 @@ _MODELS: Final = frozenset((name,) for name in LLM_FIELDS)
 _VALUE: Final = 200
 _DEEP: Final = 3
 """Parts of the path of a file with instructions that are shown."""
-_MOST_BYTES: Final = 16 * 1024 * 1024
-_MOST_YAML: Final = 256 * 1024
-_MOST_BRACKETS: Final = 200
+_MAX_BYTES: Final = 16 * 1024 * 1024
+_MAX_YAML: Final = 256 * 1024
+_MAX_BRACKETS: Final = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ def effects(folder: Folder) -> list[Effect]:
 
 
 def _effects(folder: Folder) -> Iterator[Effect]:
-    root, left = folder.root, _MOST_YAML
+    root, left = folder.root, _MAX_YAML
     for name in folder.items:
         path = root / name
         if path == folder.file:
@@ -110,7 +110,7 @@ def _effects(folder: Folder) -> Iterator[Effect]:
 def _has_settings(path: Path, root: Path) -> bool:
     """Return True if a file starts with YAML front matter."""
     try:
-        content = read_file(path, root, _MOST_BYTES) or b""
+        content = read_file(path, root, _MAX_BYTES) or b""
     except ConfigurationError:
         return True  # reading the settings reports the error
     return content.decode("utf-8-sig", "replace").lstrip().startswith(_DASHES)
@@ -119,7 +119,7 @@ def _has_settings(path: Path, root: Path) -> bool:
 def _of_file(name: str, path: Path, folder: Folder, *, too_much: bool) -> Iterator[Effect]:
     text = ""
     try:
-        content = read_file(path, folder.root, _MOST_BYTES) or b""
+        content = read_file(path, folder.root, _MAX_BYTES) or b""
         text = content.decode("utf-8-sig", "replace")
         if digest_items(content) != folder.items[name]:  # show only what will be trusted
             raise ValueError("it was changed just now")  # noqa: TRY301 - reported below
@@ -128,7 +128,7 @@ def _of_file(name: str, path: Path, folder: Folder, *, too_much: bool) -> Iterat
         document = _document(path, text)
     except (ConfigurationError, ValueError, RecursionError, ImportError) as error:
         yield Effect(kind="run", what=f"{name}, which cannot be shown: {error}", where=name)
-        yield from _of_text(text[:_MOST_YAML], name, folder.root)
+        yield from _of_text(text[:_MAX_YAML], name, folder.root)
         return
     found = list(_of_document(name, document, folder.root))
     if not document.keys().isdisjoint(_SPECIFICATION):
@@ -145,8 +145,8 @@ def _document(path: Path, text: str) -> Mapping[str, Any]:
         document = parse_toml(text)
     else:
         # Parsing time grows with the number of open brackets.
-        if sum(map(text.count, "[{")) > _MOST_BRACKETS:
-            raise ValueError(f"it has more than {_MOST_BRACKETS} brackets")
+        if sum(map(text.count, "[{")) > _MAX_BRACKETS:
+            raise ValueError(f"it has more than {_MAX_BRACKETS} brackets")
         import yaml  # installed by the plugins that read YAML
 
         if path.suffix not in _DOCUMENTS:

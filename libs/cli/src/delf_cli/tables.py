@@ -14,7 +14,7 @@ import click
 from delf.terminal import visible
 from delf_cli.streams import answers
 
-_LEAST: Final = 20
+_MIN: Final = 20
 """The minimum width of a text column on a narrow terminal; half of it with many columns."""
 _NARROWEST: Final = 60
 _NUMBER: Final = ">"
@@ -45,7 +45,7 @@ def aligned(
     over = 0 if width is None else sum(widths) + 2 * (len(widths) - 1) - width
     texts.sort(key=lambda column: -widths[column])
     # Narrow columns to a readable width, widest first; if needed, to half of it, narrowest first.
-    for column, least in [(c, _LEAST) for c in texts] + [(c, _LEAST // 2) for c in texts[::-1]]:
+    for column, least in [(c, _MIN) for c in texts] + [(c, _MIN // 2) for c in texts[::-1]]:
         narrower = min(max(0, over), max(0, widths[column] - least))
         widths[column] -= narrower
         over -= narrower

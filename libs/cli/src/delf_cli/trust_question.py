@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from delf_cli.effects import Effect
     from delf_engine.project.folder import Folder
 
-_MOST_NAMES: Final = 20
+_MAX_NAMES: Final = 20
 """The maximum number of file names in a question."""
-_MOST: Final = 8
+_MAX: Final = 8
 """The maximum number of lines of one kind in a question; `delf trust --show` has all."""
 QUESTION: Final = "Trust this folder? You are asked again when what these files say changes."
 
@@ -110,7 +110,7 @@ def _indented(
     else:
         yield f"{where} is trusted:", 0
     names = list(folder.items)
-    shown = names if everything else names[:_MOST_NAMES]
+    shown = names if everything else names[:_MAX_NAMES]
     more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
     yield f"{errors.visible(', '.join(shown))}{more}", 2
     if changes:
@@ -137,7 +137,7 @@ def _effect_lines(some: Sequence[Effect], named: bool) -> Iterator[str]:
 def _section(words: str, lines: Sequence[str], everything: bool) -> Iterator[tuple[str, int]]:
     yield "", 0
     yield click.style(words, bold=True), 2
-    shown = lines if everything else lines[:_MOST]
+    shown = lines if everything else lines[:_MAX]
     for line in shown:
         text = errors.visible(line.replace("\n", "⏎").replace("\t", " "))
         yield text, 4

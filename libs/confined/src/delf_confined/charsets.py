@@ -60,7 +60,7 @@ _LATIN_SIGN: Final = re.compile(
     rb"[\x80\x82\x84\x85\x8b\x91-\x97\x99\x9b\xa0-\xa3\xa5\xa7-\xab\xad-\xb7\xb9-\xbf\xd7]"
 )
 _IN_A_WORD: Final = re.compile(rb"[A-Za-z]")
-_MOST_IN_A_ROW: Final = 3
+_MAX_CONSECUTIVE: Final = 3
 
 
 def guess(data: bytes) -> tuple[str, str]:
@@ -132,8 +132,8 @@ def _latin_share(sample: bytes) -> float:
         )
         beside = bool(_IN_A_WORD.match(before) or _IN_A_WORD.match(after))
         letters = len(_LATIN_LETTER.findall(run[0]))
-        if len(run[0]) <= _MOST_IN_A_ROW and (beside or len(run[0]) % 2):
+        if len(run[0]) <= _MAX_CONSECUTIVE and (beside or len(run[0]) % 2):
             fit += letters
-        if len(run[0]) <= _MOST_IN_A_ROW - 1:
+        if len(run[0]) <= _MAX_CONSECUTIVE - 1:
             fit += len(_LATIN_SIGN.findall(run[0]))
     return fit / total if total else 0.0

@@ -14,7 +14,7 @@ from delf_confined.charsets import LATIN, guess
 _SAMPLE: Final = 64_000
 _CHUNK: Final = 4 * 1024 * 1024
 _PRINTED: Final = re.compile(rb"[\t\n\r -~]")
-_MOST_PRINTED: Final = 0.7
+_MAX_PRINTED: Final = 0.7
 _HALF_OF_ASCII: Final = 0.35
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0e-\x1f\ufffe\uffff]")
 
@@ -209,7 +209,7 @@ def _without_mark(data: bytes) -> str | None:
         return None
     data = data[: len(data) - len(data) % 2]  # drop half a code unit
     is_rare = zeros < _HALF_OF_ASCII * len(sample)  # half of the bytes of ASCII in UTF-16 are zero
-    if is_rare and (_is_utf8(data) or len(_PRINTED.findall(sample)) > _MOST_PRINTED * len(sample)):
+    if is_rare and (_is_utf8(data) or len(_PRINTED.findall(sample)) > _MAX_PRINTED * len(sample)):
         return None
     for encoding, side in (("utf-16-le", 1), ("utf-16-be", 0)):
         if sample[side::2].count(0) != zeros:

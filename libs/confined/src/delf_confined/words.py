@@ -6,13 +6,13 @@ import os
 import re
 from typing import Final
 
-_MOST: Final = 600
+_MAX: Final = 600
 _TRACE: Final = re.compile(r"stack trace|traceback|this error signals", re.IGNORECASE)
 _POINTER: Final = ("LINE ", "^")
 _PATH: Final = re.compile(r"""(?<=["'])/[^"'\n]+(?=["'])|(?<![\w./])/[^\s"':,;)]+""")
 
 
-def shortened(text: str, most: int = _MOST) -> str:
+def shortened(text: str, most: int = _MAX) -> str:
     """Remove stack traces, statement pointers and host folders from an error message.
 
     Args:

@@ -12,7 +12,7 @@ from delf_sandbox.wire import WireError
 
 _log = logging.getLogger(__name__)
 
-MOST_SERVED: Final = 2_000
+MAX_SERVED: Final = 2_000
 """The maximum number of concurrent calls.
 
 Further calls are queued, but the guest's messages are still read: it may abandon calls, or end.
@@ -61,7 +61,7 @@ class OpenCalls:
         self._loop = loop
         self._answer = answer
         # A semaphore serves waiters in order, so calls begin in the order of the script.
-        self._places = asyncio.Semaphore(MOST_SERVED)
+        self._places = asyncio.Semaphore(MAX_SERVED)
         self._script = 0
         self.open: dict[int, OpenCall] = {}
         self.held = 0

@@ -43,7 +43,7 @@ _DESCRIPTION: Final = 2_000
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _RETURNS: Final = 420
 _VISITS: Final = 20_000
-_MOST: Final = 500
+_MAX: Final = 500
 _WHOLE: Final = "arguments"
 """The single argument of an action whose schema is not a list of properties."""
 
@@ -185,9 +185,9 @@ class _Arguments:
         self._is_whole = merged is None
         required = {_WHOLE} if merged is None else merged.required
         properties = {_WHOLE: self._whole} if merged is None else merged.properties
-        if len(properties) > _MOST:
+        if len(properties) > _MAX:
             raise ToolDefinitionError(
-                f"{action} takes {len(properties):,} arguments, and at most {_MOST} are read"
+                f"{action} takes {len(properties):,} arguments, and at most {_MAX} are read"
             )
         for name in sorted(properties, key=lambda name: name not in required):
             arg = unique(argument_name(name), self._names)

@@ -9,8 +9,8 @@ from delf.errors import DelfError
 from delf.tools.json_schema import clean
 from delf_schemas.shapes import Document
 
-_MOST_VISITS: Final = 300
-_MOST_PATTERN: Final = 80
+_MAX_VISITS: Final = 300
+_MAX_PATTERN: Final = 80
 _LIMITS: Final = (
     ("minimum", "≥ {}"),
     ("exclusiveMinimum", "> {}"),
@@ -41,7 +41,7 @@ def hints_of(document: Document, schema: Any, most: int, depth: int) -> str:
     """
     hints: list[str] = []
     size = 0
-    for path, text in dict.fromkeys(_hints(document, schema, "", depth, (), [_MOST_VISITS])):
+    for path, text in dict.fromkeys(_hints(document, schema, "", depth, (), [_MAX_VISITS])):
         hint = f"{path}: {text}" if path else text
         if size + len(hint) <= most:
             hints.append(hint)
@@ -94,8 +94,8 @@ def _own(found: Mapping[str, Any]) -> str:
     form, pattern = found.get("format"), found.get("pattern")
     if isinstance(form, str) and form in _FORMATS:
         hints.append(form)
-    if isinstance(pattern, str) and 0 < len(pattern) <= _MOST_PATTERN:
-        hints.append(f"matches {clean(pattern, _MOST_PATTERN)}")
+    if isinstance(pattern, str) and 0 < len(pattern) <= _MAX_PATTERN:
+        hints.append(f"matches {clean(pattern, _MAX_PATTERN)}")
     for name, words in _LIMITS:
         value = found.get(name)
         if not isinstance(value, (int, float)) or isinstance(value, bool):

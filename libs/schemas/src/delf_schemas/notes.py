@@ -12,7 +12,7 @@ from delf.tools.json_schema import clean
 from delf_schemas.names import sentences, snake
 from delf_schemas.shapes import Document, Mode
 
-_MOST_VISITS: Final = 600
+_MAX_VISITS: Final = 600
 _DEPTH: Final = 5
 _DOC: Final = 160
 _EXAMPLE: Final = 40
@@ -39,7 +39,7 @@ _UNITS: Final = re.compile(
     re.IGNORECASE,
 )
 """Matches words about the unit of a value."""
-_MOST_ABOUT_UNITS: Final = 2
+_MAX_UNIT_NOTES: Final = 2
 """The number of times that a description with a unit may be as long as others."""
 _LONG: Final = 6
 _SENTENCE: Final = re.compile(r"\S.*?(?<=[^.\s][^.\s])[.!?](?=\s|$)|\S.*$")
@@ -74,7 +74,7 @@ def notes_of(document: Document, schema: Any, mode: Mode, *texts: str) -> str:
         mode: ``in`` for parameters, ``out`` for results.
         texts: Descriptions of the value itself, which come first.
     """
-    found = dict.fromkeys(_keys(document, schema, mode, (), (), [_MOST_VISITS]))
+    found = dict.fromkeys(_keys(document, schema, mode, (), (), [_MAX_VISITS]))
     keys = sorted(found, key=lambda key: key.rank)
     by_name: dict[str, set[str]] = {}
     for key in keys:
@@ -157,9 +157,9 @@ def _about(text: str) -> str:
     if not units or _UNITS.search(first):
         return first
     unit = units[0] if len(units[0]) <= _DOC else _PARENTHESES.sub("", units[0])
-    if len(unit) > _MOST_ABOUT_UNITS * _DOC:
+    if len(unit) > _MAX_UNIT_NOTES * _DOC:
         return first
-    lead = listed[0] if len(listed[0]) + len(unit) < _MOST_ABOUT_UNITS * _DOC else ""
+    lead = listed[0] if len(listed[0]) + len(unit) < _MAX_UNIT_NOTES * _DOC else ""
     return f"{lead} {unit}".strip()
 
 

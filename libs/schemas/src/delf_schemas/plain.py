@@ -16,7 +16,7 @@ from delf.errors import DelfError
 
 _MAX_DIGITS: Final = 1000
 _DEEPEST: Final = 40
-_MOST_BRANCHES: Final = 64
+_MAX_BRANCHES: Final = 64
 
 
 class Misfit(Exception):  # noqa: N818 - a finding
@@ -117,7 +117,7 @@ def _branches(
     """Return the schema and its alternatives, as far as references can be resolved."""
     found: list[Mapping[str, Any]] = []
     open_parts = [schema]
-    while open_parts and len(found) < _MOST_BRANCHES:
+    while open_parts and len(found) < _MAX_BRANCHES:
         try:
             part = resolve(open_parts.pop())
         except DelfError:

@@ -25,23 +25,23 @@ HAPPENED: Final = "delf_happened"
 ANSWER: Final = "delf_answer"
 REASON: Final = "reason"
 RESULT: Final = "result"
-_MOST_OF_A_TEXT: Final = 2_900
+_MAX_TEXT_SIZE: Final = 2_900
 """Characters of a text in a block; Slack takes 3,000."""
-_MOST_OF_A_VALUE: Final = 600
+_MAX_VALUE_SIZE: Final = 600
 """The maximum number of characters of a value in the message; a longer value becomes a file in the
 thread.
 """
-_MOST_SECTIONS: Final = 44
+_MAX_SECTIONS: Final = 44
 """The maximum number of sections of a question; Slack takes 50 blocks, including the surrounding
 ones.
 """
 _USUAL_SECTION: Final = 900
 """The usual size of a section in characters: Slack folds longer ones."""
-_MOST_FILES: Final = 20
-_MOST_OF_AN_INPUT: Final = 3_000
-_MOST_INPUTS: Final = 40
-_MOST_OF_A_BUTTON: Final = 75
-_MOST_OF_A_HEADER: Final = 150
+_MAX_FILES: Final = 20
+_MAX_INPUT_SIZE: Final = 3_000
+_MAX_INPUTS: Final = 40
+_MAX_BUTTON_SIZE: Final = 75
+_MAX_HEADER_SIZE: Final = 150
 _ANSWER_LABEL: Final = "Your answer; the script gets it."
 
 
@@ -90,14 +90,14 @@ def laid_out(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> LaidOut:
     question, *found = facts(request, so_far)
     files: dict[str, str] = {}
     texts = [_fact_text(fact, files) for fact in found]
-    if len(question.text) > _MOST_OF_A_HEADER:
+    if len(question.text) > _MAX_HEADER_SIZE:
         texts.insert(0, _fact_text(question, files))
     sections = _packed(texts, _USUAL_SECTION)
-    if len(sections) > _MOST_SECTIONS:
-        sections = _packed(texts, _MOST_OF_A_TEXT)
-    has_room = len(sections) <= _MOST_SECTIONS and len(files) <= _MOST_FILES
-    shown = [_header(question.text), *map(plain, sections[:_MOST_SECTIONS])]
-    return LaidOut(blocks=shown, files=[*files.items()][:_MOST_FILES], has_room=has_room)
+    if len(sections) > _MAX_SECTIONS:
+        sections = _packed(texts, _MAX_TEXT_SIZE)
+    has_room = len(sections) <= _MAX_SECTIONS and len(files) <= _MAX_FILES
+    shown = [_header(question.text), *map(plain, sections[:_MAX_SECTIONS])]
+    return LaidOut(blocks=shown, files=[*files.items()][:_MAX_FILES], has_room=has_room)
 
 
 def question_of(
@@ -152,12 +152,12 @@ def _elsewhere(request: ApprovalRequest, page_url: str | None) -> str:
 def _fact_text(fact: Fact, files: dict[str, str]) -> str:
     """Format a fact as lines of a message; a long text is cut, and the line names its file."""
     text = "\n".join(plain_lines([fact], mark="⚠ "))
-    if len(fact.text) <= _MOST_OF_A_VALUE and len(text) <= _MOST_OF_A_TEXT:
+    if len(fact.text) <= _MAX_VALUE_SIZE and len(text) <= _MAX_TEXT_SIZE:
         return f"    ↑ {text}" if fact.kind is FactKind.ORIGIN else text
     name = _file_name(fact, files)
     files[name] = fact.text
-    begun = f"{fact.text[:_MOST_OF_A_VALUE]}… (whole in the thread: {name})"
-    cut = replace(fact, label=fact.label[:_MOST_OF_A_VALUE], text=begun)
+    begun = f"{fact.text[:_MAX_VALUE_SIZE]}… (whole in the thread: {name})"
+    cut = replace(fact, label=fact.label[:_MAX_VALUE_SIZE], text=begun)
     return "\n".join(plain_lines([cut], mark="⚠ "))
 
 
@@ -189,7 +189,7 @@ def decided_blocks(request: ApprovalRequest, how: str) -> list[Block]:
 def happened_view(request: ApprovalRequest) -> dict[str, Any]:
     """Return the form for the result of a call that did happen."""
     label = "What did the call return? JSON or a text; empty for nothing."
-    result = _input(RESULT, label, {"multiline": True, "max_length": _MOST_OF_AN_INPUT})
+    result = _input(RESULT, label, {"multiline": True, "max_length": _MAX_INPUT_SIZE})
     note = _input(REASON, "How do you know? It is kept in the journal.", {"max_length": 300})
     return _view("It did happen", HAPPENED, request, [result, note])
 
@@ -199,11 +199,11 @@ def answer_view(request: ApprovalRequest) -> dict[str, Any]:
     question = Question.from_request(request)
     choices = () if question is None else question.choices
     if not choices:
-        more = {"multiline": True, "max_length": _MOST_OF_AN_INPUT}
+        more = {"multiline": True, "max_length": _MAX_INPUT_SIZE}
         return _view("Answer", ANSWER, request, [_input(ANSWER, _ANSWER_LABEL, more)])
     # Slack limits the value of an option, so use the option's number.
     options = [
-        {"text": _text(_cut(visible(choice), _MOST_OF_A_BUTTON)), "value": str(number)}
+        {"text": _text(_cut(visible(choice), _MAX_BUTTON_SIZE)), "value": str(number)}
         for number, choice in enumerate(choices)
     ]
     block = _input(ANSWER, _ANSWER_LABEL, {})
@@ -213,14 +213,14 @@ def answer_view(request: ApprovalRequest) -> dict[str, Any]:
 
 def reject_view(request: ApprovalRequest) -> dict[str, Any]:
     """Return the form that asks for the reason of a no."""
-    more = {"multiline": True, "max_length": _MOST_OF_AN_INPUT}
+    more = {"multiline": True, "max_length": _MAX_INPUT_SIZE}
     asked = _input(REASON, "Why? The script and the model read it.", more)
     return _view("Reject", REJECT, request, [asked])
 
 
 def changes_view(request: ApprovalRequest) -> dict[str, Any]:
     """Return the form that asks what the model should change."""
-    more = {"multiline": True, "max_length": _MOST_OF_AN_INPUT}
+    more = {"multiline": True, "max_length": _MAX_INPUT_SIZE}
     asked = _input(REASON, "What should change? The model reads it and plans again.", more)
     return _view("Ask for changes", CHANGES, request, [asked])
 
@@ -234,7 +234,7 @@ def edit_view(request: ApprovalRequest) -> dict[str, Any]:
         [
             _input(
                 name,
-                name[:_MOST_OF_A_BUTTON],
+                name[:_MAX_BUTTON_SIZE],
                 {
                     "multiline": "\n" in text_of(value) or len(text_of(value)) > 80,
                     "initial_value": text_of(value),
@@ -251,8 +251,8 @@ def is_editable(request: ApprovalRequest) -> bool:
         return False
     written = [text_of(value) for value in request.arguments.values()]
     kept = [_is_kept(value) for value in request.arguments.values()]
-    fits = all(0 < len(text) <= _MOST_OF_AN_INPUT for text in written)
-    return bool(written) and len(written) <= _MOST_INPUTS and fits and all(kept)
+    fits = all(0 < len(text) <= _MAX_INPUT_SIZE for text in written)
+    return bool(written) and len(written) <= _MAX_INPUTS and fits and all(kept)
 
 
 def edited(request: ApprovalRequest, fields: Mapping[str, str | None]) -> dict[str, Any]:
@@ -291,7 +291,7 @@ def text_of(value: Any) -> str:
 
 def plain(text: str) -> Block:
     """Return a section of plain text."""
-    return {"type": "section", "text": _text(_cut(visible(text), _MOST_OF_A_TEXT) or " ")}
+    return {"type": "section", "text": _text(_cut(visible(text), _MAX_TEXT_SIZE) or " ")}
 
 
 def _input(name: str, label: str, more: Mapping[str, Any]) -> Block:
@@ -345,7 +345,7 @@ def _view(
 
 
 def _header(text: str) -> Block:
-    return {"type": "header", "text": _text(_cut(text, _MOST_OF_A_HEADER))}
+    return {"type": "header", "text": _text(_cut(text, _MAX_HEADER_SIZE))}
 
 
 def _context(text: str) -> Block:

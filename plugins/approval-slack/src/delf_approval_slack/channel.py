@@ -64,8 +64,8 @@ from delf_cli.answering import send, why_not
 
 _log = logging.getLogger(__name__)
 _INSTANCE: Final = "approval_slack"
-_MOST_THREADS: Final = 10_000
-_MOST_RETRIES: Final = 3
+_MAX_THREADS: Final = 10_000
+_MAX_RETRIES: Final = 3
 _GONE: Final = "This request is not pending any more."
 _NOT_SHOWN: Final = "Slack does not show all of this request: approve it on the page or with delf."
 _NOTE: Final = "slack"
@@ -199,7 +199,7 @@ class SlackChannel:
         async with self._opening:
             if self._client is None:
                 proxy = proxy_for(self._settings.api_url)
-                retry = AsyncRateLimitErrorRetryHandler(max_retry_count=_MOST_RETRIES)
+                retry = AsyncRateLimitErrorRetryHandler(max_retry_count=_MAX_RETRIES)
                 client = AsyncWebClient(
                     self._settings.bot_token.get_secret_value(),
                     base_url=self._settings.api_url,
@@ -281,7 +281,7 @@ class SlackChannel:
                     )
                 known = str(begun["ts"])
                 await self._note(request.task_id, _THREAD, known)
-            if len(self._threads) >= _MOST_THREADS:
+            if len(self._threads) >= _MAX_THREADS:
                 self._threads.pop(next(iter(self._threads)))
             self._threads[request.task_id] = known
             return known

@@ -19,7 +19,7 @@ from delf_approval_slack.settings import SlackSettings
 
 Take = Callable[[dict[str, Any]], Awaitable[dict[str, Any] | None]]
 """Handles an interaction; returns the reply to a form, if any."""
-_MOST_BYTES: Final = 1_000_000
+_MAX_BYTES: Final = 1_000_000
 PATH: Final = "/slack/interactions"
 
 
@@ -72,7 +72,7 @@ class Http:
         self.port = port
         self._verifier = SignatureVerifier(secret)
         self._take = take
-        app = web.Application(client_max_size=_MOST_BYTES)
+        app = web.Application(client_max_size=_MAX_BYTES)
         app.router.add_post(PATH, self._receive)
         self._runner = web.AppRunner(app, access_log=None)
 

@@ -32,13 +32,13 @@ from delf_cli.output import json_text
 
 _BY: Final = "cli"
 _WHO: Final = Decider(name=_BY, via="command line")
-_MOST_OFFERED: Final = 50
+_MAX_OFFERED: Final = 50
 
 
 @completes
 def _request_ids(ctx: click.Context) -> Iterable[str]:
     """Return the requests that wait."""
-    found = ask_journal(ctx, lambda j: j.find_requests(waiting=True, limit=_MOST_OFFERED))
+    found = ask_journal(ctx, lambda j: j.find_requests(waiting=True, limit=_MAX_OFFERED))
     return [short_id(record.requested.request_id) for record in found]
 
 

@@ -53,10 +53,10 @@ _CHANGES_HELP: Final = """\
 c  ask for changes: nothing is made, and the model plans again with what you type
 """
 
-_MOST_LINES: Final = 12
-_MOST_CHARACTERS: Final = 1000
-_MOST_ARGUMENTS: Final = 30
-_MOST_CHANGES: Final = 5
+_MAX_LINES: Final = 12
+_MAX_CHARACTERS: Final = 1000
+_MAX_ARGUMENTS: Final = 30
+_MAX_CHANGES: Final = 5
 _INDENT: Final = "    "
 _GOES_ON: Final = "↳ "
 _FRAME: Final = range(0x2500, 0x2580)
@@ -142,7 +142,7 @@ def value_part(value: Any, *, whole: bool, width: int = 80) -> Part:
     if isinstance(value, str) and "\n" in value:
         return _text_part(value, whole=whole)
     if isinstance(value, (str, bytes)):
-        kept = value if whole else value[:_MOST_CHARACTERS]
+        kept = value if whole else value[:_MAX_CHARACTERS]
         left = len(value) - len(kept)
         return Part([escape(repr(kept)) + (f" {_more(left)}" if left else "")], left)
     short = _SHORT.repr(value)
@@ -150,16 +150,16 @@ def value_part(value: Any, *, whole: bool, width: int = 80) -> Part:
         return _text_part(
             pprint.pformat(value, width=max(20, width), sort_dicts=False), whole=whole
         )
-    kept = short[:_MOST_CHARACTERS]
+    kept = short[:_MAX_CHARACTERS]
     left = max(1, _size(value) - len(kept))
     return Part([f"{escape(kept)} {_more(left)}"], left)
 
 
 def _text_part(text: str, *, whole: bool) -> Part:
     """Return a text of several lines, or its beginning."""
-    kept = text if whole else text[:_MOST_CHARACTERS]
-    if not whole and kept.count("\n") >= _MOST_LINES:
-        kept = "\n".join(kept.split("\n", _MOST_LINES)[:_MOST_LINES])
+    kept = text if whole else text[:_MAX_CHARACTERS]
+    if not whole and kept.count("\n") >= _MAX_LINES:
+        kept = "\n".join(kept.split("\n", _MAX_LINES)[:_MAX_LINES])
     lines = [escape(line.replace("\t", "    ")) for line in kept.split("\n")]
     left = len(text) - len(kept)
     return Part([*lines, _more(left)] if left else lines, left)
@@ -229,7 +229,7 @@ def fact_lines(
     arguments = 0
     for fact in found:
         arguments += fact.kind is FactKind.ARGUMENT
-        if fact.about and arguments > _MOST_ARGUMENTS and not whole and not _is_marked(fact):
+        if fact.about and arguments > _MAX_ARGUMENTS and not whole and not _is_marked(fact):
             left.append(fact)
             continue
         parts.append(_fact_part(request, fact, width, whole=whole))
@@ -284,8 +284,8 @@ def _fact_part(request: ApprovalRequest, fact: Fact, width: int, *, whole: bool)
 def _latest(fact: Fact) -> Part:
     """Return the last lines of a long list; earlier lines are not needed for a decision."""
     lines = fact.text.split("\n")
-    shown = [f"{_INDENT}{escape(line)}" for line in lines[-_MOST_CHANGES:]]
-    more = [f"{_INDENT}… more before these; v shows them"] if len(lines) > _MOST_CHANGES else []
+    shown = [f"{_INDENT}{escape(line)}" for line in lines[-_MAX_CHANGES:]]
+    more = [f"{_INDENT}… more before these; v shows them"] if len(lines) > _MAX_CHANGES else []
     return Part([f"{escape(fact.heading)}:", *more, *shown])
 
 

@@ -33,8 +33,8 @@ from delf_google.errors import GoogleError, LostAnswerError
 from delf_google.requests import Request, segment
 from delf_google.transport import RETRIES
 
-_MOST_FOUND: Final = 2500
-_MOST_CALENDARS: Final = 50
+_MAX_FOUND: Final = 2500
+_MAX_CALENDARS: Final = 50
 _CHANGED: Final = 412
 _WRITES: Final = "calendar.events calendar.readonly"
 
@@ -129,8 +129,8 @@ class Calendar(GoogleConnection):
         """Events between two times, in order; a series is listed as its single events. With `text` only
         events that contain it. At most 2500.
         """  # noqa: D205, E501 - the model reads the whole paragraph
-        if not 1 <= limit <= _MOST_FOUND:
-            raise ToolRefusedError(f"limit can be from 1 to {_MOST_FOUND}; ask for less time")
+        if not 1 <= limit <= _MAX_FOUND:
+            raise ToolRefusedError(f"limit can be from 1 to {_MAX_FOUND}; ask for less time")
         zone = await self._zone(calendar, start, end)
         listing = Request(
             "list events",
@@ -142,7 +142,7 @@ class Calendar(GoogleConnection):
                 "singleEvents": True,
                 "orderBy": "startTime",
                 "q": text or None,
-                "maxResults": min(limit + 1, _MOST_FOUND),
+                "maxResults": min(limit + 1, _MAX_FOUND),
             },
         )
         events: _Events = []
@@ -174,8 +174,8 @@ class Calendar(GoogleConnection):
     ) -> dict[str, _Spans]:
         """Busy times of people (by address) or calendars between two times; all else is free."""
         asked = calendars or ["primary"]
-        if len(asked) > _MOST_CALENDARS:
-            raise ToolRefusedError(f"at most {_MOST_CALENDARS} calendars at once")
+        if len(asked) > _MAX_CALENDARS:
+            raise ToolRefusedError(f"at most {_MAX_CALENDARS} calendars at once")
         zone = await self._zone("primary", start, end)
         body = {
             "timeMin": moment_text(start, zone),

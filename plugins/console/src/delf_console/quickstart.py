@@ -31,7 +31,7 @@ SERVERS: Final = {"Ollama": 11434, "LM Studio": 1234, "llama.cpp": 8080}
 _DATABASE: Final = "sql"
 """The connection of a database."""
 _LOOK_SECONDS: Final = 0.5
-_MOST_BYTES: Final = 1_000_000
+_MAX_BYTES: Final = 1_000_000
 _CALL_SECONDS: Final = 30.0
 T = TypeVar("T")
 
@@ -233,7 +233,7 @@ def _models_at(url: str) -> list[str]:
         # Use no proxy, because the server is on this machine or its network.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(f"{url.rstrip('/')}/models", timeout=_LOOK_SECONDS) as answer:
-            data: Any = json.loads(answer.read(_MOST_BYTES))
+            data: Any = json.loads(answer.read(_MAX_BYTES))
         names = [str(item["id"]) for item in data["data"]]
     except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException):
         return []  # no answer, or not from such a server

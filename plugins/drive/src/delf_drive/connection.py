@@ -38,7 +38,7 @@ from delf_google.requests import Request, segment
 from delf_google.uploads import upload
 
 _FILES: Final = "drive/v3/files"
-_MOST_FOUND: Final = 1000
+_MAX_FOUND: Final = 1000
 _TRUST: Final[Mapping[str, Trust]] = {"name": "outside", "owner": "outside", "*": "own"}
 """The authors of a file's fields: others share files under names of their own."""
 _PERMISSION: Final[Mapping[str, Trust]] = {"who": "outside", "*": "own"}
@@ -97,8 +97,8 @@ class Drive(GoogleConnection):
         document, spreadsheet, pdf, or a media type); `query` is in Drive's own language. The
         newest first, at most 1000.
         """  # noqa: D205 - the model reads the whole paragraph
-        if not 1 <= limit <= _MOST_FOUND:
-            raise ToolRefusedError(f"limit can be from 1 to {_MOST_FOUND}; narrow the search")
+        if not 1 <= limit <= _MAX_FOUND:
+            raise ToolRefusedError(f"limit can be from 1 to {_MAX_FOUND}; narrow the search")
         terms = [f"({query})"] if query else []
         if "trashed" not in query:
             terms.append("trashed = false")
@@ -119,7 +119,7 @@ class Drive(GoogleConnection):
                 "fields": f"nextPageToken,incompleteSearch,files({FIELDS})",
                 # Google does not sort what it finds in texts.
                 "orderBy": None if text or "fullText" in query else "modifiedTime desc",
-                "pageSize": min(limit + 1, _MOST_FOUND),
+                "pageSize": min(limit + 1, _MAX_FOUND),
                 **IN_ALL_DRIVES,
             },
         )

@@ -20,7 +20,7 @@ IN_ALL_DRIVES: Final = {
     "corpora": "allDrives",  # else only opened files of shared drives
 }
 _KEYS: Final = "X-Goog-Drive-Resource-Keys"
-_MOST_KEYS: Final = 10
+_MAX_KEYS: Final = 10
 _SHARED: Final = "shared drives"
 _GONE: Final = 404
 _ID: Final = re.compile(r"[\w-]{5,200}")
@@ -75,7 +75,7 @@ class Places:
             return
         kept = self._transport.headers.get(_KEYS, "").split(",")
         more = [pair for pair in kept if pair and not pair.startswith(f"{key}/")]
-        self._transport.headers[_KEYS] = ",".join([*more, f"{key}/{secret}"][-_MOST_KEYS:])
+        self._transport.headers[_KEYS] = ",".join([*more, f"{key}/{secret}"][-_MAX_KEYS:])
 
     async def _find(self, given: str) -> dict[str, Any]:
         text = given.strip()

@@ -12,9 +12,9 @@ from delf.records import dataclass
 
 _MAX_LINE: Final = 200
 """The maximum number of characters of a line about a change."""
-_MOST_KEYS: Final = 12
+_MAX_KEYS: Final = 12
 """The maximum number of keys of a result to list."""
-_MOST_CHANGES: Final = 20
+_MAX_CHANGES: Final = 20
 """The maximum number of changes that a request shows and its journal entry stores."""
 
 
@@ -177,8 +177,8 @@ def _result_text(result: Any) -> str:
             return f"a list of {len(items):,}, the first {_result_text(items[0])}"
         case dict():
             keys = [str(key)[:40] for key in cast("dict[Any, Any]", result)]
-            more = ", …" if len(keys) > _MOST_KEYS else ""
-            listed = f"{', '.join(keys[:_MOST_KEYS])}{more}"
+            more = ", …" if len(keys) > _MAX_KEYS else ""
+            listed = f"{', '.join(keys[:_MAX_KEYS])}{more}"
             return f"a dict with {listed}" if keys else "an empty dict"
         case _:
             return f"a {type(result).__name__}"
@@ -227,7 +227,7 @@ def situation(events: Iterable[ev.Event], digest: str, call_id: int) -> Situatio
                 pass
     changes = [change for change in changes_of(events) if change.call_id != call_id]
     made = next((c.call_id for c in reversed(changes) if c.digest == digest), None)
-    latest = changes[-_MOST_CHANGES:]
+    latest = changes[-_MAX_CHANGES:]
     return Situation(
         script=script,
         because=because,

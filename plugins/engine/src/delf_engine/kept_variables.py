@@ -18,7 +18,7 @@ from delf.protocols.sandbox import Done, SandboxSession, ScriptHost
 from delf_engine.task_run import TaskRun
 from delf_engine.variables import LONGEST, described, is_plain, is_variable
 
-_MOST: Final = 50
+_MAX: Final = 50
 """The maximum number of variables to keep, newest first."""
 _SECONDS: Final = 5.0
 _IMPORTS: Final = "import datetime\nfrom decimal import Decimal\nfrom uuid import UUID\n"
@@ -57,7 +57,7 @@ async def keep_variables(run: TaskRun, session: SandboxSession, names: Mapping[s
     left_out: list[str] = []
     size = 0
     async with asyncio.timeout(_SECONDS):
-        for name in [*names][::-1][:_MOST]:
+        for name in [*names][::-1][:_MAX]:
             if not is_variable(name):
                 continue
             outcome = await session.execute(f'{{"kept": {name}}}', ScriptHost())

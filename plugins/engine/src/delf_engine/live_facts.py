@@ -12,14 +12,14 @@ from delf_engine.bounded import within
 _log = logging.getLogger(__name__)
 CONTEXT_SECONDS: Final = 30.0
 """The longest time in seconds for the facts of one connection."""
-MOST_OF_CONTEXT: Final = 50_000
+MAX_CONTEXT_SIZE: Final = 50_000
 """The most characters of one connection's facts: they are in each request to the model."""
 _HINT: Final = "without these facts a script could not use the connection; `delf doctor` checks it"
 _TOO_LONG: Final = "facts about %s have %d characters; the model sees the first %d"
 
 
 async def facts_of(name: str, source: SupportsContext, task: str) -> str | None:
-    """Return the facts of a connection for a task, cut to :data:`MOST_OF_CONTEXT`.
+    """Return the facts of a connection for a task, cut to :data:`MAX_CONTEXT_SIZE`.
 
     Args:
         name: The connection's name.
@@ -43,7 +43,7 @@ async def facts_of(name: str, source: SupportsContext, task: str) -> str | None:
     if not isinstance(text, str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
         problem = f"{owner} returned a {type(text).__name__} in context(), not a text or None"
         raise ConnectionUnavailableError(problem, hint=_HINT)
-    if text is not None and len(text) > MOST_OF_CONTEXT:
-        _log.warning(_TOO_LONG, name, len(text), MOST_OF_CONTEXT)
-        return f"{text[:MOST_OF_CONTEXT]}\n[cut: {len(text) - MOST_OF_CONTEXT} more characters]"
+    if text is not None and len(text) > MAX_CONTEXT_SIZE:
+        _log.warning(_TOO_LONG, name, len(text), MAX_CONTEXT_SIZE)
+        return f"{text[:MAX_CONTEXT_SIZE]}\n[cut: {len(text) - MAX_CONTEXT_SIZE} more characters]"
     return text

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-_MOST_SECONDS: Final = 10.0
+_MAX_SECONDS: Final = 10.0
 """The longest wait for facts, in seconds; the task continues without them."""
 _SHARE: Final = 0.7
 """The share of a recall's time in which the store may load its model."""
@@ -31,11 +31,11 @@ _REST_SECONDS: Final = 60.0
 """The seconds for which an unresponsive store is not used."""
 _MODEL_SECONDS: Final = 30.0
 """The timeout in seconds of the model that proposes facts, while the caller waits."""
-_MOST_FACTS: Final = 5
+_MAX_FACTS: Final = 5
 """The maximum number of facts learned from one task; more would fill later prompts."""
-_MOST_LETTERS: Final = 500
+_MAX_LETTERS: Final = 500
 """The maximum number of characters of a fact."""
-_MOST_SHOWN: Final = 6000
+_MAX_SHOWN: Final = 6000
 """The most characters of task and answer that the model sees when it proposes facts."""
 
 _QUESTION: Final = """\
@@ -112,7 +112,7 @@ class AgentMemory:
         except Exception as error:  # the search reports it in its task's trace
             _log.debug("the memory could not be prepared: %s", error)
 
-    async def recall(self, query: str, seconds: float = _MOST_SECONDS) -> Sequence[str]:
+    async def recall(self, query: str, seconds: float = _MAX_SECONDS) -> Sequence[str]:
         """Return the store's guidelines and the facts that match a task, best first.
 
         Args:
@@ -122,7 +122,7 @@ class AgentMemory:
         Raises:
             MemoryRetrievalError: If the search fails or times out.
         """
-        bound = min(seconds, _MOST_SECONDS)
+        bound = min(seconds, _MAX_SECONDS)
         store = await self._bounded(asyncio.shield(self.open()), bound)
         if isinstance(store, SupportsEarlyStart):
             # A slow model is no failure: after this time the store searches without the model.
@@ -170,11 +170,11 @@ class AgentMemory:
             if new:
                 await store.save(new)
 
-        await self._bounded(save(), _MOST_SECONDS)
+        await self._bounded(save(), _MAX_SECONDS)
 
     async def guidelines(self) -> str | None:
         """Return the store's own guidelines for facts, if any."""
-        store = await self._bounded(asyncio.shield(self.open()), _MOST_SECONDS)
+        store = await self._bounded(asyncio.shield(self.open()), _MAX_SECONDS)
         method = getattr(store, "guidelines", None)
         return method if isinstance(method, str) and method.strip() else None
 
@@ -257,9 +257,9 @@ async def propose(done: DoneTask, guidelines: str | None) -> Sequence[str]:
     question = _QUESTION.format(
         guidelines="" if guidelines is None else f"\nWhat is worth it: {guidelines}\n",
         known="\n".join(f"- {fact}" for fact in done.known) or "- nothing",
-        task=done.task[:_MOST_SHOWN],
-        answer=done.answer[:_MOST_SHOWN],
-        most=_MOST_FACTS,
+        task=done.task[:_MAX_SHOWN],
+        answer=done.answer[:_MAX_SHOWN],
+        most=_MAX_FACTS,
     )
     try:
         async with asyncio.timeout(_MODEL_SECONDS):
@@ -279,4 +279,4 @@ def _facts_in(text: str) -> list[str]:
         return []
     items = cast("list[Any]", found) if isinstance(found, list) else []
     facts = [" ".join(item.split()) for item in items if isinstance(item, str)]
-    return [fact for fact in facts if 0 < len(fact) <= _MOST_LETTERS][:_MOST_FACTS]
+    return [fact for fact in facts if 0 < len(fact) <= _MAX_LETTERS][:_MAX_FACTS]

@@ -25,7 +25,7 @@ from delf_engine.journal.log import TaskLog
 from delf_engine.retention import OUTPUT_PREFIX
 
 _log = logging.getLogger(__name__)
-MOST_OF_CALLS: Final = 200 * 1024 * 1024
+MAX_CALL_FILES: Final = 200 * 1024 * 1024
 """The maximum number of bytes of files from one task's tools; files of scripts are limited by the
 sandbox.
 """
@@ -203,9 +203,9 @@ class OutputFiles:
             data: The content.
         """
         self._of_calls += len(data)
-        if self._of_calls > MOST_OF_CALLS:
+        if self._of_calls > MAX_CALL_FILES:
             self._problems.append(
-                f"{name!r} is not kept: the files of calls have more than {MOST_OF_CALLS:,} bytes"
+                f"{name!r} is not kept: the files of calls have more than {MAX_CALL_FILES:,} bytes"
             )
             return
         self.take(name, data)

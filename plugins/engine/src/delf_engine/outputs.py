@@ -23,7 +23,7 @@ else:  # only type checkers need the defaults
     T = TypeVar("T")
 
 _FENCE: Final = re.compile(r"\s*```(?:json)?[ \t]*\n(.*?)\n?```\s*", re.DOTALL)
-_MOST_LISTED: Final = 5
+_MAX_LISTED: Final = 5
 _LONGEST: Final = 300
 
 
@@ -80,7 +80,7 @@ class Output(Generic[T]):
             from pydantic_core import to_jsonable_python
 
             plain = to_jsonable_python(given)
-            faults = self._checker.faults(plain, _MOST_LISTED)
+            faults = self._checker.faults(plain, _MAX_LISTED)
             if faults:
                 raise ToolRefusedError(f"the answer does not fit: {'; '.join(map(str, faults))}")
             return plain
@@ -192,9 +192,9 @@ def _faults_text(error: Any) -> str:
     found = error.errors(include_url=False, include_input=False, include_context=False)
     lines = [
         f"{'.'.join(map(str, item['loc']))}: {item['msg']}" if item["loc"] else str(item["msg"])
-        for item in found[:_MOST_LISTED]
+        for item in found[:_MAX_LISTED]
     ]
-    more = f"; and {len(found) - _MOST_LISTED} more" if len(found) > _MOST_LISTED else ""
+    more = f"; and {len(found) - _MAX_LISTED} more" if len(found) > _MAX_LISTED else ""
     return "; ".join(line[:_LONGEST] for line in lines) + more
 
 

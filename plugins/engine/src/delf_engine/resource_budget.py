@@ -7,7 +7,7 @@ from typing import Final
 
 from delf.protocols.sandbox import LimitReached, Limits, SandboxSession, SupportsUsage
 
-_LEAST_SECONDS: Final = 0.1
+_MIN_SECONDS: Final = 0.1
 """The least remaining CPU seconds for starting a session, within the measuring error."""
 
 
@@ -74,7 +74,7 @@ class ResourceBudget:
     def exhausted(self) -> LimitReached | None:
         """The limit that prevents further scripts, if any."""
         most, left = self._limits, self.left
-        if self._seconds and left.cpu_seconds < _LEAST_SECONDS:
+        if self._seconds and left.cpu_seconds < _MIN_SECONDS:
             message = f"the task used its {most.cpu_seconds:g} s of CPU time"
             return LimitReached(limit="cpu", message=message)
         if self._calls and not left.calls:

@@ -45,11 +45,11 @@ from delf_engine.variables import shown
 from delf_engine.waiting import Permit, TaskClock
 
 _log = logging.getLogger(__name__)
-_MOST_SEARCHED: Final = 20
+_MAX_SEARCHED: Final = 20
 """The maximum number of input files whose texts are searched for values."""
-_MOST_OF_A_FILE: Final = 1_000_000
+_MAX_FILE_SIZE: Final = 1_000_000
 """The maximum number of bytes read of each file."""
-_MOST_RESTARTS: Final = 5
+_MAX_RESTARTS: Final = 5
 """The maximum number of times that a script is repeated after its sandbox died."""
 
 
@@ -57,7 +57,7 @@ class Restarts:
     """Limits the number of sandbox deaths per task, because a script may be the cause."""
 
     def __init__(self) -> None:
-        self._left = _MOST_RESTARTS
+        self._left = _MAX_RESTARTS
         self._calls = 0
         self.used = False
         """True if the task has lost a sandbox."""
@@ -70,13 +70,13 @@ class Restarts:
         """
         self.used = True
         # A script that made more calls than before its last death probably did not cause it.
-        self._left = _MOST_RESTARTS - 1 if calls > self._calls else self._left - 1
+        self._left = _MAX_RESTARTS - 1 if calls > self._calls else self._left - 1
         self._calls = calls
         return self._left >= 0
 
     def renew(self) -> None:
         """Reset the count after a script ended normally."""
-        self._left = _MOST_RESTARTS
+        self._left = _MAX_RESTARTS
 
 
 class TaskRun:
@@ -291,7 +291,7 @@ class TaskRun:
         foreign = [file for file in self.inputs if file.trust != "own"]
 
         def files() -> Iterator[tuple[str, str]]:
-            for file in islice(foreign, _MOST_SEARCHED):
+            for file in islice(foreign, _MAX_SEARCHED):
                 yield file.name, _beginning_of(file.path)
 
         words = self.request.task if is_own else ""
@@ -348,7 +348,7 @@ def _beginning_of(path: str) -> str:
     """Return the beginning of a text file; empty for binary and missing files."""
     try:
         with Path(path).open("rb") as file:
-            data = file.read(_MOST_OF_A_FILE)
+            data = file.read(_MAX_FILE_SIZE)
     except OSError:
         return ""
     return "" if b"\0" in data else data.decode(errors="replace")

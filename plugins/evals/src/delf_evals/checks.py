@@ -15,7 +15,7 @@ from delf_engine.past_calls import is_same
 
 DONE: Final = "done"
 """The key of an evaluator context's attributes that holds what the task did."""
-_MOST_OF_A_FILE: Final = 10_000_000
+_MAX_FILE_SIZE: Final = 10_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +151,7 @@ class WroteFile(Evaluator[object, object, object]):
 
 def _text(path: Path) -> str:
     with path.open("rb") as file:
-        return file.read(_MOST_OF_A_FILE).decode("utf-8", "replace")
+        return file.read(_MAX_FILE_SIZE).decode("utf-8", "replace")
 
 
 @dataclass

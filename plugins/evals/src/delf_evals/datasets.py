@@ -18,7 +18,7 @@ from delf.errors import ConfigurationError, did_you_mean
 from delf.trust.folders import read_file
 from delf.values.encoding import from_jsonable
 from delf_evals.checks import OWN_CHECKS
-from delf_evals.places import MOST_BYTES
+from delf_evals.places import MAX_BYTES
 from delf_evals.recorded import RecordedResult
 
 RECORDINGS: Final = "recordings"
@@ -93,7 +93,7 @@ class CaseInputs(BaseModel):
         if self.recording is None:
             return self.model_copy(update={"files": files})
         path = inside(folder, self.recording, place)
-        content = read_file(path, folder, MOST_BYTES)
+        content = read_file(path, folder, MAX_BYTES)
         if content is None:
             raise ConfigurationError(
                 f"{place}: there is no recording {path}",
@@ -131,7 +131,7 @@ def read_data(path: Path) -> Any:
     Raises:
         ConfigurationError: If the file is not readable or not YAML, with the line.
     """
-    content = read_file(path, path.resolve().parent, MOST_BYTES) or b""
+    content = read_file(path, path.resolve().parent, MAX_BYTES) or b""
     try:
         text = content.decode("utf-8")
         return json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)

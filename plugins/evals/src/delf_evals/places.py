@@ -11,7 +11,7 @@ FOLDER: Final = "evals"
 """The folder of a project's data sets."""
 RUNS: Final = "runs"
 """The folder of reports, beside the data set."""
-MOST_BYTES: Final = 100_000_000
+MAX_BYTES: Final = 100_000_000
 """The most bytes of a data set, a recording or a report."""
 _SCHEMA: Final = "_schema"
 """The end of the name of a JSON Schema, which pydantic-evals writes beside a data set."""

@@ -15,7 +15,7 @@ from delf.errors import ConfigurationError
 from delf.terminal import visible, wrap_text
 from delf.trust.folders import read_file
 from delf_cli.tables import table
-from delf_evals.places import MOST_BYTES, folder_of_runs, write
+from delf_evals.places import MAX_BYTES, folder_of_runs, write
 
 _REPEATED: Final = re.compile(r" \[\d+/\d+\]$")
 """The end of the name of a case that is run several times, as pydantic-evals writes it."""
@@ -226,7 +226,7 @@ def read(path: Path) -> Report:
         ConfigurationError: If the file is missing or no report.
     """
     try:
-        return Report.model_validate_json(read_file(path, path.parent, MOST_BYTES) or b"")
+        return Report.model_validate_json(read_file(path, path.parent, MAX_BYTES) or b"")
     except ValidationError:
         raise ConfigurationError(
             f"{path} is not a report of an evaluation", hint="`delf evals run DATASET` writes one"

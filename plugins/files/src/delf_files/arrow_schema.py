@@ -17,7 +17,7 @@ _KEY: Final = b"ARROW:schema"
 _UNITS: Final = ("seconds", "milliseconds", "microseconds", "nanoseconds")
 _DURATION: Final = 18
 _HEAD: Final = 8
-_MOST: Final = 1000
+_MAX: Final = 1000
 """The maximum number of fields of a table in the embedded schema that are examined."""
 
 # The numbers of the fields in the tables of Arrow's format.
@@ -55,7 +55,7 @@ def _lengths(data: bytes) -> Iterator[tuple[str, str]]:
     schema = _follow(data, _place(data, _follow(data, 0), _HEADER))
     fields = _follow(data, _place(data, schema, _FIELDS))
     (count,) = struct.unpack_from("<I", data, fields)
-    for number in range(min(count, _MOST)):
+    for number in range(min(count, _MAX)):
         field = _follow(data, fields + 4 * (number + 1))
         kind = _place(data, field, _TYPE_KIND)
         if not kind or data[kind] != _DURATION:

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 T = TypeVar("T")
 
 _LONGEST: Final = 60
-_MOST_CHOICES: Final = 24
+_MAX_CHOICES: Final = 24
 _ALWAYS: Final = 8
 """The number of distinct texts that are always shown, however long."""
 _CHOICES_ROOM: Final = 240
@@ -20,13 +20,13 @@ _ODD_TEXTS: Final = 3
 """The number of texts shown for a mostly numeric column."""
 _ITEMS: Final = 20_000
 _LONGEST_CHOICE: Final = 30
-_MOST_KEYS: Final = 40
+_MAX_KEYS: Final = 40
 _FEWEST_NAMES: Final = 5
 """The number of alike records from which a dict counts as records by name."""
 _ALIKE: Final = 0.5
 """The share of keys that alike records have on average, of all their keys."""
 _DEEPEST: Final = 8
-_MOST: Final = 0.6
+_MAX: Final = 0.6
 """The share of numbers from which a column counts as numeric despite other values."""
 
 _UNITS: Final = re.compile(r"^[€$£¥]\s*|\s*(?:[€$£¥%]|EUR|USD|GBP|CHF)$")
@@ -112,7 +112,7 @@ def _texts(values: Sequence[str], *, whole: bool) -> str:
 
 def _are_choices(choices: Sequence[str], count: int) -> bool:
     return (
-        1 < len(choices) <= _MOST_CHOICES
+        1 < len(choices) <= _MAX_CHOICES
         and count >= 2 * len(choices)
         and all(len(choice) <= _LONGEST_CHOICE for choice in choices)
         and (len(choices) <= _ALWAYS or sum(map(len, choices)) <= _CHOICES_ROOM)
@@ -128,7 +128,7 @@ def _written(filled: Sequence[str]) -> Iterable[str]:
     if all(map(_ISO.fullmatch, filled)):
         return
     days = [found for found in map(_DAY.fullmatch, filled) if found]
-    if len(days) >= _MOST * len(filled):
+    if len(days) >= _MAX * len(filled):
         yield _order_of(days)
         yield from _but_also([text for text in filled if not _DAY.fullmatch(text)])
         return
@@ -141,7 +141,7 @@ def _written(filled: Sequence[str]) -> Iterable[str]:
         return
     fits = {kind: _fitting(bare, kind) for kind in _NOTATIONS}
     kind = max(fits, key=lambda kind: sum(fits[kind]))
-    if sum(fits[kind]) < _MOST * len(filled):
+    if sum(fits[kind]) < _MAX * len(filled):
         return
     if _NOTATIONS[kind] is _COMMA:
         kind_text = _comma([text for text, fit in zip(bare, fits[kind], strict=True) if fit])
@@ -295,9 +295,9 @@ def is_by_name(values: Sequence[Mapping[str, Any]]) -> bool:
         values: The dicts.
     """
     keys = {key for value in values for key in value}
-    if len(keys) > _MOST_KEYS:
+    if len(keys) > _MAX_KEYS:
         return True
-    inner = [item for value in values for item in islice(value.values(), _MOST_KEYS)]
+    inner = [item for value in values for item in islice(value.values(), _MAX_KEYS)]
     if len(keys) < _FEWEST_NAMES or not all(isinstance(item, dict) for item in inner):
         return False
     records = cast("list[dict[str, Any]]", inner)

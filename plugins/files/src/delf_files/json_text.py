@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 from delf.notes import note
-from delf.values.json_reader import MOST_NAMED, JSONReader, format_names
+from delf.values.json_reader import MAX_NAMED, JSONReader, format_names
 
 
 def read_json(text: str, about: str) -> Any:
@@ -114,7 +114,7 @@ class Lines:
     def _count(self, number: int, error: Exception) -> None:
         self.broken += 1
         self._first = self._first or f"{number}: {_fault_text(error)}"
-        if len(self._places) < MOST_NAMED:
+        if len(self._places) < MAX_NAMED:
             self._places.append(str(number))
 
 

@@ -46,7 +46,7 @@ _WHOLE: Final = 2 * 1024 * 1024
 """The size up to which all values of a text are analysed."""
 _BEGINNING: Final = 256 * 1024
 _CHUNK: Final = 4 * 1024 * 1024
-_MOST_COUNTED: Final = 2 * 1024**3
+_MAX_COUNTED: Final = 2 * 1024**3
 _ROWS: Final = 200
 _CELLS: Final = 150_000
 """The maximum number of cells of a file's tables that are examined."""
@@ -55,7 +55,7 @@ _ITEMS: Final = 20_000
 _PIECE: Final = 64 * 1024
 _PIECES: Final = 8
 """The number of samples of a long text after its beginning; the last one is its end."""
-_MOST_PARTS: Final = 20
+_MAX_PARTS: Final = 20
 _LINES: Final = 8
 _FEW: Final = 15
 """The maximum number of rows of a table that is shown in full, if there is room."""
@@ -200,7 +200,7 @@ async def _of_format(made: FileFormat, path: str) -> list[_Table]:
     parts: Sequence[str | None] = [*await made.parts(path)] or [None]
     tables: list[_Table] = []
     cells = _CELLS
-    for part in parts[:_MOST_PARTS]:
+    for part in parts[:_MAX_PARTS]:
         title = "" if part is None else f"sheet={short(part)}, "
         if not isinstance(made, SupportsPeek):
             records = await made.read(path, part)
@@ -215,8 +215,8 @@ async def _of_format(made: FileFormat, path: str) -> list[_Table]:
             peek = await made.peek(path, part, most if most < peek.total else None)
         cells -= sum(len(row) for _, row in peek.rows)
         tables.append(_of_peek(title, peek))
-    if len(parts) > _MOST_PARTS:
-        tables.append(_Table(f"and {len(parts) - _MOST_PARTS} more: files.list() names them"))
+    if len(parts) > _MAX_PARTS:
+        tables.append(_Table(f"and {len(parts) - _MAX_PARTS} more: files.list() names them"))
     if len(parts) > 1:
         tables.insert(0, _Table(f"{len(parts)} tables, the first without sheet="))
     return tables
@@ -600,7 +600,7 @@ def _count(path: str) -> int:
         for chunk in _chunks(file):
             count += chunk.count(b"\n")
             read += len(chunk)
-            if read > _MOST_COUNTED:
+            if read > _MAX_COUNTED:
                 break
     return count
 

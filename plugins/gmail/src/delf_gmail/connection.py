@@ -25,7 +25,7 @@ from delf_gmail.reading import (
     texts_elsewhere,
     unbase64,
 )
-from delf_gmail.writing import MOST_BYTES, Attachment, build
+from delf_gmail.writing import MAX_BYTES, Attachment, build
 from delf_google.addresses import People, address, addresses
 from delf_google.connection import GoogleConnection
 from delf_google.errors import GoogleError
@@ -37,9 +37,9 @@ _ME: Final = "gmail/v1/users/me"
 _LINE_FIELDS: Final = "id,threadId,labelIds,snippet,internalDate,payload/headers"
 _LINE_HEADERS: Final = ("From", "To", "Subject")
 _REPLY_HEADERS: Final = ("From", "To", "Cc", "Reply-To", "Subject", "Message-ID", "References")
-_MOST_FOUND: Final = 500
-_MOST_CHANGED: Final = 1000
-_MOST_SHOWN: Final = 200
+_MAX_FOUND: Final = 500
+_MAX_CHANGED: Final = 1000
+_MAX_SHOWN: Final = 200
 
 
 class Found(TypedDict):
@@ -120,15 +120,13 @@ class Gmail(GoogleConnection):
         """Messages that fit a query in Gmail's own syntax (`from:ada has:attachment newer_than:7d
         is:unread in:inbox`), the newest first; at most 500.
         """  # noqa: D205 - the model reads the whole paragraph
-        if not 1 <= limit <= _MOST_FOUND:
-            raise ToolRefusedError(
-                f"limit can be from 1 to {_MOST_FOUND}; narrow the query instead"
-            )
+        if not 1 <= limit <= _MAX_FOUND:
+            raise ToolRefusedError(f"limit can be from 1 to {_MAX_FOUND}; narrow the query instead")
         listing = Request(
             "search messages",
             "GET",
             f"{_ME}/messages",
-            query={"q": query or None, "maxResults": min(limit + 1, _MOST_FOUND)},
+            query={"q": query or None, "maxResults": min(limit + 1, _MAX_FOUND)},
         )
         ids: list[str] = []
         more = False
@@ -411,7 +409,7 @@ class Gmail(GoogleConnection):
         found: list[Attachment] = []
         for item in attachments or ():
             if isinstance(item, str):
-                read = asyncio.to_thread(read_task_file, context, item, MOST_BYTES)
+                read = asyncio.to_thread(read_task_file, context, item, MAX_BYTES)
                 name, data = await read
                 found.append(Attachment(name=name, data=data))
             else:
@@ -467,9 +465,9 @@ class Gmail(GoogleConnection):
         return [*lines, f"In answer to: {headers.get('subject', '')}"]
 
     async def _message_lines(self, ids: Sequence[str]) -> list[str]:
-        found = [line_of(item, ()) for item in await self._lines(ids[:_MOST_SHOWN])]
+        found = [line_of(item, ()) for item in await self._lines(ids[:_MAX_SHOWN])]
         shown = [f"{line['sender']}: {line['subject']}" for line in found]
-        more = len(ids) - _MOST_SHOWN
+        more = len(ids) - _MAX_SHOWN
         return [*shown, *([f"… and {more} more"] if more > 0 else [])]
 
     async def _draft_preview(self, draft: str) -> Allowed:
@@ -522,8 +520,8 @@ class Gmail(GoogleConnection):
         return str(made["id"])
 
     async def _change(self, ids: Sequence[str], body: dict[str, Any]) -> Changed:
-        for start in range(0, len(ids), _MOST_CHANGED):
-            some = list(ids[start : start + _MOST_CHANGED])
+        for start in range(0, len(ids), _MAX_CHANGED):
+            some = list(ids[start : start + _MAX_CHANGED])
             await self._post("change labels", f"{_ME}/messages/batchModify", {"ids": some, **body})
         return Changed(changed=len(ids))
 
@@ -536,7 +534,7 @@ def _files_of(
     digest = None
     for item in attachments or ():
         if isinstance(item, str):
-            name, data = read_task_file(context, item, MOST_BYTES)
+            name, data = read_task_file(context, item, MAX_BYTES)
             digest = digest or hashlib.sha256()
             digest.update(f"{len(data)}\n{name}\n".encode() + data)
         else:

@@ -24,7 +24,7 @@ _TAG: Final = re.compile(r"""<(?:[^<>"']++|"[^"]*+"|'[^']*+')*+>""")
 _NAME: Final = re.compile(r"</?([a-zA-Z][\w:-]*)")
 _LINK: Final = re.compile(r"""\shref\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]+))""", re.IGNORECASE)
 _ALT: Final = re.compile(r"""\salt\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
-_MOST: Final = 2_000_000
+_MAX: Final = 2_000_000
 _LONGEST_TAG: Final = 2000
 
 
@@ -37,7 +37,7 @@ def text_of(source: str) -> str:
     pieces: list[str] = []
     unseen, depth = "", 0
     link, start = "", 0
-    for piece in _pieces(source[:_MOST]):
+    for piece in _pieces(source[:_MAX]):
         found = _NAME.match(piece) if piece.startswith("<") else None
         if found is None:
             if not unseen and not piece.startswith("<"):

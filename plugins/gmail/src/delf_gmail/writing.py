@@ -14,7 +14,7 @@ from delf.errors import ToolRefusedError
 from delf_gmail.html_text import text_of
 from delf_google.addresses import parse
 
-MOST_BYTES: Final = 36_700_160
+MAX_BYTES: Final = 36_700_160
 """The maximum number of bytes that Gmail takes: files grow by a third on their way."""
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -47,7 +47,7 @@ def build(
         ToolRefusedError: If an address or a header is not valid, or it is too large.
     """
     size = sum(len(item["data"]) for item in attachments) * 4 // 3
-    if size > MOST_BYTES:  # an estimate, to avoid encoding in vain
+    if size > MAX_BYTES:  # an estimate, to avoid encoding in vain
         raise _too_large(size)
     message = EmailMessage(policy=SMTP)
     people = {"To": _people(to, "to"), "Cc": _people(cc, "cc"), "Bcc": _people(bcc, "bcc")}
@@ -65,14 +65,14 @@ def build(
     for item in attachments:
         _attach(message, item)
     data = message.as_bytes()
-    if len(data) > MOST_BYTES:
+    if len(data) > MAX_BYTES:
         raise _too_large(len(data))
     return data
 
 
 def _too_large(size: int) -> ToolRefusedError:
     return ToolRefusedError(
-        f"the message has {size:,} bytes, and Gmail takes {MOST_BYTES:,}; "
+        f"the message has {size:,} bytes, and Gmail takes {MAX_BYTES:,}; "
         "store the files elsewhere and send links"
     )
 

@@ -34,7 +34,7 @@ from delf_journal_sql.tasks import Tasks
 
 _log = logging.getLogger(__name__)
 
-_MOST: Final = 512
+_MAX: Final = 512
 """The maximum number of operations in one transaction."""
 _AGAIN_SECONDS: Final = 0.1
 _RETRY_FOR_SECONDS: Final = 15.0
@@ -175,7 +175,7 @@ class Writer:
                 self._ready.wait(due)
             if not self._queue:
                 return None
-            return [self._queue.popleft() for _ in range(min(_MOST, len(self._queue)))]
+            return [self._queue.popleft() for _ in range(min(_MAX, len(self._queue)))]
 
     def _do(self, run: list[Append] | Call) -> None:
         deadline = time.monotonic() + _RETRY_FOR_SECONDS

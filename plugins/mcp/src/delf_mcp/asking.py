@@ -20,8 +20,8 @@ from delf.tools.json_schema import Checker
 from delf_mcp.questions import Unshowable, form_question, model_question, url_question
 from delf_mcp.results import as_message
 
-_MOST_QUESTIONS: Final = 50
-_MOST_FIELDS: Final = 50
+_MAX_QUESTIONS: Final = 50
+_MAX_FIELDS: Final = 50
 _caller: ContextVar[Caller | None] = ContextVar("delf_mcp_caller", default=None)
 
 Sampling = Literal["ask", "allow", "refuse"]
@@ -80,7 +80,7 @@ class Caller:
         """Serialise questions to the person; yield False if the limit of questions is reached."""
         async with self._turn:
             self._asked += 1
-            if self._asked > _MOST_QUESTIONS:
+            if self._asked > _MAX_QUESTIONS:
                 yield False
             elif self.silence is None:
                 yield True
@@ -167,8 +167,8 @@ class Asking:
         schema: Mapping[str, Any] = params.requested_schema
         listed = schema.get("properties")
         fields = cast("dict[str, Any]", listed) if isinstance(listed, dict) else {}
-        if len(fields) > _MOST_FIELDS:
-            raise Unshowable(f"a form has at most {_MOST_FIELDS} fields")
+        if len(fields) > _MAX_FIELDS:
+            raise Unshowable(f"a form has at most {_MAX_FIELDS} fields")
         checker = Checker(schema, "the form")
 
         def fit(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -230,7 +230,7 @@ class Asking:
     ) -> Mapping[str, Any] | None:
         async with caller.question() as allowed:
             if not allowed:
-                raise Unshowable(f"a call has at most {_MOST_QUESTIONS} questions for the user")
+                raise Unshowable(f"a call has at most {_MAX_QUESTIONS} questions for the user")
             return await caller.context.consent(question, arguments, **options)
 
     def _unclear(self) -> str:

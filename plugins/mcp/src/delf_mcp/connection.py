@@ -55,8 +55,8 @@ _LOOK: Final = "check before you repeat it"
 _PARSE_ERROR: Final = -32700
 _WORDS_OF_A_GATEWAY: Final = ("Server returned an error response", "Unexpected content type")
 """Messages of the library if something other than an MCP server answered, such as a gateway."""
-_MOST_LISTED: Final = 10
-_MOST_INSTRUCTIONS: Final = 1000
+_MAX_LISTED: Final = 10
+_MAX_INSTRUCTIONS: Final = 1000
 UNDECLARED: Final = "str | list"
 """The result type of tools without a declared schema, before a result was seen."""
 _PIECES: Final = (
@@ -183,7 +183,7 @@ class MCP(Connection[MCPSettings]):
         """Return the server's instructions, and learned result types."""
         async with self._link(self._server(), "instructions") as (client, _):
             instructions = client.instructions
-        shown = clean(instructions, _MOST_INSTRUCTIONS)
+        shown = clean(instructions, _MAX_INSTRUCTIONS)
         if any(action.returns == UNDECLARED for action in self.listed):
             shown = f"{shown}\n{_PIECES}" if shown else _PIECES
         return f"{self.name}: {shown}" if shown else None
@@ -334,9 +334,9 @@ class MCP(Connection[MCPSettings]):
             f"delf mcp effects {self.name} --accept accepts the change"
             for name in changed
         ]
-        more = len(notices) - _MOST_LISTED
+        more = len(notices) - _MAX_LISTED
         messages = [
-            *notices[:_MOST_LISTED],
+            *notices[:_MAX_LISTED],
             *([f"and {more:,} more like these"] if more > 0 else ()),
         ]
         fresh = tuple(f"{self.name}: {visible(notice)}" for notice in messages)
@@ -346,9 +346,7 @@ class MCP(Connection[MCPSettings]):
         self._notices = fresh
 
     def _log_left_out(self, server: _Server, *kinds: str) -> None:
-        for item in [item for kind in kinds for item in server.sieve.taken_out(kind)][
-            :_MOST_LISTED
-        ]:
+        for item in [item for kind in kinds for item in server.sieve.taken_out(kind)][:_MAX_LISTED]:
             _log.warning(
                 "%s: %r of its %s is left out: %s", self.name, item.name, item.kind, item.why
             )

@@ -16,7 +16,7 @@ from delf_schemas.samples import Found, Samples, kind_at, place_of
 if TYPE_CHECKING:
     import mcp_types as types
 
-_MOST_FAULTS: Final = 200
+_MAX_FAULTS: Final = 200
 
 
 class Results:
@@ -91,7 +91,7 @@ class Results:
             except ToolDefinitionError:  # results of such a tool are not checked
                 self._checkers[key] = None
         checker = self._checkers[key]
-        faults = [] if checker is None else checker.faults(value, _MOST_FAULTS)
+        faults = [] if checker is None else checker.faults(value, _MAX_FAULTS)
         return {
             (place_of(fault.path), kind): ".".join(map(str, fault.path))
             for fault in reversed(faults)

@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 import mcp_types as types
 
-_MOST: Final = 1000
-_MOST_BYTES: Final = 50_000_000
+_MAX: Final = 1000
+_MAX_BYTES: Final = 50_000_000
 
 
 class Outputs:
@@ -29,7 +29,7 @@ class Outputs:
             uri = f"delf://{task_id}/{quote(name, safe='')}"
             self._paths[uri] = Path(path)
             found.append(types.ResourceLink(uri=uri, name=name, mime_type=_type_of(name)))
-        while len(self._paths) > _MOST:
+        while len(self._paths) > _MAX:
             del self._paths[next(iter(self._paths))]
         return found
 
@@ -57,11 +57,11 @@ class Outputs:
 def _content(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            data = file.read(_MOST_BYTES + 1)
+            data = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise ValueError(f"{path.name} cannot be read: {error.strerror}") from None
-    if len(data) > _MOST_BYTES:
-        raise ValueError(f"{path.name} has more than {_MOST_BYTES:,} bytes")
+    if len(data) > _MAX_BYTES:
+        raise ValueError(f"{path.name} has more than {_MAX_BYTES:,} bytes")
     return data
 
 

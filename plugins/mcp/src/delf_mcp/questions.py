@@ -15,7 +15,7 @@ from delf.terminal import visible
 
 INDENT: Final = "    "
 _LINE_ENDS: Final = re.compile("\r\n|\r|\n")
-_MOST: Final = 100_000
+_MAX: Final = 100_000
 """The maximum number of characters of a question."""
 
 
@@ -116,6 +116,6 @@ def inside(text: str) -> list[str]:
 
 def _whole(lines: list[str]) -> str:
     text = "\n".join(lines)
-    if len(text) > _MOST:
+    if len(text) > _MAX:
         raise Unshowable(f"it is too long to be shown to the user: {len(text):,} characters")
     return text

@@ -44,7 +44,7 @@ _ABANDONED: Final = (
     "nothing waits for this answer: the call has ended, or was given up because the answer took "
     "too long; what it did until then is done, so look before you call it again"
 )
-_MOST_LISTED: Final = 500
+_MAX_LISTED: Final = 500
 MakeAgent = Callable[..., Agent]
 
 
@@ -101,7 +101,7 @@ class Work:
         """Queue progress messages from events."""
         match event:
             case CallPrinted():
-                self._progress.put_nowait(event.text.strip()[:_MOST_LISTED])
+                self._progress.put_nowait(event.text.strip()[:_MAX_LISTED])
             case CallStarted():
                 self._progress.put_nowait(event.action)
             case ModelCalled():

@@ -36,7 +36,7 @@ _MAKING: Final = 0x64656C66
 """The advisory lock for creating PostgreSQL's tables."""
 _AT_ONCE: Final = 10_000
 """The maximum number of rows of one statement: SQLite takes 32,766 values."""
-_MOST_WORDS: Final = 48
+_MAX_WORDS: Final = 48
 """The maximum number of words of a query that are used; the first words of a long task suffice."""
 
 _tables = sa.MetaData()
@@ -282,7 +282,7 @@ class FactDatabase:
 
     def with_words(self, query: str, limit: int) -> dict[int, float]:
         """Return the facts that share most words with a query, with scores, best first."""
-        chosen = telling_words(query)[:_MOST_WORDS]
+        chosen = telling_words(query)[:_MAX_WORDS]
         if not chosen:
             return {}
         with self._read() as connection:

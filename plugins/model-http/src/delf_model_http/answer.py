@@ -16,7 +16,7 @@ from delf_model_providers.signatures import token_of
 MADE_UP: Final = "delf-"
 """The id prefix of calls without a provider's id."""
 
-_MOST_CALLS: Final = 1000
+_MAX_CALLS: Final = 1000
 _LONGEST_ID: Final = 200
 _FENCE: Final = "```"
 
@@ -203,8 +203,8 @@ class Answer:
             token: The value that the provider wants back with the call.
             kept: The fields of the call that its server wants back.
         """
-        if len(self._calls) >= _MOST_CALLS:
-            raise UnreadableError(f"more than {_MOST_CALLS} calls")
+        if len(self._calls) >= _MAX_CALLS:
+            raise UnreadableError(f"more than {_MAX_CALLS} calls")
         known = _text(id_) if id_ else f"{MADE_UP}{uuid4().hex[:12]}"
         complete = self.complete(is_over=False)
         self._calls.append(_Call(known, _text(name), token=token, kept=kept or {}))

@@ -30,7 +30,7 @@ from delf_model_providers.signatures import token_of
 
 logger = logging.getLogger(__name__)
 
-_MOST_CALLS: Final = 1000
+_MAX_CALLS: Final = 1000
 _STREAM: Final = re.compile(r"Received: .data: ")
 """litellm's error texts for an unexpected stream."""
 _BY_HAND: Final = "litellm/"
@@ -317,8 +317,8 @@ def _take(chunk: Any, collected: _Collected) -> list[ModelDelta]:
         pieces.append(ModelDelta(text))
     for part in getattr(choice.delta, "tool_calls", None) or ():
         number = collected.place_of(part)
-        if number >= _MOST_CALLS:
-            raise UnreadableError(f"more than {_MOST_CALLS} calls")
+        if number >= _MAX_CALLS:
+            raise UnreadableError(f"more than {_MAX_CALLS} calls")
         while len(collected.calls) <= number:
             collected.calls.append(_Call())
         call = collected.calls[number]

@@ -18,8 +18,8 @@ from delf_model_providers.failures import UnreadableError
 
 _FINE: Final = 200
 _END: Final = b"[DONE]"
-_MOST: Final = 8_000_000
-_MOST_OF_A_STREAM: Final = 32 * _MOST
+_MAX: Final = 8_000_000
+_MAX_STREAM_SIZE: Final = 32 * _MAX
 """The size limit: events have some hundred bytes for each of a few letters."""
 _LAST_BYTES: Final = 0.1
 """Seconds to wait for the end of a body after its last event."""
@@ -72,7 +72,7 @@ async def watch(response: httpx.Response) -> None:
         if is_stream and wants_stream.get() is False:
             raise StreamedError("it is streamed")
         try:
-            inflater = Inflater(response.headers, _MOST_OF_A_STREAM if is_stream else _MOST)
+            inflater = Inflater(response.headers, _MAX_STREAM_SIZE if is_stream else _MAX)
         except BodyError as error:
             raise UnreadableError(str(error)) from None
         response.headers.pop("content-encoding", None)  # the body is inflated already

@@ -12,7 +12,7 @@ from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
 from delf_openapi.patterns import readable
 
-_MOST_NODES: Final = 200_000
+_MAX_NODES: Final = 200_000
 # Keywords that do not constrain values: identifiers, annotations and examples.
 _LEFT_OUT: Final = frozenset(
     {"$id", "$schema", "$anchor", "$dynamicRef", "$dynamicAnchor", "discriminator", "example"}
@@ -36,7 +36,7 @@ def bundled(document: Document, schema: Any, *, sent: bool = False) -> dict[str,
     """
     names: dict[str, str] = {}
     waiting: list[str] = []
-    left = _MOST_NODES
+    left = _MAX_NODES
 
     def copied(node: Any, *, named: bool = False) -> Any:
         nonlocal left

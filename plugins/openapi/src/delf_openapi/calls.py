@@ -29,8 +29,8 @@ CONTEXT: Final = " context"
 """The keyword that passes the task to a call; no API has a parameter of that name."""
 
 _SIGNATURE_CHARS: Final = 1500
-_MOST_LISTED: Final = 1000
-_MOST_FAULTS: Final = 5
+_MAX_LISTED: Final = 1000
+_MAX_FAULTS: Final = 5
 
 _log = logging.getLogger(__name__)
 
@@ -143,7 +143,7 @@ class Caller:
         key = (action, tuple(faults))
         if key in self._reported:
             return
-        if len(self._reported) < _MOST_LISTED:
+        if len(self._reported) < _MAX_LISTED:
             self._reported.add(key)
         _log.warning("%s is called against its specification: %s", action, "; ".join(faults))
 
@@ -160,14 +160,14 @@ class Caller:
         ]
         if not new:
             return
-        more = "; and more" if len(new) > _MOST_FAULTS else ""
-        listed = "; ".join(fault.text for fault in new[:_MOST_FAULTS])
+        more = "; and more" if len(new) > _MAX_FAULTS else ""
+        listed = "; ".join(fault.text for fault in new[:_MAX_FAULTS])
         text = f"{what}, and not as its specification says: {listed}{more}"
         if is_error:
             raise ToolExecutionError(
                 text, hint='the call was made; validate="warn" gives what it answered'
             )
-        if len(self._reported) < _MOST_LISTED:
+        if len(self._reported) < _MAX_LISTED:
             self._reported.update(keys)
         _log.warning("%s: %s", self.name, text)
         if context is not None:

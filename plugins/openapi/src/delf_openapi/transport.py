@@ -22,7 +22,7 @@ _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS: Final = 5
 # As many as httpx keeps open.
 _AT_ONCE: Final = 100
-_LEAST_SECRET: Final = 8
+_MIN_SECRET: Final = 8
 
 
 def _unread(method: str, text: str) -> ToolExecutionError:
@@ -217,7 +217,7 @@ def _use_token(request: Request, token: str) -> None:
 def _scrubbed(answer: Answer, request: Request) -> Answer:
     """Redact values derived from a request's credentials in an answer."""
     credentials = request.secret.get("Authorization", "").partition(" ")[2].encode()
-    if len(credentials) >= _LEAST_SECRET and credentials in answer.content:
+    if len(credentials) >= _MIN_SECRET and credentials in answer.content:
         answer.content = answer.content.replace(credentials, b"[redacted]")
     return answer
 

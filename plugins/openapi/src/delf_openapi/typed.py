@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from delf_openapi.document import Document
     from delf_openapi.operations import Operation
 
-MOST_BYTES: Final = 2_000_000
+MAX_BYTES: Final = 2_000_000
 """The maximum number of bytes of a response that is validated and typed."""
 
 SECONDS: Final = 5.0
 _FAULTS: Final = 50
-_MOST_ERRORS: Final = 1_000
+_MAX_ERRORS: Final = 1_000
 _FAULT_CHARS: Final = 200
 _MOMENT: Final = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,6}0*)?(?:[Zz]|[+-]\d\d:\d\d)"
@@ -96,7 +96,7 @@ class Responses:
         found = self._schema(operation, answer)
         if found is None:
             return Typed(body, declared=False)
-        if len(answer.content) > MOST_BYTES:
+        if len(answer.content) > MAX_BYTES:
             size = f"{len(answer.content):,} bytes"
             return Typed(body, (_of_all(f"its {size} are neither validated nor typed"),))
         status, schema = found
@@ -256,7 +256,7 @@ def _of_all(text: str) -> Fault:
 def _faults(unmarshaller: SchemaUnmarshaller, body: Any) -> Iterator[Fault]:
     errors: Any = unmarshaller.schema_validator.validator.iter_errors(body)
     seen: set[tuple[Place, str]] = set()
-    for error in islice(errors, _MOST_ERRORS):
+    for error in islice(errors, _MAX_ERRORS):
         is_null, place = error.instance is None, place_of(error.absolute_path)
         kind = "null" if is_null else str(error.validator)
         if (place, kind) in seen:

@@ -14,7 +14,7 @@ from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
 from delf_schemas.plain import with_decimals, without_bytes
 
-_MOST_FAULTS: Final = 8
+_MAX_FAULTS: Final = 8
 _DEEPEST: Final = 3
 
 
@@ -34,7 +34,7 @@ class Checker:
         checker = self._checker(schema)
         if checker is None:
             return []
-        found = checker.faults(without_bytes(value), _MOST_FAULTS)
+        found = checker.faults(without_bytes(value), _MAX_FAULTS)
         return [fault for fault in found if not fault.unchecked]
 
     def _checker(self, schema: Any) -> json_schema.Checker | None:

@@ -33,7 +33,7 @@ from delf_routines.saving import Scripts, called, propose, scripts_of
 from delf_routines.store import RoutineStore
 
 _RETRIES: Final = 3
-_MOST_CALLS: Final = 40
+_MAX_CALLS: Final = 40
 _LONGEST_RESULT: Final = 400
 _MERGE: Final = """\
 This task was done by several scripts, one after the other, with the variables of the earlier \
@@ -259,8 +259,8 @@ class _Merging:
             + (f"failed: {call.error}" if call.error else f"gave {_short(call.result)}")
             for call in self._whole.calls
         ]
-        left = len(calls) - _MOST_CALLS
-        shown = [*calls[:_MOST_CALLS], *([f"- and {left} more like these"] if left > 0 else [])]
+        left = len(calls) - _MAX_CALLS
+        shown = [*calls[:_MAX_CALLS], *([f"- and {left} more like these"] if left > 0 else [])]
         return _MERGE.format(
             task=self._routine.task,
             scripts="\n\n".join(scripts),

@@ -49,7 +49,7 @@ _SPOKEN: Final = re.compile(
 _WORD: Final = re.compile(r"\w+")
 _BRACES: Final = re.compile(r"(\{\{|\}\}|\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\})")
 _F_STRING: Final = re.compile(r"(?:f|fr|rf)['\"]", re.IGNORECASE)
-_LEAST: Final = 2
+_MIN: Final = 2
 _LONGEST_TITLE: Final = 80
 
 
@@ -113,7 +113,7 @@ def _has_learned(code: str, before: Sequence[Event]) -> bool:
         if not isinstance(node, ast.Constant) or isinstance(node.value, bool):
             continue
         value = str(node.value)
-        if isinstance(node.value, (str, int, float)) and len(value) > _LEAST:
+        if isinstance(node.value, (str, int, float)) and len(value) > _MIN:
             is_new = not any(value in text for text in (task, *earlier))
             if is_new and any(value in text for text in texts):
                 return True
@@ -340,7 +340,7 @@ class _Finder(ast.NodeVisitor):
         if text in self._spoken:
             return True
         words = " ".join(_WORD.findall(text)).casefold()
-        return len(words) >= _LEAST and f" {words} " in self._words
+        return len(words) >= _MIN and f" {words} " in self._words
 
     def _parameter(self, value: Value, kind: ParameterType) -> Parameter | None:
         known = self.parameters.get(value)
@@ -382,7 +382,7 @@ def _in_f_strings(script: str, tree: ast.AST, finder: _Finder) -> list[_Place]:
     names = {
         str(value): item.name
         for value, item in finder.parameters.items()
-        if item.type in ("number", "integer") or len(str(value)) > _LEAST
+        if item.type in ("number", "integer") or len(str(value)) > _MIN
     }
     if not names:
         return []

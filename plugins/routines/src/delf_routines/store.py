@@ -19,7 +19,7 @@ CASES = "cases"
 """The subfolder of recorded runs, for tests."""
 PROPOSED = "proposed"
 """The subfolder of repaired routines that nobody has accepted yet."""
-_MOST_OF_A_CASE = 100_000_000
+_MAX_CASE_SIZE = 100_000_000
 """The maximum number of bytes of a recorded run, which has complete results."""
 
 
@@ -97,7 +97,7 @@ class RoutineStore:
         """
         path = self._proposed(name)
         content = read_file(path, self.root)
-        case = read_file(path.with_suffix(".json"), self.root, _MOST_OF_A_CASE)
+        case = read_file(path.with_suffix(".json"), self.root, _MAX_CASE_SIZE)
         if content is None or case is None:
             return None
         return Routine.of_text(name, _decoded(content, path), str(path)), case
@@ -139,7 +139,7 @@ class RoutineStore:
         Raises:
             ConfigurationError: If the file is missing.
         """
-        content = read_file(path, self.root, _MOST_OF_A_CASE)
+        content = read_file(path, self.root, _MAX_CASE_SIZE)
         if content is None:
             raise ConfigurationError(f"there is no recorded run at {path}")
         return content

@@ -29,7 +29,7 @@ SCHEDULED: Final = "delf.scheduled"
 _POLLING_SECONDS: Final = 0.2
 _USUAL: Final = 2**30
 """Priority 0 of delf in DBOS, whose priorities begin with 1; each has two, see `_priority`."""
-_MOST_URGENT: Final = 2**29 - 1
+_MAX_URGENT: Final = 2**29 - 1
 _AT_ONCE: Final = 500
 _ACTIVE: Final = ["ENQUEUED", "DELAYED", "PENDING"]
 _OVER: Final = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
@@ -338,10 +338,10 @@ def _priority(given: int, *, again: bool) -> int:
     Raises:
         ConfigurationError: If the priority is out of range.
     """
-    if abs(given) > _MOST_URGENT:
+    if abs(given) > _MAX_URGENT:
         raise ConfigurationError(
             f"the priority {given} is out of range",
-            hint=f"from {-_MOST_URGENT} to {_MOST_URGENT}",
+            hint=f"from {-_MAX_URGENT} to {_MAX_URGENT}",
         )
     return _USUAL + 2 * given - int(again)
 

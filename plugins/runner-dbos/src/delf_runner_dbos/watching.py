@@ -14,11 +14,11 @@ from delf_cli.output import counted
 from delf_engine.one_call import ONE_CALL, call_task, read_call
 from delf_engine.watched_calls import check_watched
 
-_MOST_SEEN: Final = 1_000
+_MAX_SEEN: Final = 1_000
 """The maximum number of digests of seen items; an item that returns after more than these counts as
 new.
 """
-_MOST_NEW: Final = 100
+_MAX_NEW: Final = 100
 """The maximum number of tasks started by one look; further items wait for the next look."""
 _LONGEST: Final = 40_000
 """Characters of an item that a task gets; longer texts in the item are cut."""
@@ -99,7 +99,7 @@ def look_at(items: Sequence[Any], id_field: str | None, before: Sequence[str] | 
     note = None
     if new and known and len(new) == len(found):
         note = "all items are new: more may have come than one call returns; ask more often"
-    now, late = new[:_MOST_NEW], {digest for digest, _ in new[_MOST_NEW:]}
+    now, late = new[:_MAX_NEW], {digest for digest, _ in new[_MAX_NEW:]}
     return Look(
         [(digest, shortened(item)) for digest, item in now],
         _kept([digest for digest in digests if digest not in late], before),
@@ -108,7 +108,7 @@ def look_at(items: Sequence[Any], id_field: str | None, before: Sequence[str] | 
 
 
 def _kept(now: Sequence[str], before: Collection[str]) -> list[str]:
-    return list(dict.fromkeys([*now, *before]))[: max(_MOST_SEEN, len(now))]
+    return list(dict.fromkeys([*now, *before]))[: max(_MAX_SEEN, len(now))]
 
 
 def _digest(item: object, id_field: str | None) -> str:

@@ -32,7 +32,7 @@ _MODE_FILTER = 2
 _MACHINES = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
 """The kernel's names of the processor, and the number of ``socket``."""
 _EX_OSERR = 71
-_LEAST_WAIT = 50
+_MIN_WAIT = 50
 _TIME_COUNTER = "/sys/fs/cgroup/cpuacct/cpuacct.usage", 1e9
 _OOM_COUNTERS = (
     "/sys/fs/cgroup/memory.events",
@@ -186,7 +186,7 @@ def _supervise(child: int, time: _Time) -> NoReturn:
         if left is not None and left <= 0:
             _say(-signal.SIGXCPU, time)
             os._exit(128 + signal.SIGXCPU)
-        for descriptor, _ in poll.poll(None if left is None else left + _LEAST_WAIT):
+        for descriptor, _ in poll.poll(None if left is None else left + _MIN_WAIT):
             if descriptor == 0:
                 os._exit(0)
             os.read(woken, 4096)

@@ -47,14 +47,14 @@ _log = logging.getLogger(__name__)
 
 SCRATCH = "/scratch"
 """The scripts' name of their own folder."""
-_MOST_AFTER_END = 500
+_MAX_AFTER_END = 500
 """The maximum number of calls of tasks after their script's end."""
 _LOOK_SECONDS = 0.25
 _VARIABLES = """{n: (type(v).__name__, len(v) if type(v).__name__ in
 ("list", "dict", "str", "tuple", "set", "bytes") else -1,
 list({type(i).__name__ for i in v}) if type(v).__name__ in ("list", "tuple", "set") else [])
 for n, v in locals().items() if type(v).__name__ != "module"}"""
-_MOST_KINDS = 6
+_MAX_KINDS = 6
 _HIDDEN = frozenset({"asyncio", "callable", "vars", "exit", "quit", *ALIASES})
 _EXCEPTIONS: Mapping[str, type[Exception]] = {
     name: getattr(decimal, alias) for name, alias in ALIASES.items()
@@ -188,7 +188,7 @@ class MontySession:
         if isinstance(outcome, Done) and prepared.may_leave_calls_unawaited:
             # Run leftover tasks after the script's last line, as an event loop does, with a limit
             # for tasks that never end.
-            self._left_calls = _MOST_AFTER_END
+            self._left_calls = _MAX_AFTER_END
             try:
                 ended = await self._run("await __delf_end__()")
             finally:
@@ -504,7 +504,7 @@ def _described(found: Any, tools: Collection[str]) -> dict[str, str]:
                 or name in tools
                 or kind.startswith("__delf_")
             ):
-                listed = " | ".join(sorted(map(str, items), key=str.lower)[:_MOST_KINDS])
+                listed = " | ".join(sorted(map(str, items), key=str.lower)[:_MAX_KINDS])
                 length = f" of {size} {listed}" if items else f" of length {size}"
                 names[str(name)] = kind + (length if size >= 0 else "")
             case _:

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from delf import Agent
 
 
-_MOST: Final = 100_000
+_MAX: Final = 100_000
 
 
 class Approvals:
@@ -87,7 +87,7 @@ class Approvals:
             limit: The most requests.
             offset: The number of requests to leave out.
         """
-        every = await self._tasks.journal.find_requests(waiting=waiting, limit=_MOST)
+        every = await self._tasks.journal.find_requests(waiting=waiting, limit=_MAX)
         found = [record for record in every if key.sees(record.task.key)]
         if mine or rejectable:
             own = [record for record in found if may_decide(record, key)]

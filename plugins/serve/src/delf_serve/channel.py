@@ -45,10 +45,10 @@ _NOTE: Final = "notice"
 """The kind of journal note that records a sent notice."""
 _LONGEST: Final = 500
 _LONGEST_URL: Final = 2_000
-_MOST_OF_A_MESSAGE: Final = 2_900
+_MAX_MESSAGE_SIZE: Final = 2_900
 """Characters of a direct message in Slack, which takes 3,000."""
-_MOST_OF_AN_ANSWER: Final = 1_000_000
-_MOST_OF_A_FACT: Final = 20_000
+_MAX_ANSWER_SIZE: Final = 1_000_000
+_MAX_FACT_SIZE: Final = 20_000
 """The maximum number of characters of a fact in a notice."""
 
 
@@ -94,10 +94,10 @@ def notice_of(settings: ServeSettings, request: ApprovalRequest) -> Notice:
 
 def _cut(fact: Fact) -> Fact:
     """Truncate a fact; the page has the whole text."""
-    left = len(fact.text) - _MOST_OF_A_FACT
+    left = len(fact.text) - _MAX_FACT_SIZE
     if left <= 0:
         return fact
-    return replace(fact, text=f"{fact.text[:_MOST_OF_A_FACT]}… {left:,} more characters")
+    return replace(fact, text=f"{fact.text[:_MAX_FACT_SIZE]}… {left:,} more characters")
 
 
 def notice_of_talk(
@@ -500,7 +500,7 @@ def check_webhook(settings: ServeSettings, url: str) -> None:
 def message_in_slack(settings: ServeSettings, notice: Notice, address: str) -> None:
     """Send a notice as a direct message to the Slack user with a mail address."""
     found = _slack(settings, "users.lookupByEmail", {"email": address})
-    text = f"{notice.subject}\n{notice.text}"[:_MOST_OF_A_MESSAGE]
+    text = f"{notice.subject}\n{notice.text}"[:_MAX_MESSAGE_SIZE]
     plain = {"type": "section", "text": {"type": "plain_text", "text": text, "emoji": False}}
     # Slack reads this text as markup: mentions and links in what others wrote.
     short = notice.subject.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
@@ -519,7 +519,7 @@ def _slack(settings: ServeSettings, method: str, fields: Mapping[str, str]) -> d
     headers = {"authorization": f"Bearer {settings.slack_token.get_secret_value()}"}
     sent = urllib.request.Request(url, urlencode(fields).encode(), headers)  # noqa: S310 - a setting
     with _opener(url).open(sent, timeout=_SECONDS) as answer:
-        data: dict[str, Any] = json.loads(answer.read(_MOST_OF_AN_ANSWER))
+        data: dict[str, Any] = json.loads(answer.read(_MAX_ANSWER_SIZE))
     if not data.get("ok"):
         raise ConfigurationError(f"Slack says {str(data.get('error'))[:60]}")
     return data

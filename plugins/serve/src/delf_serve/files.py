@@ -23,8 +23,8 @@ from delf_serve.settings import ServeSettings
 
 _ID: Final = re.compile(r"file_[0-9a-f]{32}")
 _COMING: Final = "coming_"
-_MOST_BYTES: Final = 255
-_LEAST_BYTES: Final = 4096
+_MAX_BYTES: Final = 255
+_MIN_BYTES: Final = 4096
 """The bytes that each file counts at least, because an empty file uses disk space, too."""
 _LOOK_SECONDS: Final = 3600.0
 _SILENT_SECONDS: Final = 3600.0
@@ -69,13 +69,13 @@ class Uploads:
                 self._used = await asyncio.to_thread(self._count)
             self._coming += 1
         try:
-            self._take(owner, _LEAST_BYTES)
+            self._take(owner, _MIN_BYTES)
             await asyncio.to_thread(make_private_folder, place)
             # Fails if the name exists, so that a link cannot redirect the write to another file.
             with create_private(place / name) as file:
                 async for chunk in chunks:
                     before, size = size, size + len(chunk)
-                    self._take(owner, max(size, _LEAST_BYTES) - max(before, _LEAST_BYTES))
+                    self._take(owner, max(size, _MIN_BYTES) - max(before, _MIN_BYTES))
                     await asyncio.to_thread(file.write, chunk)
             # Complete files only get the id by which a task can name them.
             await asyncio.to_thread(place.rename, place.with_name(file_id))
@@ -172,7 +172,7 @@ class Uploads:
         used: Counter[str] = Counter()
         for file in self._folder.glob("*/*/*"):
             try:
-                used[file.parent.parent.name] += max(file.stat().st_size, _LEAST_BYTES)
+                used[file.parent.parent.name] += max(file.stat().st_size, _MIN_BYTES)
             except OSError:  # it was removed meanwhile
                 continue
         return used
@@ -196,5 +196,5 @@ def _owner(key: Key) -> str:
 
 def _check_length(name: str) -> None:
     """Raise for a file name that is too long for file systems."""
-    if len(os.fsencode(name)) > _MOST_BYTES:
-        raise ProblemError(409, f"the name of the file is longer than {_MOST_BYTES} bytes")
+    if len(os.fsencode(name)) > _MAX_BYTES:
+        raise ProblemError(409, f"the name of the file is longer than {_MAX_BYTES} bytes")

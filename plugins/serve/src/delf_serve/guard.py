@@ -72,9 +72,9 @@ _SHOWN: Final = frozenset({b"authorization", b"x-api-key"})
 """Headers in which programs send an API key."""
 _FORWARDED: Final = (b"x-forwarded-for", b"forwarded", b"x-real-ip")
 _HOST: Final = re.compile(r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
-_MOST_WRONG: Final = 30
+_MAX_WRONG: Final = 30
 """The maximum number of wrong keys of one client, and attempts with one wrong key, per minute."""
-_MOST_COUNTED: Final = 10_000
+_MAX_COUNTED: Final = 10_000
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
@@ -289,11 +289,11 @@ class Guard:
         client = client_of(scope.get("client"))
         count = self._count_wrong(f"client {client}")
         tries = self._count_wrong(f"key {hashlib.sha256(shown).hexdigest()}")
-        if count <= _MOST_WRONG:
+        if count <= _MAX_WRONG:
             _log.warning("a wrong API key was shown by %s, for %s", client, ascii(path_of(scope)))
-        elif count == _MOST_WRONG + 1:
+        elif count == _MAX_WRONG + 1:
             _log.warning("too many wrong API keys were shown by %s", client)
-        if max(count, tries) > _MOST_WRONG:
+        if max(count, tries) > _MAX_WRONG:
             return ProblemError(429, "too many wrong keys", headers={"retry-after": "60"})
         return ProblemError(401, "the API key is not known", headers={"www-authenticate": "Bearer"})
 
@@ -304,7 +304,7 @@ class Guard:
         if now - since >= 60:
             count, since = 0, now
         self._wrong[name] = count + 1, since
-        if len(self._wrong) > _MOST_COUNTED:
+        if len(self._wrong) > _MAX_COUNTED:
             self._wrong.popitem(last=False)
         return count + 1
 

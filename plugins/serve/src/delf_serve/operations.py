@@ -45,7 +45,7 @@ _ROUTINE: Final = "routine"
 _EVENTS: Final = "text/event-stream"
 _FILE: Final = "application/octet-stream"
 _TASKS_OF_A_BUDGET: Final = 20
-_MOST_CONVERSATIONS: Final = 10_000
+_MAX_CONVERSATIONS: Final = 10_000
 _NOBODY: Final = ((404, "The key is of no person."),)
 _UNKNOWN: Final = ((404, "It is not known."),)
 _NO_MODEL: Final = (409, "The model cannot be chosen.")
@@ -617,7 +617,7 @@ async def list_conversations(call: Call, query: s.PageQuery) -> s.ConversationLi
     found: list[ConversationRecord] = []
     if chat is not None:
         most = query.offset + query.limit + 1
-        every = await chat.aconversations(most if call.key.owners is None else _MOST_CONVERSATIONS)
+        every = await chat.aconversations(most if call.key.owners is None else _MAX_CONVERSATIONS)
         found = [c for c in every if call.key.sees(owner_of(c.conversation))]
         found = [c for c in found if not is_kept_by_client(c.conversation)]
     part, more = page_of(found, query)

@@ -26,8 +26,8 @@ from delf.protocols.shared_journal import SharedJournal
 NoticeWay = Literal["mail", "slack", "webhook", "browser"]
 """The ways in which a person can get notices."""
 NOTICE_WAYS: Final[tuple[NoticeWay, ...]] = get_args(NoticeWay)
-_MOST_TRIES: Final = 5
-_MOST_ENTRIES: Final = 100
+_MAX_TRIES: Final = 5
+_MAX_ENTRIES: Final = 100
 """The maximum number of entries kept in a person's history."""
 
 Tell = Callable[[PersonChange], None]
@@ -63,7 +63,7 @@ class Changer:
                 is invalid.
             DelfError: If concurrent changes persist.
         """
-        for _ in range(_MOST_TRIES):
+        for _ in range(_MAX_TRIES):
             people = await keeper.people()
             before = next((p for p in people if p.name == name), None)
             after = make(before)
@@ -89,7 +89,7 @@ class Changer:
 
 def with_entry(person: Person, entry: PersonEntry) -> Person:
     """Return a person with an entry added to the history."""
-    return replace(person, history=(*person.history, entry)[-_MOST_ENTRIES:])
+    return replace(person, history=(*person.history, entry)[-_MAX_ENTRIES:])
 
 
 def _entry(change: PersonChange) -> PersonEntry:

@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 _WELL_SECONDS: Final = 15.0
 _ILL_SECONDS: Final = 3.0
-_MOST_SECONDS: Final = 20.0
+_MAX_SECONDS: Final = 20.0
 
 
 class Readiness:
@@ -60,11 +60,11 @@ class Readiness:
 
     async def _find_problem(self) -> str | None:
         try:
-            async with asyncio.timeout(_MOST_SECONDS):
+            async with asyncio.timeout(_MAX_SECONDS):
                 await self._tasks.journal.find(1)
                 await self._agent.acheck()
         except TimeoutError:
-            return f"the check took longer than {_MOST_SECONDS:g} s"
+            return f"the check took longer than {_MAX_SECONDS:g} s"
         except DelfError as error:
             return error.message
         return None

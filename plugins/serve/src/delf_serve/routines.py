@@ -19,7 +19,7 @@ from delf_serve.tasks import Tasks
 _LAST: Final = 5
 _COUNTED: Final = 200
 """The number of recent runs by which a routine's savings are computed."""
-_MOST_DRAFTS: Final = 20
+_MAX_DRAFTS: Final = 20
 
 
 class Routines:
@@ -110,7 +110,7 @@ class Routines:
         whole = [record.task_id, given.name, made.routine.text(), made.change]
         digest = hashlib.sha256("\0".join(whole).encode()).hexdigest()
         self._drafts[key.holder, digest] = made
-        while len(self._drafts) > _MOST_DRAFTS:
+        while len(self._drafts) > _MAX_DRAFTS:
             self._drafts.popitem(last=False)
         saves = given.seen == digest and not made.differences
         if saves:

@@ -31,7 +31,7 @@ _CLOSE_SECONDS: Final = 5.0
 _STALL_SECONDS: Final = 60.0
 """The seconds for which a client may not read its response."""
 _HEAD_BYTES: Final = 65_536
-_MOST_QUEUED: Final = 16
+_MAX_QUEUED: Final = 16
 """The maximum number of pipelined requests of a client."""
 _OWN_FILES: Final = 256
 """File descriptors reserved for sandboxes, journal and files."""
@@ -192,7 +192,7 @@ class Protocol(HttpToolsProtocol):
         if parser.should_upgrade() and self._has_body():
             self._refusal = ProblemError(400, "a request with a body cannot upgrade its connection")
             raise self._refusal
-        if len(self.pipeline) >= _MOST_QUEUED:
+        if len(self.pipeline) >= _MAX_QUEUED:
             self._refusal = ProblemError(429, "too many requests were sent at once")
             raise self._refusal
         super().on_headers_complete()

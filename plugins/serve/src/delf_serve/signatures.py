@@ -12,7 +12,7 @@ from typing import Final
 
 from delf_serve.problems import ProblemError
 
-_MOST_OFF: Final = 300.0
+_MAX_OFF: Final = 300.0
 """Seconds by which the time of a message may differ, as Standard Webhooks advises."""
 _LONGEST_ID: Final = 200
 
@@ -60,7 +60,7 @@ def verify(secret: str, headers: Mapping[str, str], body: bytes) -> Delivery:
     """
     if "webhook-signature" in headers:
         name, at = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
-        if not at.isdecimal() or not at.isascii() or abs(time.time() - int(at[:15])) > _MOST_OFF:
+        if not at.isdecimal() or not at.isascii() or abs(time.time() - int(at[:15])) > _MAX_OFF:
             raise _refused("webhook-timestamp is missing, or more than five minutes away")
         expected = signature(secret, name, int(at), body)["webhook-signature"]
         # The header has several signatures while a sender changes its secret.

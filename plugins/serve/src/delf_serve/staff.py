@@ -21,7 +21,7 @@ from delf_serve.people import Changer, Wish, present, without_key
 from delf_serve.problems import ProblemError
 from delf_serve.sessions import id_of
 
-_MOST: Final = 100_000
+_MAX: Final = 100_000
 _COLUMNS: Final = ("at", "what", "by", "via", "about", "task_id", "request_id")
 _ACTIVE: Final = "=+-@\t\r"
 """First characters of a cell that a spreadsheet would take for a formula."""
@@ -137,7 +137,7 @@ async def audit(call: Call, query: s.AuditQuery) -> list[s.AuditEntry]:
         )
         for one in await journal.logins(ended=True)
     ]
-    for record in await journal.find_requests(waiting=False, limit=_MOST):
+    for record in await journal.find_requests(waiting=False, limit=_MAX):
         entries += _of_request(record)
     kept = [
         one

@@ -40,7 +40,7 @@ BEAT_SECONDS: Final = 15.0
 _AT_ONCE: Final = 100
 _FEW: Final = 5
 """The number of events that are encoded without a thread."""
-_MOST_WAITING: Final = 2000
+_MAX_WAITING: Final = 2000
 _CHANGES: Final = (
     TaskQueued,
     TaskStarted,
@@ -206,7 +206,7 @@ class Streams:
 
     def _put(self, listed: Listed | None) -> None:
         for queue in list(self._readers):
-            if listed is not None and queue.qsize() >= _MOST_WAITING:
+            if listed is not None and queue.qsize() >= _MAX_WAITING:
                 self._readers.discard(queue)  # too slow: the client reconnects
                 queue.put_nowait(None)
             else:

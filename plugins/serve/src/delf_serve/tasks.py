@@ -72,12 +72,12 @@ _LOOK_SECONDS: Final = 5.0
 PAGE: Final = 1000
 """The number of interrupted tasks that are read at a time."""
 _FORGET_SECONDS: Final = 3600.0
-_MOST_RESUMES: Final = 5
+_MAX_RESUMES: Final = 5
 _RESUMES_SECONDS: Final = 600.0
 """The period in seconds for counting resumes; a task resumed too often is left to people, because
 it may kill its process.
 """
-_MOST_OWNERS: Final = 10_000
+_MAX_OWNERS: Final = 10_000
 """The maximum number of recent tasks of this process whose owners are cached."""
 TURN: Final = "client-turn:"
 """The beginning of the names of conversations whose messages a client keeps itself."""
@@ -388,7 +388,7 @@ class Tasks:
         self._open_of[owner] += 1
         self._owners.pop(name, None)  # move to the end: the oldest are dropped
         self._owners[name] = owner
-        if len(self._owners) > _MOST_OWNERS:
+        if len(self._owners) > _MAX_OWNERS:
             del self._owners[next(iter(self._owners))]
         return known
 
@@ -700,8 +700,8 @@ class Tasks:
             return
         events = await self.journal.read(name)
         begun = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
-        resumes = [event.at for event in events if isinstance(event, TaskResumed)][-_MOST_RESUMES:]
-        is_deadly = len(resumes) == _MOST_RESUMES and resumes[-1] - resumes[0] < _RESUMES_SECONDS
+        resumes = [event.at for event in events if isinstance(event, TaskResumed)][-_MAX_RESUMES:]
+        is_deadly = len(resumes) == _MAX_RESUMES and resumes[-1] - resumes[0] < _RESUMES_SECONDS
         if begun is None or MARK not in begun.setup or is_deadly:
             self._not_ours.add(name)
             return

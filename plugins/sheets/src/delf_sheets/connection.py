@@ -27,7 +27,7 @@ _BOOK_FIELDS: Final = (
     "sheets.properties(sheetId,title,gridProperties(rowCount,columnCount))"
 )
 _CELLS: Final = "effectiveValue,effectiveFormat.numberFormat.type"
-_MOST_LOOKED_AT: Final = 200
+_MAX_INSPECTED: Final = 200
 """Rows that are read for a preview."""
 _STEPS: Final = ("write", "append", "clear", "add_sheet", "format", "chart")
 
@@ -271,7 +271,7 @@ class Sheets(GoogleConnection):
         """List the present values of an area, or of its beginning if large."""
         if area.top >= area.sheet.rows or area.left >= area.sheet.columns:
             return []  # the sheet will grow
-        shown = area.beginning(_MOST_LOOKED_AT)
+        shown = area.beginning(_MAX_INSPECTED)
         rows = await self._grid(book.id, shown.text, formulas=True)
         filled = [row for row in rows if any(cell is not None for cell in row)]
         if not filled:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from delf.errors import ToolRefusedError, did_you_mean
 
 _CORNER: Final = re.compile(r"\$?([A-Za-z]{0,3})\$?([0-9]{0,8})")
-_MOST_CELLS: Final = 10_000_000
+_MAX_CELLS: Final = 10_000_000
 
 
 @dataclass(slots=True)
@@ -175,8 +175,8 @@ def growth(area: Area, height: int, width: int) -> list[dict[str, Any]]:
     """
     sheet, found = area.sheet, list[dict[str, Any]]()
     rows, columns = area.top + height, area.left + width
-    if max(rows, sheet.rows) * max(columns, sheet.columns) > _MOST_CELLS:
-        raise ToolRefusedError(f"{sheet.title} would have over {_MOST_CELLS:,} cells")
+    if max(rows, sheet.rows) * max(columns, sheet.columns) > _MAX_CELLS:
+        raise ToolRefusedError(f"{sheet.title} would have over {_MAX_CELLS:,} cells")
     for dimension, more in (("ROWS", rows - sheet.rows), ("COLUMNS", columns - sheet.columns)):
         if more > 0:
             body = {"sheetId": sheet.id, "dimension": dimension, "length": more}

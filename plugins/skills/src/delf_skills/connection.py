@@ -13,7 +13,7 @@ from delf_skills.library import Library
 from delf_skills.project_files import FOLDERS, SKILL
 from delf_skills.settings import SkillsSettings
 
-_MOST_SHOWN: Final = 60
+_MAX_SHOWN: Final = 60
 """Skills that a prompt lists."""
 _LONGEST: Final = 1024
 """Characters of a description; the format allows no more."""
@@ -69,7 +69,7 @@ class Skills(Connection[SkillsSettings]):
         names = self._library.names()
         lines: list[str] = []
         longest = max(300, min(_LONGEST, _SHARED // max(1, len(names))))
-        for name in names[:_MOST_SHOWN]:
+        for name in names[:_MAX_SHOWN]:
             try:
                 description = self._library.find(name).description
             except DelfError as error:
@@ -77,8 +77,8 @@ class Skills(Connection[SkillsSettings]):
                 continue
             cut = "" if len(description) <= longest else "…"
             lines.append(f"- {name}: {description[:longest]}{cut}")
-        if len(names) > _MOST_SHOWN:
-            lines.append(f"- and {', '.join(names[_MOST_SHOWN:])}")
+        if len(names) > _MAX_SHOWN:
+            lines.append(f"- and {', '.join(names[_MAX_SHOWN:])}")
         return lines
 
     @action("reading", effect="read", trust="own")

@@ -19,9 +19,9 @@ from delf.trust.decisions import Trust, part_of
 from delf.trust.folders import read_file
 from delf_skills.project_files import AGENTS, SKILL, is_instruction
 
-MOST_BYTES: Final = 10_000_000
+MAX_BYTES: Final = 10_000_000
 """The maximum number of bytes of a file of a skill."""
-_MOST_FILES: Final = 500
+_MAX_FILES: Final = 500
 _NAME: Final = re.compile(r"[\w.-]{1,64}")
 _MARK: Final = "---"
 
@@ -77,7 +77,7 @@ class Library:
         """Return the paths of a skill's further files, within its folder."""
         folder = self._folder(name)
         found = (path.relative_to(folder).as_posix() for path in _files_in(folder))
-        return sorted(path for path in found if path != SKILL)[:_MOST_FILES]
+        return sorted(path for path in found if path != SKILL)[:_MAX_FILES]
 
     def read(self, name: str, file: str) -> tuple[bytes, bool]:
         """Return a file of a skill, and True if the content is trusted instructions.
@@ -125,7 +125,7 @@ class Library:
 
     def _content(self, path: Path) -> bytes:
         within = next((f for f in self._folders if path.is_relative_to(f)), path.parent)
-        content = read_file(path, within, MOST_BYTES)
+        content = read_file(path, within, MAX_BYTES)
         if content is None:
             raise ToolRefusedError(f"there is no file {path.name!r} there")
         return content

@@ -12,7 +12,7 @@ FOLDERS: Final = ("skills", ".agents/skills", ".claude/skills")
 """The folders of skills of a project, in the order in which they are searched."""
 SKILL: Final = "SKILL.md"
 AGENTS: Final = "AGENTS.md"
-_MOST: Final = 1_000
+_MAX: Final = 1_000
 """Markdown files of a project that are looked at."""
 _DEEPEST: Final = 5
 
@@ -38,7 +38,7 @@ def project_files(folder: UntrustedFolder) -> Iterator[Path]:
             for text in texts_in(value):
                 if path := folder.resolve_path(text):
                     places[path] = None
-    left = _MOST
+    left = _MAX
     for place in places:
         for skill in folder.folders_of(place):
             if is_file(skill / SKILL):

@@ -22,7 +22,7 @@ _FOLDS: Final = ("sqlite", "duckdb", "mssql")
 """Dialects whose names are certainly the same in any case."""
 _LONGEST: Final = 10_000
 """The maximum number of characters of a statement that is examined, on the loop of the agent."""
-_MOST_PARTS: Final = 3
+_MAX_PARTS: Final = 3
 _OUTSIDE: Final[Trust] = "outside"
 
 
@@ -51,7 +51,7 @@ class OwnTables:
         """
         for key in trust:
             parts = key.split(".")
-            if not all(part.strip() for part in parts) or len(parts) > _MOST_PARTS or "*" in key:
+            if not all(part.strip() for part in parts) or len(parts) > _MAX_PARTS or "*" in key:
                 raise ConnectionConfigurationError(
                     f"connection {name!r}: trust names {key!r}, not a table or column",
                     hint='trust = {"customers" = "own", "orders.id" = "own"}; all others are '

@@ -54,10 +54,10 @@ T = TypeVar("T")
 _MAKING: Final = Lock()
 _FOUND_TABLES: Final = 20
 """The maximum number of tables returned by ``schema(search=…)``."""
-_MOST_COUNTED: Final = 20
+_MAX_COUNTED: Final = 20
 """The maximum number of sets of parameters for which affected rows are counted before approval."""
 _COUNT_SECONDS: Final = 10.0
-_MOST_SAMPLED: Final = 40
+_MAX_SAMPLED: Final = 40
 _SAMPLE_SECONDS: Final = 1.0
 _HOLDS: Final = "(after =: what rows hold)\n"
 
@@ -231,7 +231,7 @@ class SQL(Connection[SQLSettings]):
         is_free = is_allowed(self.allow, query) and not needs_confirmation(self.confirm, query)
         if not (self.settings.sample and self.target.is_locked and is_free):
             return []
-        wanted = tables[:_MOST_SAMPLED]
+        wanted = tables[:_MAX_SAMPLED]
         missing = [table for table in wanted if self._held.get(table.relation.full_name) is None]
         try:
             async with asyncio.timeout(_SAMPLE_SECONDS):
@@ -298,9 +298,9 @@ class SQL(Connection[SQLSettings]):
         """Count the rows that a statement affects for all sets of parameters, if known."""
         if not statement.is_about_rows:
             return ""
-        counts = [count_of(statement, params) for params in sets[:_MOST_COUNTED]]
+        counts = [count_of(statement, params) for params in sets[:_MAX_COUNTED]]
         total, what = 0, ""
-        for count in counts if len(sets) <= _MOST_COUNTED else ():
+        for count in counts if len(sets) <= _MAX_COUNTED else ():
             number = None if count is None else await self._number(count)
             if count is None or number is None:
                 break

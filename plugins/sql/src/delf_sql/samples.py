@@ -22,17 +22,17 @@ from delf_sql.target import Dialect
 
 ROWS: Final = 300
 """The most rows to look at in each table."""
-_MOST_VALUES: Final = 12
+_MAX_VALUES: Final = 12
 _LONGEST: Final = 24
 _SHARED: Final = 3
 """Distinct values are shown if each is in this number of rows on average."""
-_MOST_NUMBERS: Final = 6
+_MAX_NUMBERS: Final = 6
 _SEVERAL: Final = 10
 """Few rows tell little about the values of a number."""
 _CHARS: Final = 300
-_MOST_JSON: Final = 100
-_MOST_KEYS: Final = 30
-_MOST_MASKS: Final = 2
+_MAX_JSON: Final = 100
+_MAX_KEYS: Final = 30
+_MAX_MASKS: Final = 2
 _DEPTH: Final = 4
 _KEY: Final = re.compile(r"[^\W\d][\w.-]{0,39}(?<!\d{4})")
 """Keys that name a value; others, as ids, are values themselves."""
@@ -51,7 +51,7 @@ _LABEL: Final = re.compile(
 """Columns with the meanings of codes."""
 _NO_VALUE: Final = frozenset({"", "-", "--", "n/a", "na", "none", "null", "unknown", "?"})
 """Texts that stand for no value."""
-_MOST_OF_CODES: Final = 4
+_MAX_CODE_COLUMNS: Final = 4
 """The most columns of a table of codes."""
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _DATES: Final = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%Y%m%d")
@@ -85,7 +85,7 @@ def statement_of(table: Table, dialect: Dialect, *, is_last: bool = False) -> St
 
 
 def _sampled_columns(table: Table) -> list[Column]:
-    is_small = len(table.columns) <= _MOST_OF_CODES
+    is_small = len(table.columns) <= _MAX_CODE_COLUMNS
     is_wanted = (
         not (column.references or _LARGE.search(column.type.lower()))
         and (is_small or not column.primary_key)
@@ -121,7 +121,7 @@ def _meanings(table: Table, rows: Sequence[Sequence[Any]]) -> dict[str, str]:
     """Return the texts of a small table of codes by their keys; empty for other tables."""
     columns = _sampled_columns(table)
     keys = [number for number, column in enumerate(columns) if column.primary_key]
-    if len(columns) < len(table.columns) or len(keys) != 1 or not 1 < len(rows) <= _MOST_VALUES:
+    if len(columns) < len(table.columns) or len(keys) != 1 or not 1 < len(rows) <= _MAX_VALUES:
         return {}
     found: dict[str, str] = {}
     for number, column in enumerate(columns):
@@ -146,7 +146,7 @@ def _words(column: Column, values: Sequence[Any]) -> str:
     if kinds == {"int"}:
         return _numbers(column.name, values)
     if kinds and kinds <= {"dict", "list"}:
-        return _cut(_parts(column.name, values[:_MOST_JSON]))
+        return _cut(_parts(column.name, values[:_MAX_JSON]))
     if "str" in kinds:  # SQLite's columns accept any type
         return " or ".join(sorted(kinds))
     return ""
@@ -155,16 +155,14 @@ def _words(column: Column, values: Sequence[Any]) -> str:
 def _texts(name: str, values: Sequence[str]) -> str:
     if all(value.lstrip()[:1] in ("{", "[") for value in values):
         with contextlib.suppress(ValueError, RecursionError):
-            return (
-                f"JSON {_cut(_parts(name, [json.loads(value) for value in values[:_MOST_JSON]]))}"
-            )
+            return f"JSON {_cut(_parts(name, [json.loads(value) for value in values[:_MAX_JSON]]))}"
     if form := _format(values):
         return form
     if shared := _shared(name, values):
         return shared
     filled = [value for value in values if value.strip().lower() not in _NO_VALUE]
     odd = sorted({value for value in values if value.strip().lower() in _NO_VALUE})
-    if odd and filled and len(odd) <= _MOST_MASKS and (form := _format(filled) or _masks(filled)):
+    if odd and filled and len(odd) <= _MAX_MASKS and (form := _format(filled) or _masks(filled)):
         return " | ".join([form, *map(repr, odd)])
     return _masks(values)
 
@@ -174,7 +172,7 @@ def _masks(values: Sequence[str]) -> str:
     masks: dict[str, str] = {}
     for mask in sorted({_mask(value) for value in values}):
         masks.setdefault(re.sub("0+", "0", mask), mask)  # numbers of any length are alike
-    is_one = len(masks) <= _MOST_MASKS and all("0" in mask for mask in masks)
+    is_one = len(masks) <= _MAX_MASKS and all("0" in mask for mask in masks)
     is_one = is_one and len(set(values)) >= _SHARED * len(masks)
     return f"as {' or '.join(masks.values())}" if is_one else ""
 
@@ -182,7 +180,7 @@ def _masks(values: Sequence[str]) -> str:
 def _shared(name: str, values: Sequence[str]) -> str:
     """Return the distinct texts of a column or key, if many rows share them."""
     counts = Counter(values)
-    is_shared = len(values) >= _SHARED * len(counts) and len(counts) <= _MOST_VALUES
+    is_shared = len(values) >= _SHARED * len(counts) and len(counts) <= _MAX_VALUES
     is_shown = is_shared and not _is_personal(name) and all(map(_is_plain, counts))
     return " | ".join(repr(value) for value in sorted(counts)) if is_shown else ""
 
@@ -198,7 +196,7 @@ def _parts(name: str, values: Sequence[Any], depth: int = 0) -> str:
         return f"list[{_parts(name, [item for value in given for item in value], depth + 1)}]{none}"
     if kinds == {"dict"} and depth < _DEPTH:
         keys = list(dict.fromkeys(key for value in given for key in value))
-        if len(keys) <= _MOST_KEYS and all(_KEY.fullmatch(str(key)) for key in keys):
+        if len(keys) <= _MAX_KEYS and all(_KEY.fullmatch(str(key)) for key in keys):
             shown = (
                 f'"{key}": {_parts(key, [v[key] for v in given if key in v], depth + 1)}'
                 for key in keys
@@ -259,5 +257,5 @@ def _numbers(name: str, values: Sequence[int]) -> str:
             if all(_SINCE * times <= value <= _UNTIL * times for value in values):
                 return f"unix time in {unit}"
     counts = Counter(values)
-    is_shared = len(values) >= _SHARED * len(counts) and 1 < len(counts) <= _MOST_NUMBERS
+    is_shared = len(values) >= _SHARED * len(counts) and 1 < len(counts) <= _MAX_NUMBERS
     return " | ".join(map(str, sorted(counts))) if is_shared and len(values) > _SEVERAL else ""

@@ -31,7 +31,7 @@ _BEHIND_TEXT: Final = re.compile(
 )
 _ONE_LINE: Final = re.compile(r"(?P<code>.*?\S.*?)(?P<marks>`{3,}|~{3,})[ \t]*")
 _WORD: Final = re.compile(r"[\w+#.-]*")
-_MOST_LONGER: Final = 50
+_MAX_LONGER: Final = 50
 _LONGEST_INFO: Final = 40
 
 
@@ -92,7 +92,7 @@ class _Blocks:
             self._lines.append(_Line(line, place))
             place += len(line) + 1
         self.found: list[Block] = []
-        self._chances = _MOST_LONGER
+        self._chances = _MAX_LONGER
         self._behind = 0
         number = 0
         while number < len(self._lines):

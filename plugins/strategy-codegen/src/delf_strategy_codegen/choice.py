@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from delf_strategy_codegen.blocks import Block
 from delf_strategy_codegen.python import bound, is_script, needed, parse_script, parsed
 
-_MOST_COMPARED: Final = 20
+_MAX_COMPARED: Final = 20
 _SIMILAR: Final = 0.6
 _CLOSE_BY: Final = 300
 
@@ -100,7 +100,7 @@ def _put_together(scripts: Sequence[Block]) -> Reading:
             chain.append(part)
         elif depends:
             is_ambiguous = True
-        elif says_other or (len(scripts) <= _MOST_COMPARED and _is_version(chain, part)):
+        elif says_other or (len(scripts) <= _MAX_COMPARED and _is_version(chain, part)):
             chain, is_ambiguous = [part], False
         elif goes_on:
             chain.append(part)
@@ -134,11 +134,11 @@ def _without_quotations(blocks: Sequence[Block]) -> list[Block]:
     """Drop blocks that are part of another one; of equal blocks the last is kept."""
     lines = [{line.strip() for line in b.code.split("\n") if line.strip()} for b in blocks]
     kept: list[Block] = []
-    for number, own in enumerate(lines[:_MOST_COMPARED]):
+    for number, own in enumerate(lines[:_MAX_COMPARED]):
         others = [(n, other) for n, other in enumerate(lines) if n != number]
         if not any(own < other or (own == other and n > number) for n, other in others):
             kept.append(blocks[number])
-    return [*kept, *blocks[_MOST_COMPARED:]]
+    return [*kept, *blocks[_MAX_COMPARED:]]
 
 
 def _is_version(chain: Sequence[Block], later: Block) -> bool:

@@ -33,8 +33,8 @@ _TOO_LONG: Final = (
     f"That answer is too long: scripts of more than {MAX_SCRIPT:,} letters are not run. "
     "Put no data into the script."
 )
-_MOST_LINES: Final = 2000
-_MOST_TRIES: Final = 40
+_MAX_LINES: Final = 2000
+_MAX_TRIES: Final = 40
 
 
 def read_reply(reply: ModelReply) -> Reading:
@@ -147,8 +147,8 @@ def _answer_text(text: str) -> str:
 
 def _from_prose(text: str) -> Reading:
     """Return unfenced code surrounded by prose."""
-    lines = text.split("\n")[:_MOST_LINES]
-    chances = _MOST_TRIES
+    lines = text.split("\n")[:_MAX_LINES]
+    chances = _MAX_TRIES
     for start in [number for number, line in enumerate(lines) if _CODE_START.match(line)]:
         end = len(lines)
         while end > start and chances:

@@ -21,7 +21,7 @@ _RUNS: Final = frozenset(
 _PROMPTED: Final = re.compile(r"\s*>>>(?: |$)")
 _PROMPT: Final = re.compile(r"[ \t]*(?:>>>|\.\.\.)(?: |$)")
 _ONLY_MARKS: Final = re.compile(r"\s*(?:</?[\w|:-]+>\s*|<\|\w+\|>\s*)+")
-_MOST_LINES: Final = 400
+_MAX_LINES: Final = 400
 
 
 def parse_script(code: str) -> ast.Module | None:
@@ -98,7 +98,7 @@ def _candidates(code: str, indent: int) -> Iterator[str]:
     if _PROMPTED.match(lines[0]):
         typed = [line for line in lines if _PROMPT.match(line)]
         yield "\n".join(_PROMPT.sub("", line, count=1) for line in typed)
-    for number, line in enumerate(lines[:_MOST_LINES]):
+    for number, line in enumerate(lines[:_MAX_LINES]):
         if line.rstrip().endswith("```"):
             yield "\n".join([*lines[:number], line.rstrip()[:-3]])
             break

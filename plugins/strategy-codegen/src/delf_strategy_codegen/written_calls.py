@@ -34,8 +34,8 @@ _TAG: Final = re.compile(
 )
 _CDATA: Final = re.compile(r"\s*<!\[CDATA\[(.*?)\]\]>\s*", re.DOTALL)
 _OBJECT: Final = re.compile(r"[\[{]\s*[\"'\[{]")
-_MOST_TRIES: Final = 20
-_MOST_CALLS: Final = 50
+_MAX_TRIES: Final = 20
+_MAX_CALLS: Final = 50
 _DEEP: Final = 6
 BROKEN: Final = "The call in that answer cannot be read: {}."
 
@@ -70,7 +70,7 @@ def from_json(text: str, extract: Callable[[str], Reading]) -> Reading | None:
     found: list[Any] = []
     why = ""
     place, tries = 0, 0
-    while tries < _MOST_TRIES and (begin := _begin(text, place)) >= 0:
+    while tries < _MAX_TRIES and (begin := _begin(text, place)) >= 0:
         tries += 1
         try:
             content, place = DECODER.raw_decode(text, begin)
@@ -97,7 +97,7 @@ def from_tags(text: str) -> list[tuple[str, int, int]]:
     for pattern in _PARAMETER:
         if found := [(_content(m[1]), m.start(), m.end()) for m in pattern.finditer(text)]:
             return found
-    return [(_content(m["code"]), m.start(), m.end()) for m in _TAG.finditer(text)][:_MOST_CALLS]
+    return [(_content(m["code"]), m.start(), m.end()) for m in _TAG.finditer(text)][:_MAX_CALLS]
 
 
 def _content(code: str) -> str:
@@ -137,7 +137,7 @@ def _codes(content: Any, depth: int = 0) -> list[str]:
     """Return the texts that are scripts in JSON of some kind."""
     if isinstance(content, str) and not depth:
         return [content]
-    return list(_walk(content, depth))[:_MOST_CALLS]
+    return list(_walk(content, depth))[:_MAX_CALLS]
 
 
 def _walk(content: Any, depth: int) -> Iterator[str]:

@@ -15,7 +15,7 @@ import yaml
 from delf.errors import ConfigurationError
 
 _MARK: Final = "---"
-_MOST_BYTES: Final = 256 * 1024
+_MAX_BYTES: Final = 256 * 1024
 _HINT: Final = "it begins with ---, then name: value lines, then ---, then instructions"
 
 
@@ -65,11 +65,11 @@ def content(path: Path) -> bytes:
     """
     try:
         with path.open("rb") as file:
-            found = file.read(_MOST_BYTES + 1)
+            found = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
-    if len(found) > _MOST_BYTES:
-        raise ConfigurationError(f"{path} has over {_MOST_BYTES // 1024} KiB")
+    if len(found) > _MAX_BYTES:
+        raise ConfigurationError(f"{path} has over {_MAX_BYTES // 1024} KiB")
     return found
 
 

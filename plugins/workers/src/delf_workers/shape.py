@@ -8,7 +8,7 @@ from typing import Any, Final
 from delf.errors import ToolDefinitionError
 from delf.tools.json_schema import Checker
 
-_MOST_LISTED: Final = 5
+_MAX_LISTED: Final = 5
 
 
 def schema_problem(schema: Mapping[str, Any]) -> str | None:
@@ -22,8 +22,8 @@ def schema_problem(schema: Mapping[str, Any]) -> str | None:
 
 def problem(schema: Mapping[str, Any], value: Any) -> str | None:
     """Return the fault of a value, in words for its author; None if there is none."""
-    faults = Checker(schema, "result").faults(value, _MOST_LISTED + 1)
+    faults = Checker(schema, "result").faults(value, _MAX_LISTED + 1)
     if not faults:
         return None
-    more = "; and more" if len(faults) > _MOST_LISTED else ""
-    return "; ".join(map(str, faults[:_MOST_LISTED])) + more
+    more = "; and more" if len(faults) > _MAX_LISTED else ""
+    return "; ".join(map(str, faults[:_MAX_LISTED])) + more

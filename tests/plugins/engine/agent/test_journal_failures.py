@@ -124,7 +124,7 @@ for turn in (1, 2):
 """
 
 
-async def test_call_with_a_lost_answer_is_asked_about_after_resume(bench: Bench) -> None:
+async def test_call_with_a_lost_answer_requires_approval_after_resume(bench: Bench) -> None:
     """The first process saw that it was lost, and the second one makes the same call again."""
     paid: list[int] = []
 

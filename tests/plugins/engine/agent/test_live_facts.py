@@ -78,6 +78,6 @@ async def test_long_connection_context_is_cut(
     scripted_model.default = "```python\nprint(1)\n```"
     async with Agent([Desk(lambda: "x" * 1_000_000)], llm="scripted", host=delf_host) as agent:
         assert (await agent.arun("x")).text == "1"
-    assert len(scripted_model.prompts[0]) < facts.MOST_OF_CONTEXT + 20_000
+    assert len(scripted_model.prompts[0]) < facts.MAX_CONTEXT_SIZE + 20_000
     assert "950000 more characters" in scripted_model.prompts[0]
     assert "facts about desk have 1000000 characters" in caplog.text

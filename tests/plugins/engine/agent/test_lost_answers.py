@@ -47,7 +47,7 @@ for _ in range(2):
     ],
     ids=["again", "rejected", "it happened"],
 )
-def test_call_repeated_after_a_lost_answer_is_asked_about(
+def test_call_repeated_after_a_lost_answer_requires_approval(
     make_agent, scripted_model, decision: Any, paid: list[int], message: str
 ) -> None:
     bank, asked = Bank(), []
@@ -66,7 +66,7 @@ def test_call_repeated_after_a_lost_answer_is_asked_about(
     assert "may have been done" in response.text
 
 
-def test_later_script_repeating_a_lost_call_is_asked_about(make_agent, scripted_model) -> None:
+def test_later_script_repeating_a_lost_call_requires_approval(make_agent, scripted_model) -> None:
     bank, asked = Bank(), []
 
     def on_confirm(request: Any) -> bool:

@@ -47,7 +47,7 @@ async def test_arguments_edited_to_a_secret_are_asked_again_on_resume(bench: Ben
 
 
 @pytest.mark.parametrize("answer", [AlreadyDone(result=1), Approved()])
-async def test_unfinished_call_with_invalid_arguments_is_asked_about(
+async def test_unfinished_call_with_invalid_arguments_requires_approval(
     bench: Bench, answer: Any
 ) -> None:
     """It did begin, with the arguments that the journal does not have."""

@@ -274,7 +274,7 @@ class Notes(Connection):
 @pytest.mark.parametrize(
     ("text", "asks"), [("mails()[0]['body']", 1), ("'Tea'", 0)], ids=["a stranger's", "an own"]
 )
-def test_foreign_text_stored_as_own_is_asked_about(desk, text, asks):
+def test_foreign_text_stored_as_own_requires_approval(desk, text, asks):
     """A later task, of any process, believes what the service returns."""
     desk.model.writes(f"mails()\nnotes.add(text={text}, place='top')")
     with desk.agent(tools=[mails, Notes(confirm=False), pay]) as agent:
@@ -291,14 +291,14 @@ def test_own_results_after_storing_foreign_text_count_as_foreign(desk):
     assert len(desk.asked) == 2
 
 
-def test_approved_plan_still_asks_about_its_flows(desk):
+def test_approved_plan_still_requires_approval_for_its_flows(desk):
     desk.model.writes("print(pay(mails()[0]['body']))")
     with desk.agent(confirm_mode="plan") as agent:
         assert agent.run("Pay the bill").status
     assert desk.asked == ["iban: from mails (call 1, [0].body); others wrote it"]
 
 
-def test_stream_asks_about_a_value_outside_the_outline(desk):
+def test_stream_requires_approval_for_a_value_outside_the_outline(desk):
     desk.model.outline = f"pay(iban='{OWN}')"
     read = '<execute>[{"name": "mails", "args": {}}]</execute>'
     desk.model.says(read, EXECUTE.replace(ACCOUNT, OWN), EXECUTE, "Done.")

@@ -75,7 +75,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_foreign_value_is_asked_about_on_every_path(place, delf_host, scripted_model, tmp_path):
+def test_foreign_value_requires_approval_on_every_path(place, delf_host, scripted_model, tmp_path):
     bill = tmp_path / "bill.txt"
     bill.write_text(f"Please pay to {ACCOUNT}")
     first, *later = PLACES[place]
@@ -200,7 +200,7 @@ def test_flow_corpus_detects_the_additional_twenty(way, delf_host, scripted_mode
     ("flows", "trust", "most"),
     [("show", None, 0.0), ("guard", None, 0.03), ("guard", "own", 0.01)],
 )
-def test_honest_scripts_are_rarely_asked_about(
+def test_honest_scripts_rarely_require_approval(
     flows, trust, most, delf_host, scripted_model, tmp_path
 ):
     """The functions of the office say nothing of whose words they return, so these are others'."""

@@ -267,7 +267,7 @@ DOORS = {
 
 
 @pytest.mark.parametrize(("scripts", "options"), DOORS.values(), ids=DOORS)
-def test_call_caused_by_foreign_text_is_asked_about_on_every_route(desk, scripts, options):
+def test_call_caused_by_foreign_text_requires_approval_on_every_route(desk, scripts, options):
     options = {**options, "more": [make() for make in options.get("more", ())]}
     assert desk.run(*scripts, **options), desk.response.error
 
@@ -305,7 +305,7 @@ def test_own_text_needs_no_approval(desk, scripts, options):
 
 
 @pytest.mark.parametrize("at", ["end", "result"])
-async def test_call_in_a_fork_after_foreign_text_is_asked_about(desk, at):
+async def test_call_in_a_fork_after_foreign_text_requires_approval(desk, at):
     desk.model.writes(READ, "print(1)")
     async with desk.agent() as agent:
         first = await agent.arun("Pay the bill")
@@ -317,7 +317,7 @@ async def test_call_in_a_fork_after_foreign_text_is_asked_about(desk, at):
     assert desk.asked
 
 
-async def test_fork_of_a_foreign_routine_task_is_asked_about(desk):
+async def test_fork_of_a_foreign_routine_task_requires_approval(desk):
     async with desk.agent() as agent:
         first = await agent.arun("bills()", strategy="routine", trust="outside")
         events = await desk.events(first.trace.task_id)

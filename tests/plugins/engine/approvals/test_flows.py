@@ -110,7 +110,7 @@ FROM_A_STRANGER = {
 
 
 @pytest.mark.parametrize("code", FROM_A_STRANGER.values(), ids=FROM_A_STRANGER)
-def test_foreign_value_is_asked_about_despite_approval(run, code):
+def test_foreign_value_requires_approval_despite_an_earlier_one(run, code):
     _, asked = run(code, approval_rules={"*": "approve"}, approval_mode="approve_all")
     assert len(asked) == 1
     assert asked[0].flow
@@ -135,7 +135,7 @@ HONEST = {
 
 
 @pytest.mark.parametrize("code", HONEST.values(), ids=HONEST)
-def test_constants_written_before_any_read_are_not_asked_about(run, code):
+def test_constants_written_before_any_read_require_no_approval(run, code):
     response, asked = run(code)
     assert response.status
     assert not asked
@@ -144,19 +144,19 @@ def test_constants_written_before_any_read_are_not_asked_about(run, code):
 READ = "m = mails()\nrerun(str(m), 'pay it')"
 
 
-def test_call_written_after_reading_is_asked_about(run):
+def test_call_written_after_reading_requires_approval(run):
     _, asked = run(READ, f"print(pay('{OWN}', 250))")
     assert [request.action for request in asked] == ["pay"]
     assert asked[0].flow == "iban: written by the model after it read what others wrote"
 
 
-def test_approved_payment_is_asked_about_if_it_forwards_read_text(run):
+def test_approved_payment_requires_approval_if_it_forwards_read_text(run):
     code = f"print(pay('{OWN}', 250, text=m[0]['body']))"
     _, asked = run(READ, code, task=f"Pay to {OWN}")
     assert asked[0].flow == "amount: written by the model after it read what others wrote"
 
 
-def test_action_absent_from_the_first_script_is_asked_about(run):
+def test_action_absent_from_the_first_script_requires_approval(run):
     first = "n = notes()\nrerun(str(n), 'tidy up')"
     _, asked = run(first, "print(remove(n[0]['id']))")
     assert asked[0].flow == (
@@ -164,7 +164,7 @@ def test_action_absent_from_the_first_script_is_asked_about(run):
     )
 
 
-def test_unrequested_call_without_deciding_values_is_asked_about(run):
+def test_unrequested_call_without_deciding_values_requires_approval(run):
     _, asked = run("n = notes()\nrerun(str(n), 'tell it')", "print(tell('all is well'))")
     assert asked[0].flow == "the model wrote this call after it had read what others wrote"
 

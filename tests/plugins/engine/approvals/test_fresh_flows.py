@@ -221,7 +221,7 @@ def _functions(names, kind, result):
 @pytest.mark.parametrize(
     ("kind", "asks"), [("texts", True), ("numbers", True), ("contents", False)]
 )
-def test_undeclared_function_asks_about_all_parameters_except_contents(asked, kind, asks):
+def test_undeclared_function_requires_approval_for_all_parameters_but_contents(asked, kind, asks):
     names = FLOWS["parameters"][kind]
     value, hint = ("n", int) if kind == "numbers" else ("x", str)
     code = READ + "\n".join(f"set_{name}({value}, to='ada')" for name in names)
@@ -229,19 +229,19 @@ def test_undeclared_function_asks_about_all_parameters_except_contents(asked, ki
     assert found == ([f"set_{name}" for name in names] if asks else [])
 
 
-def test_content_parameters_are_asked_about_if_they_are_the_only_ones(asked):
+def test_content_parameters_require_approval_if_they_are_the_only_ones(asked):
     names = FLOWS["parameters"]["contents"]
     code = READ + "\n".join(f"set_{name}('about ' + x)" for name in names)
     assert asked(code, tools=[mails, *_functions(names, str, "set")]) == [f"set_{n}" for n in names]
 
 
 @pytest.mark.parametrize("code", FLOWS["values"].values(), ids=FLOWS["values"])
-def test_foreign_value_of_any_form_is_asked_about(asked, code):
+def test_foreign_value_of_any_form_requires_approval(asked, code):
     assert len(asked(READ + code)) == 1
 
 
 @pytest.mark.parametrize("code", FLOWS["sent"].values(), ids=FLOWS["sent"])
-def test_outgoing_content_is_asked_about(asked, code):
+def test_outgoing_content_requires_approval(asked, code):
     assert asked(READ + code) == ["search"]
 
 
@@ -358,12 +358,12 @@ def _sources(kind, folder):
 @pytest.mark.parametrize(
     "kind", [kind for kind in FLOWS["told"].values() if kind != "conversation"], ids=str
 )
-def test_call_after_foreign_text_in_the_prompt_is_asked_about(asked, tmp_path, kind):
+def test_call_after_foreign_text_in_the_prompt_requires_approval(asked, tmp_path, kind):
     scripts, options = _sources(kind, tmp_path)
     assert asked(*scripts, **options)[-1:] == ["pay"]
 
 
-def test_call_after_an_earlier_foreign_answer_is_asked_about(delf_host, scripted_model):
+def test_call_after_an_earlier_foreign_answer_requires_approval(delf_host, scripted_model):
     found = []
     scripted_model.writes("print(mails())", PAY)
     with Agent(
@@ -381,13 +381,13 @@ def test_call_after_an_earlier_foreign_answer_is_asked_about(delf_host, scripted
 
 
 @pytest.mark.parametrize("kind", ["live", "described"])
-def test_connection_declared_own_is_not_asked_about(asked, kind):
+def test_connection_declared_own_requires_no_approval(asked, kind):
     made = (Live if kind == "live" else Crm)(confirm=False, trust="own")
     assert not asked(PAY, tools=[pay, made])
 
 
 @pytest.mark.parametrize(("trust", "asks"), [(None, True), ("own", False)])
-def test_database_rows_declared_own_are_not_asked_about(asked, tmp_path, trust, asks):
+def test_database_rows_declared_own_require_no_approval(asked, tmp_path, trust, asks):
     path = tmp_path / "shop.db"
     with sqlite3.connect(path) as database:
         database.execute("CREATE TABLE bills (iban TEXT)")
@@ -442,7 +442,7 @@ def database_in(folder):
 
 
 @pytest.mark.parametrize(("query", "asks"), QUERIES.values(), ids=QUERIES)
-def test_tables_and_columns_declared_own_are_not_asked_about(asked, tmp_path, query, asks):
+def test_tables_and_columns_declared_own_require_no_approval(asked, tmp_path, query, asks):
     code = f"mails()\npay([*db.query({query!r})[0].values()][0], 1)"
     PAID.clear()
     assert bool(asked(code, tools=[mails, pay, database_in(tmp_path)])) is asks
@@ -458,7 +458,7 @@ def test_tables_and_columns_declared_own_are_not_asked_about(asked, tmp_path, qu
         ("mails()[0]['body'][:0] + 'GB44'", True),
     ],
 )
-def test_own_row_selected_by_a_foreign_value_is_asked_about(asked, tmp_path, value, asks):
+def test_own_row_selected_by_a_foreign_value_requires_approval(asked, tmp_path, value, asks):
     query = f"db.query('SELECT iban FROM bills WHERE iban = :a', {{'a': {value}}})"
     code = f"mails()\npay({query}[0]['iban'], 1)"
     PAID.clear()
@@ -477,7 +477,7 @@ OWN_FILES = {
 
 
 @pytest.mark.parametrize(("own", "file", "read", "asks"), OWN_FILES.values(), ids=OWN_FILES)
-def test_file_declared_own_is_not_asked_about(asked, tmp_path, own, file, read, asks):
+def test_file_declared_own_requires_no_approval(asked, tmp_path, own, file, read, asks):
     (tmp_path / "in").mkdir()
     (tmp_path / file).write_text("iban,n\nGB44,1\n")
     options = {"files": [str(tmp_path / file)], "own_files": [str(tmp_path / each) for each in own]}

@@ -224,7 +224,7 @@ ASKED = {
 
 
 @pytest.mark.parametrize(("code", "outline"), ASKED.values(), ids=ASKED)
-def test_outline_asks_about_calls_the_user_did_not_ask_for(run, code, outline):
+def test_outline_requires_approval_for_unrequested_calls(run, code, outline):
     _, asked = run(code, outline)
     assert len(asked) == 1
 
@@ -263,7 +263,7 @@ def test_outline_is_not_requested_without_stranger_values(run, scripted_model):
     assert not [r for r in scripted_model.requests if r.purpose == "outline"]
 
 
-def test_failing_outline_request_is_a_warning_and_the_call_is_asked_about(run):
+def test_failing_outline_request_is_a_warning_and_the_call_requires_approval(run):
     response, asked = run("print(remove(m[0]['id']))", RuntimeError("away"))
     assert response.status
     assert asked
@@ -396,7 +396,7 @@ NOT_FOLLOWED = {
 
 
 @pytest.mark.parametrize("case", NOT_FOLLOWED.values(), ids=NOT_FOLLOWED)
-def test_unrequested_instruction_is_asked_about(message, case):
+def test_unrequested_instruction_requires_approval(message, case):
     reads, calls, outline, task = case
     _, asked = message(reads, calls, outline, task or "Do what Ada's post says")
     assert len(asked) == 1

@@ -96,7 +96,7 @@ async def test_plan_mode_runs_nothing_before_approval(bench):
     assert order.index(ScriptGenerated) < order.index(ApprovalDecided) < order.index(CallStarted)
 
 
-async def test_plan_without_calls_is_not_asked_about(bench):
+async def test_plan_without_calls_requires_no_approval(bench):
     b = bench()
     await b.run("print(await shop.find())")
     assert b.person.requests == []
@@ -111,7 +111,7 @@ async def test_plan_without_calls_is_not_asked_about(bench):
     ],
     ids=["getattr", "alias", "in a list"],
 )
-async def test_call_outside_the_plan_is_asked_about(bench, script):
+async def test_call_outside_the_plan_requires_approval(bench, script):
     b = bench(retry_count=0)
     b.person.says(True, "no refund")
     response = await b.run(script)
@@ -198,7 +198,7 @@ print(done)"""
 
 @pytest.mark.parametrize("ending", [RERUN, "\n1 / 0"], ids=["rerun", "error"])
 @pytest.mark.parametrize("first", LEFT_BEHIND.values(), ids=LEFT_BEHIND)
-async def test_calls_are_asked_about_one_by_one_after_an_unapproved_script(bench, first, ending):
+async def test_calls_require_approval_one_by_one_after_an_unapproved_script(bench, first, ending):
     b = bench(retry_count=1)
     for _ in range(5):  # a person who lets order 1 be closed, by whatever they are shown
         b.person.says(lambda r: r.arguments in ({"number": 1}, {}))
@@ -354,7 +354,7 @@ async def test_resumed_plan_is_not_asked_again(delf_host, scripted_model):
     await agent.astop()
 
 
-async def test_resumed_task_asks_about_each_call_after_an_unapproved_script(
+async def test_resumed_task_requires_approval_for_each_call_after_an_unapproved_script(
     delf_host, scripted_model
 ):
     shop = Shop(name="shop")

@@ -92,7 +92,7 @@ async def test_plain_callback_is_asked_one_request_at_a_time(delf_host, scripted
 # -- which are asked ------------------------------------------------------------------------------
 
 
-async def test_unawaited_calls_are_asked_about_and_made(bench):
+async def test_unawaited_calls_require_approval_and_are_made(bench):
     script = "import asyncio\nfor n in range(3):\n    asyncio.ensure_future(pay('a', [n]))\n"
     response = await bench.run(f"{script}print('done')", decide=lambda r: True)
     assert response.text == "done"

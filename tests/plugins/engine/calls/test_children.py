@@ -216,7 +216,7 @@ async def test_child_requests_go_to_the_parents_channels(bench):
 
 
 async def test_child_depth_is_limited(bench, monkeypatch):
-    monkeypatch.setattr("delf_engine.calls.children.MOST_LEVELS", 2)
+    monkeypatch.setattr("delf_engine.calls.children.MAX_LEVELS", 2)
     bench.model.default = f"```python\n{PARENT}\n```"
     response = await bench.run()
     assert "tasks deep" in response.text

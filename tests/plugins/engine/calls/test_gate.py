@@ -315,7 +315,7 @@ async def test_gate_asks_only_where_approval_is_needed():
     assert [r.action for r in bench.asked] == ["b.find", "b.close", "b.refund", "c.refund"]
 
 
-async def test_concurrent_calls_are_asked_about_separately():
+async def test_concurrent_calls_require_approval_separately():
     bench = await gate_bench(Shop(), decide=lambda request: request.arguments["number"] % 2 == 0)
     answers = await asyncio.gather(*(bench.call("shop.close", n) for n in range(20)))
     assert [isinstance(answer, Returned) for answer in answers] == [n % 2 == 0 for n in range(20)]

@@ -19,9 +19,9 @@ from delf_sandbox.guest.names import same_name
 from delf_sandbox.guest.nodes import LATER
 
 _ONCE_ONLY = (types.GeneratorType, map, filter, zip, reversed)
-_MOST_AFTER_END = 100
+_MAX_AFTER_END = 100
 """The maximum number of calls that leftover tasks may make after the script's end."""
-_MOST_LOOKED_AT = 10_000
+_MAX_INSPECTED = 10_000
 """The maximum number of parts of a script's value that are searched for actions."""
 SCRIPT_NAME = "<script "
 """The prefix of scripts' file names, as tracebacks show them."""
@@ -287,7 +287,7 @@ class Caller:
         if self._after_end is None or task is None:
             return
         self._after_end[task] += 1
-        if self._after_end[task] > _MOST_AFTER_END:
+        if self._after_end[task] > _MAX_AFTER_END:
             raise ToolError(
                 "a task goes on with calls after the script's end: await it, or cancel it"
             )
@@ -503,7 +503,7 @@ class ToolFunction(_NoValue):
 
 def misuse_in(value: Any) -> TypeError | None:
     """Return the error for a script's final value that is or contains an action or connection."""
-    waiting, left = [value], _MOST_LOOKED_AT
+    waiting, left = [value], _MAX_INSPECTED
     while waiting and left:
         left -= 1
         item = waiting.pop()

@@ -22,7 +22,7 @@ from typing import Any
 
 _count_threads = _thread._count  # pyright: ignore[reportPrivateUsage]
 _TIMER = 0
-_MOST_NOTES = 10_000
+_MAX_NOTES = 10_000
 """The maximum number of simultaneous events that are replayed exactly."""
 _MANY_CANCELLED = 100
 _DEEPEST = 30
@@ -116,7 +116,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self.tasks = 0
         self._tasks.clear()
         self._lost.clear()
-        self._turn, self._left, self._quiet = 0, _MOST_NOTES - len(turns) // 2, _QUIET_TURNS
+        self._turn, self._left, self._quiet = 0, _MAX_NOTES - len(turns) // 2, _QUIET_TURNS
         self._past = deque(zip(turns[::2], turns[1::2], strict=True))
         self._notes.clear()
 

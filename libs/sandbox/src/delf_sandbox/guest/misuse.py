@@ -35,7 +35,7 @@ _LAZY = frozenset(
 """Functions that call their argument lazily, when the result is iterated."""
 _RUN_ALONE = frozenset({"map", "filter"})
 """Lazy functions that scripts mean to run even as a bare statement."""
-_MOST_NAMES = 12
+_MAX_NAMES = 12
 
 
 @dataclass(frozen=True)
@@ -333,6 +333,6 @@ def misuse_message(label: str, methods: Sequence[str]) -> str:
     listed = [f"{label}.{method}(…)" for method in methods]
     if len(listed) == 1:
         return f"{label} is a connection, which does nothing by itself: call {listed[0]}"
-    more = f" and {len(listed) - _MOST_NAMES} more" if listed[_MOST_NAMES:] else ""
-    shown = ", ".join(listed[:_MOST_NAMES])
+    more = f" and {len(listed) - _MAX_NAMES} more" if listed[_MAX_NAMES:] else ""
+    shown = ", ".join(listed[:_MAX_NAMES])
     return f"{label} is a connection, which does nothing by itself: call one of {shown}{more}"

@@ -53,7 +53,7 @@ from delf_sandbox.guest.waiting import Tolerant, Waiting
 from delf_sandbox.guest.world import World
 
 _STOP_SECONDS = 0.25
-_MOST_TURNS = 10_000
+_MAX_TURNS = 10_000
 """The most event loop turns granted to leftover tasks without a call in flight."""
 _MAX_TEXT = 20_000
 
@@ -285,7 +285,7 @@ class GuestSession:
     async def _finish_tasks(self) -> None:
         """Run leftover tasks of a script until they have made their calls."""
         own = asyncio.current_task()
-        for _ in range(_MOST_TURNS):
+        for _ in range(_MAX_TURNS):
             stray = asyncio.all_tasks() - {own, *self._tolerant.left}
             if not stray:
                 return

@@ -21,9 +21,9 @@ from delf_engine.config import ARROW
 from delf_engine.journal.log import TaskLog
 from delf_engine.origins.fold import Origins
 from delf_engine.origins.texts import may_carry
-from delf_engine.origins.values import MOST_LEAVES, is_content, parameter_of, values_of
+from delf_engine.origins.values import MAX_LEAVES, is_content, parameter_of, values_of
 
-_MOST_SEARCHED: Final = 20
+_MAX_SEARCHED: Final = 20
 """The maximum number of values searched for the one to show."""
 
 
@@ -60,7 +60,7 @@ class TaskFlows:
         """Find the sources of a call's values, as plain data by path."""
         self._origins.follow(self._log.events)
         leaves = values_of(self._log.redactor.value(arguments))
-        return {path: self._origins.find(text).data() for path, text in islice(leaves, MOST_LEAVES)}
+        return {path: self._origins.find(text).data() for path, text in islice(leaves, MAX_LEAVES)}
 
     def reason(self, call: Call, learned: Sequence[str] = ()) -> str | None:
         """Return why a person should review a call; None if a stranger cannot be behind it.
@@ -75,8 +75,8 @@ class TaskFlows:
         if is_harmless or not self._origins.has_read:
             return None
         safe = self._log.redactor.value(call.arguments)
-        leaves = dict(islice(values_of(safe), MOST_LEAVES + 1))
-        if len(leaves) > MOST_LEAVES:
+        leaves = dict(islice(values_of(safe), MAX_LEAVES + 1))
+        if len(leaves) > MAX_LEAVES:
             return "it has too many values to look for each of them"
         rules = (*self._allowed, *learned)
         return _Suspect(self._origins, call.bound, safe, leaves, call.line, rules).reason()
@@ -178,7 +178,7 @@ class _Suspect:
         paths = [path for path in checked if parameter_of(path) in names]
         if not paths:
             return f"it leaves out {', '.join(names)}, which the task asks for"
-        found = {path: self.origins.find(self.leaves[path]) for path in paths[:_MOST_SEARCHED]}
+        found = {path: self.origins.find(self.leaves[path]) for path in paths[:_MAX_SEARCHED]}
         path = min(found, key=lambda path: (not found[path].is_others, found[path].kind == "task"))
         origin = found[path]
         if origin.kind == "task":

@@ -20,7 +20,7 @@ KIND: Final = "approval talk"
 """The kind of notes that carry a comment or an assignment to the waiting process."""
 LONGEST: Final = 4000
 """The most characters of a comment."""
-MOST: Final = 200
+MAX: Final = 200
 """The most comments and assignments of one request."""
 
 Reaction = ApprovalVoted | ApprovalCommented | ApprovalAssigned
@@ -75,8 +75,8 @@ def check_talk(talk: Talk, events: Iterable[Event]) -> None:
     if isinstance(talk, Comment) and len(talk.text) > LONGEST:
         raise DelfError(f"the comment has more than {LONGEST:,} characters")
     talked = [one for one in events if isinstance(one, (ApprovalCommented, ApprovalAssigned))]
-    if len(talked) >= MOST:
-        raise DelfError(f"the request has {MOST} comments and assignments, and takes no more")
+    if len(talked) >= MAX:
+        raise DelfError(f"the request has {MAX} comments and assignments, and takes no more")
 
 
 def reactions_to(events: Iterable[Event], request_id: str) -> list[Reaction]:

@@ -20,7 +20,7 @@ from delf_engine.task import ChildOptions, TaskRequest
 from delf_engine.task_run import TaskRun
 from delf_engine.waiting import to_its_end
 
-MOST_LEVELS: Final = 5
+MAX_LEVELS: Final = 5
 """The maximum number of levels of child tasks below a task."""
 _TOGETHER_SECONDS: Final = 0.05
 """Seconds without a new call after which concurrent calls count as one complete batch."""
@@ -149,10 +149,10 @@ class ChildTasks:
         Raises:
             TaskLimitError: If the nesting or the number of children exceeds its limit.
         """
-        if self.depth >= MOST_LEVELS:
+        if self.depth >= MAX_LEVELS:
             raise TaskLimitError(
                 f"the task is {self.depth} tasks deep, and can start no child task",
-                hint=f"tasks nest at most {MOST_LEVELS} levels deep",
+                hint=f"tasks nest at most {MAX_LEVELS} levels deep",
             )
         request = self._request(child, call)
         again = next((event for event in begun if event.task == child.task), None)

@@ -25,7 +25,7 @@ from delf_engine.calls.children import ChildTasks
 from delf_engine.redact import RedactedStream
 from delf_engine.task_run import TaskRun
 
-_MOST_FROZEN: Final = 100 * 1024 * 1024
+_MAX_FROZEN: Final = 100 * 1024 * 1024
 """The maximum number of bytes of a file that is kept in memory while a person is asked."""
 
 
@@ -130,7 +130,7 @@ class CallContexts:
         for name in sorted(named & {*known}):
             # The action itself reports an unreadable file.
             with contextlib.suppress(ToolRefusedError, OSError):
-                await asyncio.to_thread(read_once, call.files, known, name, _MOST_FROZEN)
+                await asyncio.to_thread(read_once, call.files, known, name, _MAX_FROZEN)
         call.absent = named - call.files.keys()
 
     def _read_file(

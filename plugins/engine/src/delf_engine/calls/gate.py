@@ -61,7 +61,7 @@ _MAX_NAME = 200
 """The most characters of a tool's name: an unknown name is the script's own text."""
 _FRAME_HEAD = 1024
 """The bytes of a frame in addition to the result."""
-_MOST_QUESTIONS = 20
+_MAX_QUESTIONS = 20
 """The maximum number of questions about a call whose effect keeps changing."""
 
 
@@ -498,7 +498,7 @@ class Gate:
         shown, the person is asked again. The same holds for an edited call whose basis changed.
         """
         changed = self._edited_before(call, past)
-        for _ in range(_MOST_QUESTIONS):
+        for _ in range(_MAX_QUESTIONS):
             try:
                 await self._contexts.freeze(call)
                 answer = await self._approvals.decide(

@@ -17,7 +17,7 @@ from delf.tools.stubs import fill
 from delf_engine.task_run import TaskRun
 
 _log = logging.getLogger(__name__)
-_MOST_SECONDS: Final = 60.0
+_MAX_SECONDS: Final = 60.0
 """The maximum number of seconds for a selection; a slower one costs more time than it saves."""
 _ALL: Final = "all"
 _WORDS: Final = "words"
@@ -54,7 +54,7 @@ async def _choose(run: TaskRun, seconds: float) -> str:
     async with run.log.step(Step.SELECT):
         names = None
         if choice is not None:
-            names = await _chosen(run, choice, task, min(seconds, _MOST_SECONDS))
+            names = await _chosen(run, choice, task, min(seconds, _MAX_SECONDS))
         everything = run.tools.choice(run.config.tools_budget)
         if choice is None or names is None or not choice.forced:
             names = [*(names or ()), *best_first(everything.catalog, task)]

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import Final, TypeAlias
 
 from delf.errors import LLMExecutionError
-from delf.llm import DEFAULT_TIMEOUT, MOST_LETTERS, LLMConfig
+from delf.llm import DEFAULT_TIMEOUT, MAX_LETTERS, LLMConfig
 from delf.messages import ModelDelta, ModelReply
 
 Pieces: TypeAlias = AsyncGenerator[ModelDelta | ModelReply]
@@ -60,8 +60,8 @@ def check_length(letters: int, config: LLMConfig) -> None:
     Raises:
         EndlessAnswerError: If the answer is too long.
     """
-    if letters > MOST_LETTERS:
+    if letters > MAX_LETTERS:
         raise EndlessAnswerError(
-            f"the answer of {config.model} is longer than {MOST_LETTERS:,} letters",
+            f"the answer of {config.model} is longer than {MAX_LETTERS:,} letters",
             hint="no model writes so much; check its server",
         )

@@ -58,7 +58,7 @@ _AWAY_SECONDS: Final = 60.0
 """Seconds for which a model that was not available is asked after its fallbacks."""
 _UNAVAILABLE: Final = frozenset({401, 402, 403, 404, 405, 407, 408, 409, 425, 429})
 """Statuses with which a provider does not serve the model to this caller, or not now."""
-_MOST_BREAKS: Final = 1
+_MAX_BREAKS: Final = 1
 """The maximum number of repeats of a request whose answer broke off in another way."""
 
 
@@ -223,7 +223,7 @@ class ModelClient:
             if reply.broken_by == "length" and is_limited:
                 return reply
             # Repeated breaks mean an outage; a long answer only needs more continuations.
-            left = min(left, _MOST_BREAKS) if reply.broken_by == "break" else left
+            left = min(left, _MAX_BREAKS) if reply.broken_by == "break" else left
             if reply.broken_by in ("filter", "refusal") or not left:
                 raise truncation_error(replace(reply, text=received + reply.text))
             left -= 1

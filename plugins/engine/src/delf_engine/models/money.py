@@ -23,7 +23,7 @@ from delf_engine.models.estimates import Estimate, input_tokens, output_limit
 
 _UNPRICED_HINT: Final = "give its price in pricing.json, or set allow_unpriced=True"
 
-_MOST_TASKS: Final = 1000
+_MAX_TASKS: Final = 1000
 """The number of recent tasks whose costs a ledger keeps."""
 
 
@@ -265,7 +265,7 @@ class Ledger:
             if payer := self._payers.get(task_id, task_id):
                 self._by_task[payer] = self._by_task.get(payer, 0.0) + (cost_usd or 0.0)
                 # Limited, because a server may run for months.
-                while len(self._by_task) > _MOST_TASKS:
+                while len(self._by_task) > _MAX_TASKS:
                     del self._by_task[next(iter(self._by_task))]
             self.usage = self.usage + usage
             if cost_usd is None:

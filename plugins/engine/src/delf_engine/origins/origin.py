@@ -14,7 +14,7 @@ from delf_engine.origins.values import authored
 
 _LONGEST_PATH: Final = 100
 """The most characters of a shown path, because its names are others' words, too."""
-_LEAST: Final = 3
+_MIN: Final = 3
 """The least number of characters of a value that can reveal its source."""
 _SHORT: Final = 12
 """The least number of characters of a value that may match within another value."""
@@ -116,7 +116,7 @@ def find_in(
     """
     value = letters_of(text)
     whole = f"{_SEAM}{value}{_SEAM}" if len(value) < _SHORT else value
-    for wanted in (whole, *pieces_of(text)) if len(value) >= _LEAST else ():
+    for wanted in (whole, *pieces_of(text)) if len(value) >= _MIN else ():
         held = [call for call in calls if wanted in call.letters]
         for trust in trusts:
             if found := next(_places(held, wanted, value, trust), None):

@@ -45,7 +45,7 @@ Now: {now}
 The user's words:
 {words}"""
 FOLLOWED: Final = "The text that these words order to follow:"
-_MOST_CHARACTERS: Final = 20_000
+_MAX_CHARACTERS: Final = 20_000
 """The most characters of an answer that are parsed."""
 
 IsFree = Callable[[str, str], bool]
@@ -254,7 +254,7 @@ def _is_same(literal: Any, value: Any) -> bool:
 def calls_of(answer: str) -> Sequence[ast.Call]:
     """Parse a model's answer into calls; lines that are not calls are ignored."""
     found: list[ast.Call] = []
-    for line in answer[:_MOST_CHARACTERS].splitlines():
+    for line in answer[:_MAX_CHARACTERS].splitlines():
         text = line.strip().strip("`").removeprefix("await ").removeprefix("- ")
         try:
             call = ast.parse(text, mode="eval").body

@@ -10,7 +10,7 @@ from typing import Final
 
 _PIECE: Final = 24
 """The number of characters of a piece."""
-_MOST_PIECES: Final = 12
+_MAX_PIECES: Final = 12
 """The most pieces of one value that are searched."""
 _TELLING: Final = re.compile(r"(?=[\w.@-]*(?:[\d@]|\.\w)|[\w.@-]{16})[\w.@-]{6,}")
 """Rare words, such as addresses; common words occur in any two texts."""
@@ -111,6 +111,6 @@ def pieces_of(text: str) -> Iterator[str]:
     """Yield the letters of a text's rare words, and of its parts."""
     letters = letters_of(text)
     rare = map(letters_of, sorted(_TELLING.findall(text), key=len, reverse=True))
-    step = max(_PIECE, len(letters) // _MOST_PIECES)
+    step = max(_PIECE, len(letters) // _MAX_PIECES)
     cuts = (letters[at : at + _PIECE] for at in range(0, len(letters) - _PIECE, step))
-    return islice((piece for piece in (*rare, *cuts) if len(piece) > 5), _MOST_PIECES)
+    return islice((piece for piece in (*rare, *cuts) if len(piece) > 5), _MAX_PIECES)

@@ -14,9 +14,9 @@ from delf_engine.bound_action import BoundAction
 from delf_engine.origins.texts import number_text
 
 _LISTS: Final = (list, tuple, set, frozenset)
-MOST_LEAVES: Final = 500
+MAX_LEAVES: Final = 500
 """The most values of one call that are examined."""
-_MOST_OF_BYTES: Final = 4_000_000
+_MAX_TEXT_BYTES: Final = 4_000_000
 """The most bytes of one value that are decoded as text."""
 _NAMES: Final = re.compile(r"[^.\[\]]+(?![^\[]*\])")
 CONTENTS: Final = frozenset(
@@ -56,7 +56,7 @@ def authored(
             case int() | float():
                 yield whose, path, number_text(item)
             case bytes():
-                yield whose, path, item[:_MOST_OF_BYTES].decode(errors="replace")
+                yield whose, path, item[:_MAX_TEXT_BYTES].decode(errors="replace")
             case dict() | list() if not item:
                 if is_whole:
                     yield whose, path, "[]"

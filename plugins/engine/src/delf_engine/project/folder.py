@@ -56,9 +56,9 @@ _SAYING: Final = frozenset(
 _WRITTEN: Final = frozenset({"tokens", "path", "cache_dir", "record", "output_dir", "files"})
 """Settings that name a file of data, or a file that delf writes."""
 _LONGEST_PATH: Final = 1000
-_MOST_BYTES: Final = 500_000_000
+_MAX_BYTES: Final = 500_000_000
 """The maximum number of total bytes of these files."""
-_MOST_FILES: Final = 5000
+_MAX_FILES: Final = 5000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,14 +116,14 @@ def read_folder(
     if prices is not None:
         items[PRICES_FILE] = digest_items(prices)
     known = {**env.variables(environ), **environ}
-    left = _MOST_BYTES
+    left = _MAX_BYTES
     host = host or PluginHost.discover(environ=environ)
     for path in _values_of(root, document, env, known, host):
         name = path.relative_to(root).as_posix()
         if name in items:
             continue
-        if len(items) >= _MOST_FILES:
-            raise ConfigurationError(f"{root} has more than {_MOST_FILES:,} files that decide")
+        if len(items) >= _MAX_FILES:
+            raise ConfigurationError(f"{root} has more than {_MAX_FILES:,} files that decide")
         items[name], size = _digest(path, root, left)
         left -= size
     named = list(_named(root, document, env, known))
@@ -216,7 +216,7 @@ def _digest(path: Path, root: Path, most: int) -> tuple[Mapping[str, str], int]:
             size = os.fstat(file.fileno()).st_size
             if size > most:
                 raise ConfigurationError(
-                    f"{path}: the files that decide have more than {_MOST_BYTES:,} bytes"
+                    f"{path}: the files that decide have more than {_MAX_BYTES:,} bytes"
                 )
             return {"": hashlib.file_digest(file, "sha256").hexdigest()}, size
     except OSError as error:

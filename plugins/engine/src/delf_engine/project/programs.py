@@ -46,11 +46,11 @@ _LEFT_OUT: Final = frozenset(
 """Folders from which no program loads code by itself, such as ``.git``."""
 _INSTALLED: Final = frozenset({"node_modules", "site-packages", ".venv", "venv"})
 _ENVIRONMENT: Final = "pyvenv.cfg"
-_MOST_READ: Final = 1000
+_MAX_READ: Final = 1000
 """The maximum number of files that are digested one by one."""
-_MOST_BYTES: Final = 20_000_000
+_MAX_BYTES: Final = 20_000_000
 """The maximum number of bytes read for digests."""
-_MOST_SEEN: Final = 200_000
+_MAX_SEEN: Final = 200_000
 """The maximum number of files and folders visited."""
 REST: Final = "(the other files)"
 """The entry for all files that are too many or too large to digest at each start."""
@@ -79,7 +79,7 @@ def _is_program(path: Path) -> bool:
     if path.suffix not in _SETTINGS:
         return False
     try:
-        content = path.read_bytes()[:_MOST_BYTES]
+        content = path.read_bytes()[:_MAX_BYTES]
     except OSError:
         return True
     return any(words in content for words in _NAMED_IN)
@@ -104,7 +104,7 @@ def files_of_programs(
     """
     found: dict[str, Mapping[str, str]] = {}
     rest = hashlib.sha256()
-    left, is_more = _MOST_BYTES, False
+    left, is_more = _MAX_BYTES, False
     for path, status in _files(root):
         name = path.relative_to(root).as_posix()
         if name in known or (status is not None and _is_data(path, data)):
@@ -113,7 +113,7 @@ def files_of_programs(
             found[f"{name}/"] = {"": _mark_of_tree(path)}
         elif stat.S_ISLNK(status.st_mode):
             found[name] = {"": _digest(b"link " + os.fsencode(path.readlink()))}
-        elif len(found) < _MOST_READ and status.st_size <= left:
+        elif len(found) < _MAX_READ and status.st_size <= left:
             left -= status.st_size
             found[name] = {"": _digest(_content(path))}
         else:
@@ -132,9 +132,9 @@ def _files(root: Path) -> Iterator[tuple[Path, os.stat_result | None]]:
         folder = left.pop()
         for entry in _entries(folder):
             seen += 1
-            if seen > _MOST_SEEN:
+            if seen > _MAX_SEEN:
                 raise ConfigurationError(
-                    f"{root} has more than {_MOST_SEEN:,} files, and its settings start a program "
+                    f"{root} has more than {_MAX_SEEN:,} files, and its settings start a program "
                     "that may load any of these",
                     hint="put delf.toml and the program in a folder of their own",
                 )

@@ -16,7 +16,7 @@ from delf_engine.views.copies import PERSON, copied_events
 
 _LEVEL: Final = 6
 """The zlib compression level."""
-_MOST_BYTES: Final = 64 * 1024 * 1024
+_MAX_BYTES: Final = 64 * 1024 * 1024
 """The maximum number of bytes of a decompressed prompt; the rest is omitted."""
 
 
@@ -140,7 +140,7 @@ def _unpacked(
 ) -> tuple[PromptMessage, ...] | None:
     if event.prompt is None or (event.same and (before is None or len(before) < event.same)):
         return None
-    raw = zlib.decompressobj().decompress(base64.b64decode(event.prompt), _MOST_BYTES)
+    raw = zlib.decompressobj().decompress(base64.b64decode(event.prompt), _MAX_BYTES)
     shared = (before or ())[: event.same]
     kept = [PromptMessage(message.role, message.text, same=True) for message in shared]
     try:

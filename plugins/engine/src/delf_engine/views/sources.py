@@ -10,7 +10,7 @@ from delf.events import CallStarted, Event, TaskStarted
 from delf_engine.origins.fold import Origins
 from delf_engine.origins.values import values_of
 
-_MOST_CALLS: Final = 200
+_MAX_CALLS: Final = 200
 """The maximum number of calls to search."""
 
 
@@ -34,6 +34,6 @@ def sources_of(events: Sequence[Event]) -> Mapping[int, Mapping[str, Any]]:
                 data = replace(origins.find(text), trust="own").data()
                 if data.pop("trust") and data["kind"] in ("task", "result"):
                     found[event.call_id][path] = data
-            if len(found) == _MOST_CALLS:
+            if len(found) == _MAX_CALLS:
                 break
     return found

@@ -23,7 +23,7 @@ from delf_engine.views.records import (
 
 MAX_LINES: Final = 1_000
 """The maximum number of printed lines in a trace; the journal and the answer have all lines."""
-_MOST_OUTPUT: Final = 1_000_000
+_MAX_OUTPUT: Final = 1_000_000
 """The maximum number of characters of a call's output in a trace."""
 _CHANGING = frozenset({ev.ScriptGenerated, ev.ScriptFinished, ev.CallStarted, ev.CallFinished})
 _CALL_FIELDS = tuple(item.name for item in fields(ToolCallTrace))
@@ -252,7 +252,7 @@ class Trace:
     def _add_output(self, event: ev.CallPrinted) -> None:
         call = self._calls.get(event.call_id)
         if call is not None:
-            call.output += event.text[: _MOST_OUTPUT - len(call.output)]
+            call.output += event.text[: _MAX_OUTPUT - len(call.output)]
 
     def _start_child(self, event: ev.ChildStarted) -> None:
         call = self._calls.get(event.call_id)

@@ -53,7 +53,7 @@ _REPLY: Final = re.compile(
     r"\s*(?P<word>approve|reject|answer)\s+(?P<request>req_\w+)\s*(?::\s*(?P<text>.*))?",
     re.IGNORECASE | re.DOTALL,
 )
-_MOST: Final = 100
+_MAX: Final = 100
 _STATES: Final = {
     TaskState.QUEUED: pb.TASK_STATE_SUBMITTED,
     TaskState.RUNNING: pb.TASK_STATE_WORKING,
@@ -139,7 +139,7 @@ class A2ATasks(RequestHandler):
         self, params: pb.ListTasksRequest, context: ServerCallContext
     ) -> pb.ListTasksResponse:
         """Return the newest tasks, without their answers."""
-        size = min(params.page_size, _MOST) if params.page_size > 0 else _MOST
+        size = min(params.page_size, _MAX) if params.page_size > 0 else _MAX
         try:
             found, last = await self._call.service.tasks.find(
                 limit=size, after=params.page_token or None, key=self._call.key

@@ -38,7 +38,7 @@ WAIT_SECONDS: Final = 540.0
 _RETRIED_SECONDS: Final = 900.0
 """The period in seconds in which a repeated request means the same task."""
 _DECISION: Final = re.compile(r"\s*(approve|reject)\s*(?::\s*(.*))?", re.IGNORECASE | re.DOTALL)
-_MOST_REPLIES: Final = 20
+_MAX_REPLIES: Final = 20
 """The most messages of the user between a task and a reply to its question."""
 _DATA: Final = re.compile(r"data:(?P<kind>[\w./+-]*)(?:;[\w=.-]+)*;base64,(?P<data>.*)", re.DOTALL)
 _SUFFIXES: Final = {"image/png": ".png", "image/jpeg": ".jpg", "application/pdf": ".pdf"}
@@ -402,7 +402,7 @@ async def replied(call: Call, turn: Turn) -> str | None:
 async def _task_before(call: Call, turn: Turn) -> str | None:
     """Return the person's newest task that one of the latest user messages started."""
     earlier = [m.content for m in turn.history if m.role == "user"]
-    for words in earlier[: -_MOST_REPLIES - 1 : -1]:
+    for words in earlier[: -_MAX_REPLIES - 1 : -1]:
         task_id = await call.service.tasks.newest(turn.task_of(words), call.key)
         if task_id is not None:
             return task_id

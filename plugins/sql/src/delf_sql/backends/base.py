@@ -22,7 +22,7 @@ from delf_sql.rows import Fetched
 from delf_sql.target import Target
 
 Cause = Literal["statement", "timeout", "read-only", "unavailable"]
-_MOST_WARNINGS: Final = 3
+_MAX_WARNINGS: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,7 @@ class Written:
 
     def warn(self, warnings: Iterable[str]) -> None:
         """Keep the first warnings of the database."""
-        if len(self.warnings) < _MOST_WARNINGS:
+        if len(self.warnings) < _MAX_WARNINGS:
             self.warnings |= dict.fromkeys(warnings)
 
     @property

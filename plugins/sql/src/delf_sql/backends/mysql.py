@@ -57,7 +57,7 @@ WHERE t.table_name IN ({names}) AND e.transactions <> 'YES'
   AND t.table_schema NOT IN ('information_schema', 'performance_schema', 'sys', 'mysql')
 ORDER BY 1 LIMIT 10
 """
-_MOST_WARNINGS: Final = 3
+_MAX_WARNINGS: Final = 3
 _SMALLEST_LARGEST: Final = 1_000_000
 """The minimum packet limit in bytes, which delf's own queries need whatever ``max_bytes`` is."""
 _TIMEOUTS: Final = (1969, 3024)
@@ -205,7 +205,7 @@ class MysqlBackend(EngineBackend):
             f"sql_mode = '{','.join(kept)}'",
             "autocommit = 0",
             "sql_notes = 0",  # notes would displace warnings
-            f"max_error_count = {_MOST_WARNINGS}",
+            f"max_error_count = {_MAX_WARNINGS}",
         ]
         if reader:
             settings += [f"sql_select_limit = {self._settings.max_rows + 1}", self._clock(driver)]

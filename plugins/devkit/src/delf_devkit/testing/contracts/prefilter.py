@@ -14,7 +14,7 @@ from delf.protocols.prefilter import Catalog, CatalogEntry, Prefilter, Selection
 from delf_devkit.testing.contracts.base import Contract, missing, needs
 
 _MANY = 500
-_MOST_QUESTIONS = 20
+_MAX_QUESTIONS = 20
 _MARK = "marmalade-7741"
 
 
@@ -133,7 +133,7 @@ class PrefilterContract(Contract):
             for number in range(_MANY)
         )
         await prefilter.select(self.task, Catalog((*more, *self.catalog)), ask)
-        assert len(asked) <= _MOST_QUESTIONS, (
+        assert len(asked) <= _MAX_QUESTIONS, (
             f"it asked the model {len(asked)} times for one task: each costs time and money; ask "
             "about many tools at once"
         )
