@@ -247,11 +247,8 @@ async def test_comments_can_be_written_with_the_keyboard(ruled, open_page):  # n
     await expect(row).to_contain_text("comment by ada: the one of sales")
     await card.focus()
     await one.keyboard.press("s")
-    assert await one.get_by_label("Assign to").locator("option").all_inner_texts() == [
-        "nobody",
-        "bo",
-        "cy",
-    ]
+    names = one.get_by_label("Assign to").locator("option")
+    await expect(names).to_have_text(["nobody", "bo", "cy"])
     await one.get_by_label("Assign to").select_option("bo")
     await one.get_by_role("button", name="Assign", exact=True).click()
     await expect(row).to_contain_text("Assigned to you.")
