@@ -63,20 +63,26 @@ git.run is refused: blocked: 'git push' is of no rule
 They can be given back for 30 days (docs/lamps.md)
 3 workers, 0.04 USD
 """,
+    "frameworks/programs.py": """\
+3 [3, 3] (<TaskState.DONE: 'done'>, 3)
+['open_orders', 'answer', 'done']
+3
+""",
 }
 NO_NETWORK = """
-import runpy, socket, sys
+import os, runpy, socket, sys
 connect = socket.socket.connect
 def connect_here(own, address):
     assert own.family == socket.AF_UNIX or address[0] in ("127.0.0.1", "::1"), address
     return connect(own, address)
 socket.socket.connect = connect_here
+sys.path.insert(0, os.path.dirname(sys.argv[1]))  # as Python does for a program
 runpy.run_path(sys.argv[1], run_name="__main__")
 """
 
 
 def test_examples_are_all_listed() -> None:
-    assert {path.name for path in EXAMPLES.glob("*.py")} == set(PRINTS)
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {n for n in PRINTS if "/" not in n}
     readme = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     assert all(f"({name})" in readme for name in PRINTS)
 

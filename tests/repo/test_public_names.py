@@ -34,6 +34,14 @@ RENAMES = {
     "delf_engine.task_options": ["conversation_id"],
     "delf_engine.views.snapshot": ["state"],
     "delf_gmail.connection": ["search"],
+    "delf_engine.memory_config": ["top_k"],
+    "delf_journal_sql.settings": ["lock_timeout"],
+    "delf.plugins.watch": ["DELF_DISABLE_PLUGINS"],
+    "delf.types": ["INTERRUPTED", "irreversible"],
+    "delf.errors": ["ERR-TOOL-001"],
+    "delf.events": ["http_status"],
+    "delf.hookspecs": ["delf_embedders"],
+    "delf.specs": ["needs_presence"],
 }
 """A name that documentation uses, by its module."""
 

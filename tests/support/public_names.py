@@ -30,6 +30,9 @@ _HEAD: Final = "PLUGIN_API = "
 _TEMPLATES: Final = ROOT / "plugins/devkit/src/delf_devkit/templates"
 _CONTRACTS: Final = "delf.protocols"
 """The package whose modules all count: plugins implement its protocols."""
+_WORDS: Final = "delf.types"
+"""The module with the words of states, effects and modes."""
+_VARIABLE: Final = re.compile(r'^\w+: Final = "(DELF_[A-Z_]*[A-Z])"', re.MULTILINE)
 _KIT: Final = "delf_devkit.testing"
 _SOURCES: Final = tuple(
     folder / "src" for folder in (CORE, *(one.folder for one in (*LIBRARIES, *PLUGINS)))
@@ -48,7 +51,7 @@ def public_names(texts: Mapping[str, str] = _NONE) -> list[str]:
         f"{_CONTRACTS}.{path.stem}" for path in _path_of(_CONTRACTS).parent.glob("[!_]*.py")
     }
     named = {module for module in imported_modules() if _is_core(module)}
-    found = (_of_module(module, texts) for module in homes | contracts | named)
+    found = (_of_module(module, texts) for module in homes | contracts | named | {_WORDS})
     return sorted({line for lines in found for line in lines})
 
 
@@ -68,10 +71,34 @@ def program_names(texts: Mapping[str, str] = _NONE) -> list[str]:
     lines |= {line for name in stub.classes for line in _of(stub[name], f"delf.{name}")}
     for name in _strings(_text_of(_KIT, texts), "__all__"):
         lines |= {*_of_member(_KIT, name, f"delf.testing.{name}", texts)}
-    for module in imported_modules():
+    for module in (*imported_modules(), *_settings()):
         if not _is_core(module):
             lines |= {*_of_module(module, texts)}
-    return sorted(lines)
+    return sorted(lines | _variables(texts))
+
+
+def _settings() -> Iterator[str]:
+    """Yield the modules whose fields are keys of ``delf.toml`` and variables."""
+    yield "delf_engine.memory_config"
+    for source in _SOURCES:
+        yield from (f"{path.parent.name}.settings" for path in source.glob("delf_*/settings.py"))
+
+
+@functools.cache
+def _modules_with_variables() -> Mapping[str, str]:
+    paths = (path for source in _SOURCES for path in source.rglob("*.py"))
+    texts = {path: path.read_text(encoding="utf-8") for path in paths}
+    found = {path: text for path, text in texts.items() if _VARIABLE.search(text)}
+    return {".".join(path.with_suffix("").parts): text for path, text in found.items()}
+
+
+def _variables(texts: Mapping[str, str]) -> set[str]:
+    """Return the environment variables that sources declare."""
+    known = {
+        next((new for name, new in texts.items() if module.endswith(f".{name}")), text)
+        for module, text in _modules_with_variables().items()
+    }
+    return {f"environment {name}" for text in known for name in _VARIABLE.findall(text)}
 
 
 @functools.cache
@@ -229,8 +256,23 @@ def _line_of(member: Any, where: str) -> Iterator[str]:
         parameters = ", ".join(map(_parameter, member.parameters))
         kind = "async " if "async" in member.labels else ""
         yield f"{where}{kind and ' '}{kind}({parameters}) -> {member.returns}"
-    elif member.is_attribute and member.annotation is not None:
-        yield f"{where}: {member.annotation}"
+    elif member.is_attribute:
+        value = _constant(member.value)
+        if member.annotation is not None:
+            yield f"{where}: {member.annotation}{value}"
+        elif value:
+            yield f"{where}{value}"
+
+
+def _constant(value: Any) -> str:
+    """Return a default, the value of a member, or a type's alternatives, if written as one."""
+    text = str(value)
+    default = re.match(r"(?:field|Field)\(default=([^,()]+)[,)]", text)
+    if value is None or (
+        default is None and not re.match(r"[\d'\"-]|True$|False$|Literal\[", text)
+    ):
+        return ""
+    return f" = {text if default is None else default[1]}"
 
 
 def required_members(lines: list[str]) -> set[str]:
