@@ -76,6 +76,7 @@ async def test_page_views_pass_the_layout_checks_in_every_theme(team, open_page,
     await fitting(page)
     await there(asks, ".ask .primary")
     await expect(page.locator(".caution")).to_be_visible()
+    await page.get_by_role("button", name="Edit…").click()
     await fitting(page)
     await there(done, ".answer table")
     await page.locator(".call summary").first.click()
@@ -109,3 +110,7 @@ async def test_page_views_pass_the_layout_checks_in_every_theme(team, open_page,
     ):
         await there(address, sign)
         await fitting(page)
+    await page.set_viewport_size({"width": 320, "height": 640})
+    for address, sign in ((asks, ".ask .primary"), (done, ".answer table"), ("people", "tbody tr")):
+        await there(address, sign)
+        assert await page.evaluate("document.documentElement.scrollWidth") <= 320
