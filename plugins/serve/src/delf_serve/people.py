@@ -10,6 +10,7 @@ from typing import Final, Literal, get_args
 
 from delf.errors import ConfigurationError, DelfError
 from delf.protocols.people import (
+    NoticeChoice,
     Person,
     PersonChange,
     PersonEntry,
@@ -112,16 +113,24 @@ class Wish:
         scope: The visible tasks.
         teams: The teams.
         mail: The mail address.
+        notices: The notices.
+        notice_ways: The ways in which the person gets notices.
         label: The name of a new key.
         secret: The new key's secret.
+        key_rights: The new key's rights, if fewer than the person's.
+        key_scope: The new key's visible tasks, if fewer than the person's.
     """
 
     rights: tuple[Right, ...] | None = None
     scope: Scope | None = None
     teams: tuple[str, ...] | None = None
     mail: str | None = None
+    notices: tuple[NoticeChoice, ...] | None = None
+    notice_ways: tuple[NoticeWay, ...] | None = None
     label: str = ""
     secret: str | None = None
+    key_rights: tuple[Right, ...] | None = None
+    key_scope: Scope | None = None
 
     def of(self, known: Person | None, name: str) -> Person:
         """Return the changed person; a removed person becomes a new one.
@@ -136,8 +145,17 @@ class Wish:
         if self.secret is not None:
             check_name(self.label, "name of the key")
             if any(key.label == self.label and key.revoked_at is None for key in keys):
-                raise ConfigurationError(f"{name} has a key {self.label!r}", hint="another label")
-            keys += (PersonKey(label=self.label, digest=digest_of(self.secret), made_at=now),)
+                raise ConfigurationError(
+                    f"{name} has a key {self.label!r}", hint="another label, or revoke that key"
+                )
+            made = PersonKey(
+                label=self.label,
+                digest=digest_of(self.secret),
+                made_at=now,
+                rights=self.key_rights,
+                scope=self.key_scope,
+            )
+            keys += (made,)
         teams = None if self.teams is None else {check_name(team, "team") for team in self.teams}
         return replace(
             known,
@@ -145,8 +163,14 @@ class Wish:
             scope=self.scope or known.scope,
             teams=known.teams if teams is None else tuple(sorted(teams)),
             mail=known.mail if self.mail is None else self.mail,
+            notices=known.notices if self.notices is None else self.notices,
+            notice_ways=known.notice_ways if self.notice_ways is None else self.notice_ways,
             keys=keys,
         )
+
+    def narrowing(self) -> Wish:
+        """Return the wish with its rights and scope for the new key alone."""
+        return replace(self, rights=None, scope=None, key_rights=self.rights, key_scope=self.scope)
 
 
 def without_key(person: Person, label: str) -> Person:

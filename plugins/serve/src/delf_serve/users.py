@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -15,14 +14,11 @@ from delf.protocols.people import (
     EVERY_RIGHT,
     LOCAL,
     NOTICES,
-    RIGHTS,
     SCOPES,
-    NoticeChoice,
     Person,
-    PersonKey,
+    Right,
     Scope,
     check_name,
-    digest_of,
     new_secret,
 )
 from delf.protocols.shared_journal import SharedJournal
@@ -33,7 +29,7 @@ from delf_cli.lazy import LazyGroup
 from delf_cli.observing import tell_observers
 from delf_cli.output import json_text
 from delf_cli.streams import wrapped
-from delf_serve.people import NOTICE_WAYS, Changer, NoticeWay, present, without_key
+from delf_serve.people import NOTICE_WAYS, Changer, Wish, present, without_key
 
 _FIRST: Final = "first"
 """The default label of a key."""
@@ -100,66 +96,29 @@ def add(
     further key has at most the rights and the scope of its person; --team, --mail, --notice and
     --way change the person.
     """
-    wanted = None if rights is None else _rights(rights)
-    asked: Scope | None = cast("Scope | None", scope)
     secret = None if no_key else new_secret()
-    labels = {check_name(team, "team") for team in teams}
-    chosen: tuple[NoticeChoice, ...] = tuple(choice for choice in NOTICES if choice in notices)
-    wished: tuple[NoticeWay, ...] = tuple(way for way in NOTICE_WAYS if way in ways)
+    wish = Wish(
+        rights=None if rights is None else _rights(rights),
+        scope=cast("Scope | None", scope),
+        teams=tuple(teams) or None,
+        mail=mail or None,
+        notices=tuple(choice for choice in NOTICES if choice in notices) if notices else None,
+        notice_ways=tuple(way for way in NOTICE_WAYS if way in ways) or None,
+        label=label,
+        secret=secret,
+    )
     check_name(label, "name of the key")
 
     def change(known: Person | None) -> Person:
-        now = time.time()
-        own: tuple[PersonKey, ...] = ()
-        if secret is not None:
-            digest, narrower = digest_of(secret), known is not None
-            own = (
-                PersonKey(
-                    label=label,
-                    digest=digest,
-                    made_at=now,
-                    rights=wanted if narrower else None,
-                    scope=asked if narrower else None,
-                ),
-            )
-        if known is None:
-            return Person(
-                name=check_name(name),
-                uid=secrets.token_hex(6),
-                made_at=now,
-                rights=wanted or RIGHTS,
-                scope=asked or "own",
-                teams=tuple(sorted(labels)),
-                mail=mail,
-                keys=own,
-                notices=chosen,
-                notice_ways=wished or ("mail", "browser"),
-            )
-        if known.revoked_at is not None:
-            # A reused name is a new person, without the former person's tasks.
-            return replace(change(None), keys=own)
-        held = [key.label for key in known.keys if key.revoked_at is None]
-        if secret is not None and label in held:
-            raise ConfigurationError(
-                f"{name} has a key {label!r}", hint="give another name with --key, or revoke it"
-            )
-        return replace(
-            known,
-            keys=(*known.keys, *own),
-            teams=tuple(sorted(labels)) or known.teams,
-            mail=mail or known.mail,
-            notices=chosen if notices else known.notices,
-            notice_ways=wished or known.notice_ways,
-            rights=known.rights if secret is not None or wanted is None else wanted,
-            scope=known.scope if secret is not None or asked is None else asked,
-        )
+        is_known = known is not None and known.revoked_at is None
+        return (wish.narrowing() if is_known and secret is not None else wish).of(known, name)
 
     person = _change(ctx, name, change)
     if as_json:
         click.echo(json_text({**_data(person), "key": secret}, indent=2))
         return
     click.echo(_line(person), err=secret is not None)
-    if asked is None and person.scope == "own" and "decide" in person.rights:
+    if scope is None and person.scope == "own" and "decide" in person.rights:
         hint = (
             f"{name} sees only their own tasks; --scope team or --scope all lets them decide others"
         )
@@ -258,7 +217,7 @@ def _change(ctx: click.Context, name: str, change: Callable[[Person | None], Per
     return ask_journal(ctx, work)
 
 
-def _rights(text: str) -> tuple[str, ...]:
+def _rights(text: str) -> tuple[Right, ...]:
     given = text.split("+")
     if not set(given) <= set(EVERY_RIGHT):
         raise ConfigurationError(
