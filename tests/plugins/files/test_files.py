@@ -22,18 +22,25 @@ from delf_engine.formats import Formats
 from delf_engine.inputs import find_inputs, input_files
 from delf_files.connection import Files
 
-NO_PLUGINS = TestHost.discover(no_plugins=True, environ={})
+FORMATS = Formats(TestHost.discover(no_plugins=True, environ={}))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def close_formats():
+    """Close the readers' processes that all tests of the module share."""
+    yield
+    asyncio.run(FORMATS.aclose())
 
 
 @pytest.fixture
 def reading(tmp_path):
     """Reads a file with some content through a connection of its own."""
 
-    async def read(name, data, host=NO_PLUGINS, most_bytes=100_000, **options):
+    async def read(name, data, formats=FORMATS, most_bytes=100_000, **options):
         path = tmp_path / name
         path.write_bytes(data if isinstance(data, bytes) else data.encode())
         found = input_files(find_inputs([str(path)]), lambda path: path)
-        return await Files(found, Formats(host), most_bytes).read(name, **options)
+        return await Files(found, formats, most_bytes).read(name, **options)
 
     return read
 
@@ -64,7 +71,7 @@ async def test_lookalike_file_names_are_numbered(tmp_path):
     paths = [str(tmp_path / "a" / decomposed), str(tmp_path / "b" / composed)]
     found = find_inputs(paths)
     assert list(found.values()) == [decomposed, "caf\u00e9-2.txt"]
-    files = Files(input_files(found, lambda path: path), Formats(NO_PLUGINS))
+    files = Files(input_files(found, lambda path: path), FORMATS)
     assert await files.read(composed) == await files.read(decomposed) == "a"
     assert await files.read("cafe\u0301-2.txt") == "b"
 
@@ -113,7 +120,7 @@ async def test_list_has_name_size_type_and_path(tmp_path):
     (tmp_path / "photo.jpg").write_bytes(b"\xff\xd8")
     paths = [str(tmp_path / name) for name in ("sales.csv", "photo.jpg")]
     found = input_files(find_inputs(paths), lambda path: f"/workspace/{path.split('/')[-1]}")
-    files = Files(found, Formats(NO_PLUGINS))
+    files = Files(found, FORMATS)
     assert await files.list() == [
         {"name": "sales.csv", "size": 4, "type": "csv", "path": "/workspace/sales.csv"},
         {"name": "photo.jpg", "size": 2, "type": "other", "path": "/workspace/photo.jpg"},
@@ -128,7 +135,7 @@ async def test_deleted_input_file_is_named(tmp_path):
     found = input_files(find_inputs([str(path)]), str)
     path.unlink()
     with pytest.raises(ToolExecutionError, match=r"a\.csv cannot be read: No such file"):
-        await Files(found, Formats(NO_PLUGINS)).read("a.csv")
+        await Files(found, FORMATS).read("a.csv")
     assert "gone" in found[0].line
 
 
@@ -137,7 +144,7 @@ async def test_files_connection_reads_only_input_files(tmp_path, name):
     (tmp_path / "a.csv").touch()
     found = input_files(find_inputs([str(tmp_path / "a.csv")]), lambda _: "/workspace/a.csv")
     with pytest.raises(ToolRefusedError, match=r"no input file .*Input files: a\.csv"):
-        await Files(found, Formats(NO_PLUGINS)).read(name)
+        await Files(found, FORMATS).read(name)
 
 
 # -- tables ---------------------------------------------------------------------------------
@@ -429,9 +436,7 @@ async def test_broken_file_does_not_hide_the_others(tmp_path):
 
 
 async def test_file_of_unknown_size_is_read_up_to_the_limit(tmp_path):
-    files = Files(
-        input_files({"/proc/self/environ": "environ"}, lambda path: path), Formats(NO_PLUGINS), 10
-    )
+    files = Files(input_files({"/proc/self/environ": "environ"}, lambda path: path), FORMATS, 10)
     if not Path("/proc/self/environ").exists():
         pytest.skip("there is no /proc here")
     with pytest.raises(ToolExecutionError, match="more than 10 bytes"):
@@ -470,8 +475,10 @@ def host_with(*endings):
 
 async def test_format_plugin_reads_its_suffix(reading, tmp_path):
     host = host_with("shout")
-    assert await reading("a.shout", "hey", host) == [{"part": None, "text": "HEY"}]
-    assert await reading("a.shout", "hey", host, sheet="x") == [{"part": "x", "text": "HEY"}]
+    assert await reading("a.shout", "hey", Formats(host)) == [{"part": None, "text": "HEY"}]
+    assert await reading("a.shout", "hey", Formats(host), sheet="x") == [
+        {"part": "x", "text": "HEY"}
+    ]
     found = input_files(find_inputs([str(tmp_path / "a.shout")]), str)
     (facts,) = await Files(found, Formats(host)).list()
     assert facts["sheets"] == ["all"]
@@ -479,8 +486,8 @@ async def test_format_plugin_reads_its_suffix(reading, tmp_path):
 
 async def test_suffix_of_two_plugins_is_refused_on_read(reading):
     with pytest.raises(PluginError, match=r"the ending \.shout is given by .*shout.* and "):
-        await reading("a.shout", "hey", host_with("shout", "shout2"))
-    assert await reading("a.txt", "hey", host_with("shout", "shout2")) == "hey"
+        await reading("a.shout", "hey", Formats(host_with("shout", "shout2")))
+    assert await reading("a.txt", "hey", Formats(host_with("shout", "shout2"))) == "hey"
 
 
 async def test_missing_library_error_names_the_package(reading, monkeypatch):

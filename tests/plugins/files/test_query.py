@@ -25,13 +25,20 @@ from delf_files import large
 from delf_files.arrow_schema import lengths_in
 from delf_files.connection import Files
 
-HOST = TestHost.discover(environ={})
+FORMATS = Formats(TestHost.discover(environ={}))
 PARQUET = """
 COPY (SELECT i AS n, 'r' || (i % 2) AS region, 1.50::DECIMAL(9, 2) AS price, [1, 2] AS parts,
       {{'a': 1}} AS inner, 'x'::BLOB AS raw, TIMESTAMPTZ '2026-01-02 03:04:00+00' AS at,
       TIMESTAMP '2026-01-02 03:04:05.25' AS local, DATE '2026-01-02' AS day,
       INTERVAL '1 day 90 seconds' AS took FROM range(4) t(i)) TO '{}'
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def close_formats():
+    """Close the readers' processes that all tests of the module share."""
+    yield
+    asyncio.run(FORMATS.aclose())
 
 
 @pytest.fixture
@@ -56,16 +63,12 @@ def files(tmp_path):
     book.save(tmp_path / "book.xlsx")
     names = ("sales.parquet", "codes.csv", "lines.jsonl", "damaged.parquet", "shop.db", "book.xlsx")
     found = find_inputs([str(tmp_path / name) for name in names])
-    return Files(
-        input_files(found, lambda path: f"/workspace/{os.path.basename(path)}"), Formats(HOST)
-    )
+    return Files(input_files(found, lambda path: f"/workspace/{os.path.basename(path)}"), FORMATS)
 
 
 def files_of(*paths):
     found = find_inputs([str(path) for path in paths])
-    return Files(
-        input_files(found, lambda path: f"/workspace/{os.path.basename(path)}"), Formats(HOST)
-    )
+    return Files(input_files(found, lambda path: f"/workspace/{os.path.basename(path)}"), FORMATS)
 
 
 async def test_parquet_durations_are_reported_with_their_units(tmp_path):
@@ -302,7 +305,7 @@ async def _queried(path, data):
     path.write_bytes(data if isinstance(data, bytes) else data.encode())
     found = input_files(find_inputs([str(path)]), lambda path: path)
     with notes_of_call() as notes:
-        got = await Files(found, Formats(HOST)).query(f"FROM '{path.name}'")
+        got = await Files(found, FORMATS).query(f"FROM '{path.name}'")
     return [tuple(row.values()) for row in got], list(notes)
 
 
@@ -313,7 +316,7 @@ async def test_dates_inside_lists_are_converted(tmp_path):
     )
     found = input_files(find_inputs([str(tmp_path / "a.parquet")]), lambda path: path)
     with notes_of_call() as notes:
-        (row,) = await Files(found, Formats(HOST)).query("FROM 'a.parquet'")
+        (row,) = await Files(found, FORMATS).query("FROM 'a.parquet'")
     assert row == {"d": [dt.date(2026, 1, 1)], "s": "{'at': '2026-01-01 00:00:00.123456789'}"}
     assert [note[:10] for note in notes] == ["column 's'"]
 
@@ -325,7 +328,7 @@ async def test_workbook_times_and_durations_are_converted(tmp_path):
     book.active.append([dt.time(1, 2), lasting])
     book.save(tmp_path / "a.xlsx")
     found = input_files(find_inputs([str(tmp_path / "a.xlsx")]), lambda path: path)
-    got = await Files(found, Formats(HOST)).query("FROM 'a.xlsx' WHERE took > INTERVAL 1 DAY")
+    got = await Files(found, FORMATS).query("FROM 'a.xlsx' WHERE took > INTERVAL 1 DAY")
     assert got == [{"at": dt.time(1, 2), "took": lasting}]
 
 
@@ -335,7 +338,7 @@ async def test_invalid_sqlite_text_is_reported(tmp_path):
     database.close()
     found = input_files(find_inputs([str(tmp_path / "a.db")]), lambda path: path)
     with notes_of_call() as notes:
-        assert await Files(found, Formats(HOST)).read("a.db") == [{"v": "M\ufffd"}]
+        assert await Files(found, FORMATS).read("a.db") == [{"v": "M\ufffd"}]
     assert [note[:40] for note in notes] == ["the SQLite file has text that is not UTF"]
 
 
@@ -347,7 +350,7 @@ async def test_integers_among_floats_are_not_rounded(tmp_path):
     )
     database.close()
     found = input_files(find_inputs([str(tmp_path / "a.db")]), lambda path: path)
-    files = Files(found, Formats(HOST))
+    files = Files(found, FORMATS)
     assert await files.query("FROM 'a.db/t'") == [{"v": "9007199254740993"}, {"v": "1.5"}]
     assert await files.query("FROM 'a.db/u'") == [{"v": 3.0}, {"v": 1.5}]
 
@@ -384,7 +387,7 @@ async def test_arrow_files_are_read(tmp_path):
         out.write_table(table)
     (tmp_path / "bad.arrow").write_bytes(b"ARROW1 is not all")
     found = find_inputs([str(tmp_path / name) for name in ("t.arrow", "s.feather", "bad.arrow")])
-    files = Files(input_files(found, str), Formats(HOST))
+    files = Files(input_files(found, str), FORMATS)
     rows = [{"n": 1, "day": dt.date(2026, 1, 2)}, {"n": 2, "day": None}]
     assert await files.query("SELECT * FROM 't.arrow'") == rows
     assert await files.read("s.feather") == rows
@@ -441,7 +444,7 @@ async def test_unrepresentable_value_is_text_with_a_note(tmp_path):
         "COPY (SELECT DATE 'infinity' AS d, INTERVAL '1 month' AS i, TIME '24:00' AS t, "
         f"TIMESTAMP '10000-01-02 03:04' AS far, make_timestamp_ns(1) AS ns) TO '{path}'"
     )
-    files = Files(input_files(find_inputs([str(path)]), str), Formats(HOST))
+    files = Files(input_files(find_inputs([str(path)]), str), FORMATS)
     with notes_of_call() as notes:
         (row,) = await files.query("SELECT * FROM 't.parquet'")
     assert row == {
@@ -493,7 +496,7 @@ def titled(tmp_path):
     book.save(tmp_path / "budget.xlsx")
     (tmp_path / "plain.jsonl").write_text('{"a": 1}\n')
     found = find_inputs([str(tmp_path / n) for n in ("sales.csv", "budget.xlsx", "plain.jsonl")])
-    return Files(input_files(found, str), Formats(HOST))
+    return Files(input_files(found, str), FORMATS)
 
 
 JOINED = """SELECT sum(CAST(n AS INT)) AS n, (SELECT sum(spent) FROM 'budget.xlsx/Sheet') AS spent

@@ -1,5 +1,6 @@
 """What a prompt says of input files, and what reading them as told gives."""
 
+import asyncio
 import datetime as dt
 import gzip
 import io
@@ -25,20 +26,25 @@ from delf_files import connection
 from delf_files.connection import Files
 from support.documents import docx_of, pdf_of
 
+FORMATS = Formats(TestHost.discover(environ={}))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def close_formats():
+    """Close the readers' processes that all tests of the module share."""
+    yield
+    asyncio.run(FORMATS.aclose())
+
 
 @pytest.fixture
-async def files():
-    made = []
+def files():
+    """Make a connection with some files."""
 
     def files(*paths, **options):
-        formats = Formats(TestHost.discover(environ={}))
-        made.append(formats)
         found = input_files(find_inputs([str(path) for path in paths]), str)
-        return Files(found, formats, **options)
+        return Files(found, FORMATS, **options)
 
-    yield files
-    for formats in made:
-        await formats.aclose()
+    return files
 
 
 @pytest.fixture
