@@ -117,8 +117,8 @@ def test_foreign_value_requires_approval_despite_an_earlier_one(run, code):
 
 
 HONEST = {
-    "one's own account with one more dot": (
-        "mails()\ni = customers()[0]['iban']\nprint(pay(i[:8] + '.' + i[8:], 250))"
+    "one's own account, changed in the call": (
+        "mails()\nprint(pay(customers()[0]['iban'].lower(), 250))"
     ),
     "an address of the task with one more dot": (
         "mails()\nprint(pay('.'.join(('GB33BUKB2020', '1555555555' + '5')), 250))"

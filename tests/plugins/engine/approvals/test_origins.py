@@ -103,13 +103,14 @@ SOURCES = {
         "import datetime as dt\npay(f'{dt.date(2026, 1, 1)}' + 'x'.upper())",
         True,
     ),
-    "own data": ("for c in customers():\n    pay(c['iban'])", True),
+    "own data in the call": ("pay(customers()[0]['iban'])", True),
+    "own data by a name": ("for c in customers():\n    pay(c['iban'])", True),
     "own data, changed": ("pay(customers()[0]['iban'][::-1])", True),
     "own data of an own name": ("pay(customers(name='Ada'))", True),
     "an own field": ("pay(rows()[0]['id'])", True),
     "own data through a function": ("def go(to):\n    pay(to)\ngo(customers()[0])", True),
     "another's value beside it": ("m = mails()\nprint(m)\npay('GB33')", True),
-    "a table of constants": ("T = {'a': 'GB33'}\npay(T['a'])", True),
+    "a table of constants": ("T = {'a': 'GB33'}\npay(T['a'])", False),
     "another's data": ("pay(mails()[0]['body'])", False),
     "another's data by a name": ("m = mails()\nx = m[0]\npay(x['body'])", False),
     "another field": ("pay(rows()[0]['text'])", False),
@@ -250,9 +251,14 @@ SOURCES = {
 def test_value_of_a_clean_script_from_own_data_is_own(code, is_own):
     tools = {name: bound(name, trust) for name, trust in TRUST.items()}
     origins = Origins("Pay", list, tools.get)
-    names = ["mails", *(["shop.keep"] if "keep" in code else []), "rows", "shop.rows"]
+    names = ["mails", "customers", *(["shop.keep"] if "keep" in code else []), "rows", "shop.rows"]
     calls = [{**SEEN, "call_id": number, "action": name} for number, name in enumerate(names, 1)]
-    results = {"mails": [{"body": "GB44"}], "rows": [{"id": "7", "text": "GB44"}]}
+    customers = [{"name": "Ada", "iban": "GB44"}]
+    results = {
+        "mails": [{"body": "GB44"}],
+        "customers": customers,
+        "rows": [{"id": "7", "text": "GB44"}],
+    }
     origins.follow(
         [
             ModelCalled(**SEEN, model="m", purpose="generate"),
@@ -275,7 +281,8 @@ def test_value_of_a_clean_script_from_own_data_is_own(code, is_own):
         ]
     )
     value = "7" if "'id'" in code else "GB44"
-    assert origins.is_own("pay", "to", value, code.count("\n") + 1) is is_own
+    lines = [number for number, line in enumerate(code.splitlines(), 1) if "pay(" in line]
+    assert origins.is_own("pay", "to", value, lines[-1] if lines else 1) is is_own
 
 
 def test_origin_comes_from_the_call_on_the_same_line():

@@ -193,17 +193,13 @@ class _Suspect:
         """Return the reason to review contents that the task does not state, if any."""
         for path, text in self.leaves.items():
             name = parameter_of(path)
-            is_stated, sources = self.origins.planned.stated_argument(
-                self.bound.name, name, self.arguments[name]
-            )
+            value = self.arguments[name]
+            is_stated = self.origins.planned.states(self.bound.name, name, value)
             if is_stated or self.origins.is_stated(text) or not self._is_content(path, text):
                 continue
             if (read := self.origins.unplanned_read()) is not None:
                 result = f"what {read.action} (call {read.number}) returned"
                 return f"{path} may tell {result}, which the task does not ask for"
-            own = self.origins.own_part(text)
-            if own is not None and own.action not in sources:
-                return f"it passes on {path}, which the task does not say: {own.text}"
             if may_carry(text):
                 return f"{path} holds an address or a code: {self.origins.find(text).text}"
         return None

@@ -28,7 +28,7 @@ from delf.types import Trust
 from delf_engine.bound_action import BoundAction
 from delf_engine.origins.origin import Origin, ReadCall, find_in
 from delf_engine.origins.outline import Planned
-from delf_engine.origins.scripts import Scripts
+from delf_engine.origins.scripts import AS_IS, Scripts
 from delf_engine.origins.texts import mentions, names, same_text
 from delf_engine.origins.values import authored, items_of, own_texts, values_of
 
@@ -205,16 +205,15 @@ class Origins:
                 if isinstance(whose, str) and self.is_stated(whose) and not _QUOTES.search(text):
                     yield text
 
-    def own_part(self, text: str) -> Origin | None:
-        """Return the first place in the user's own data that contains a text or its part."""
-        return find_in(self._all_texts(), text, ["own"])
-
     def is_own(self, action: str, path: str, text: str, line: int | None) -> bool:
-        """Return whether a clean script computes a value only from constants and own results."""
-        if not self.is_clean:
+        """Return whether a clean script makes a value of constants and own results alone."""
+        sources = self.sources(action, path, line) if self.is_clean else None
+        if sources is None:
             return False
-        sources = self.sources(action, path, line)
-        return sources is not None and all(self._is_own_source(each, text) for each in sources)
+        actions = sources - {AS_IS}
+        is_same = [same_text(text) in self._own_values(each) for each in actions]
+        are_own = all(map(self._is_own_action, actions)) or all(is_same)
+        return are_own and (AS_IS not in sources or any(is_same))
 
     def are_own(self, action: str, arguments: Mapping[str, Any], line: int | None) -> bool:
         """Return whether all values of a call are the user's own."""
@@ -229,18 +228,19 @@ class Origins:
         parameters = () if tool is None else tool.action.parameters
         return self._scripts.sources(action, [each.name for each in parameters], path, line)
 
-    def _is_own_source(self, action: str, text: str) -> bool:
-        """Return whether a value in an action's results is the user's own."""
-        tool, ended = self._tool_of(action), self._ended[action]
-        if tool is None:
-            return False
-        if action not in self._mixed and (ended or tool.action.trust == "own"):
-            return True
-        seen, found = self._own.get(action, (0, set[str]()))
+    def _is_own_action(self, action: str) -> bool:
+        """Return whether all results of an action are the user's own."""
+        tool = self._tool_of(action)
+        is_own = tool is not None and (self._ended[action] or tool.action.trust == "own")
+        return bool(is_own) and action not in self._mixed
+
+    def _own_values(self, action: str) -> set[str]:
+        """Return the user's own values in an action's results."""
+        ended, (seen, found) = self._ended[action], self._own.get(action, (0, set[str]()))
         for call in ended[seen:]:
             found.update(map(same_text, own_texts(call.result, call.trust)))
         self._own[action] = len(ended), found
-        return same_text(text) in found
+        return found
 
     def unplanned_read(self) -> ReadCall | None:
         """Return the first unplanned read of a model that had read the words of strangers."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Final, Literal
 
@@ -106,9 +106,7 @@ class ReadCall:
         return f"{_SEAM}{_SEAM.join(values)}{_SEAM}"
 
 
-def find_in(
-    calls: Iterable[ReadCall], text: str, trusts: Sequence[Trust] = _TRUSTS
-) -> Origin | None:
+def find_in(calls: Iterable[ReadCall], text: str) -> Origin | None:
     """Return the first place in results that contains a text or, failing that, a piece of it.
 
     Texts of others are searched before those of the user. A short text must equal a whole value,
@@ -118,7 +116,7 @@ def find_in(
     whole = f"{_SEAM}{value}{_SEAM}" if len(value) < _SHORT else value
     for wanted in (whole, *pieces_of(text)) if len(value) >= _MIN else ():
         held = [call for call in calls if wanted in call.letters]
-        for trust in trusts:
+        for trust in _TRUSTS:
             if found := next(_places(held, wanted, value, trust), None):
                 return found
     return None

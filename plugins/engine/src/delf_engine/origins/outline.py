@@ -9,12 +9,13 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import filterfalse
 from typing import Any, Final
 
 from delf_engine.bound_action import BoundAction
 from delf_engine.origins.origin import ReadCall
 from delf_engine.origins.scripts import arguments_of, dotted, is_constant, letters_of_name
-from delf_engine.origins.texts import is_only_one, plain_text, same_text
+from delf_engine.origins.texts import is_only_one, same_text
 from delf_engine.origins.values import (
     fields_at,
     fields_of,
@@ -110,12 +111,11 @@ class Planned:
             found.append([*self._misfits(call, arguments, _never if is_bare else is_free, names)])
         return found
 
-    def stated_argument(self, action: str, name: str, value: Any) -> tuple[bool, frozenset[str]]:
-        """Return whether the outline states this value, and the actions that the value is from."""
+    def states(self, action: str, name: str, value: Any) -> bool:
+        """Return whether the outline states a value of a parameter."""
         given = (self._given(call).get(letters_of_name(name)) for call in self._planned(action))
-        nodes = [node for node in given if node is not None]
-        is_stated = any(is_constant(n) and self._fits(n, value, name, _always) for n in nodes)
-        return is_stated, frozenset(dotted(c.func) for node in nodes for c in calls_in(node))
+        nodes = (node for node in given if node is not None and is_constant(node))
+        return any(self._fits(node, value, name, _always) for node in nodes)
 
     def exhausts(
         self, action: str, arguments: Mapping[str, Any], is_free: IsFree, planned: int
@@ -183,16 +183,13 @@ class Planned:
         items = [*items_of(value)]
         match node:
             case ast.List(elts=nodes) | ast.Tuple(elts=nodes) | ast.Set(elts=nodes):
-                pairs = {
-                    (at, number)
-                    for at, item in enumerate(items)
-                    for number, each in enumerate(nodes)
-                    if self._fits(each, item, path, is_free)
-                }
-                stated = {number for number, each in enumerate(nodes) if is_constant(each)}
-                has_room = len(items) <= len(nodes) or len(stated) < len(nodes)
-                are_planned = {at for at, _ in pairs} == {*range(len(items))}
-                return has_room and are_planned and stated <= {number for _, number in pairs}
+                rest = [*filterfalse(is_constant, nodes)]
+                for each in filter(is_constant, nodes):
+                    fitting = (n for n, e in enumerate(items) if self._fits(each, e, path, is_free))
+                    if (number := next(fitting, None)) is None:
+                        return False
+                    del items[number]
+                return all(any(self._fits(n, e, path, is_free) for n in rest) for e in items)
             case ast.Dict(keys=keys, values=nodes) if (held := fields_of(value)) is not None:
                 names = (getattr(key, "value", None) for key in keys)
                 planned = dict(zip(names, nodes, strict=True))
@@ -206,9 +203,7 @@ class Planned:
                 return any(self._fits(each, value, path, is_free) for each in choices)
             case _ if is_constant(node):
                 literal = ast.literal_eval(node)
-                is_text = all(is_free(*leaf) for leaf in leaves_of(value, path))
-                is_alike = is_text and plain_text(str(literal)) == plain_text(str(value))
-                return is_alike or _is_same(literal, items[0] if len(items) == 1 else value)
+                return _is_same(literal, items[0] if len(items) == 1 else value)
             case _:
                 field = field_of(node)
                 return all(

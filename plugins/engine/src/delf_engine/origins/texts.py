@@ -94,11 +94,6 @@ def same_text(text: str) -> str:
     return number_text(float(plain)) if is_number else plain
 
 
-def plain_text(text: str) -> str:
-    """Convert a text for comparison: without case, line breaks and a final full stop."""
-    return " ".join(text.split()).casefold().rstrip(".!?")
-
-
 def letters_of(text: str) -> str:
     """Return the letters and digits of a text, ignoring case, spaces and invisible characters."""
     if not text.isascii():
