@@ -24,7 +24,7 @@ def test_environment_variables_choose_the_default_colours(environ, wanted, monke
     monkeypatch.setenv("TERM", "xterm")
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    assert colours.chosen() is wanted
+    assert colours.explicit_choice() is wanted
 
 
 def test_colour_flag_overrides_the_environment(tmp_path):

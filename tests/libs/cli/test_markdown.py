@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from delf_cli.markdown import drawn
+from delf_cli.markdown import render_markdown
 
 WIDE = """\
 | id | mail | note |
@@ -17,7 +17,7 @@ WIDE = """\
 
 
 def shown(text: str, width: int) -> str:
-    page = drawn(text, width)
+    page = render_markdown(text, width)
     assert page is not None
     console = Console(file=io.StringIO(), width=width, color_system=None)
     with console.capture() as capture:
@@ -55,7 +55,7 @@ def test_html_in_markdown_is_shown_as_text(text):
 
 
 def test_markdown_with_an_image_is_shown_raw():
-    assert drawn("# A\n\n![a picture](https://example.org/picture.png)", 80) is None
+    assert render_markdown("# A\n\n![a picture](https://example.org/picture.png)", 80) is None
 
 
 words = st.text(st.characters(categories=("L", "N")), min_size=1, max_size=30)
@@ -66,7 +66,7 @@ words = st.text(st.characters(categories=("L", "N")), min_size=1, max_size=30)
 def test_markdown_tables_show_every_word(rows):
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     text = f"| a | b | c |\n|---|---|---|\n{table}\n"
-    page = drawn(text, 50)
+    page = render_markdown(text, 50)
     assume(page is not None)
     squashed = "".join(shown(text, 50).split())
     assert all(word in squashed for row in rows for word in row)

@@ -1,7 +1,7 @@
 """A script is seen with what each line did, and where it failed."""
 
 from delf import events as ev
-from delf_cli.script_view import folded, script_lines, scripts_of
+from delf_cli.script_view import script_lines, scripts_of, summarise_script
 
 CODE = "rows = await shop.query('SELECT 1')\nfor row in rows:\n    await shop.look(row)\nprint(row.nme)"
 
@@ -72,4 +72,4 @@ def test_script_view_fits_the_terminal_and_keeps_indentation():
 def test_script_view_includes_an_unfinished_script():
     begun = [event(ev.ScriptGenerated, 1, code="await hold()", attempt=1)]
     assert lines(begun) == ["script 1", "    1  await hold()"]
-    assert folded("a\nb\n", 2) == "script 2 · 2 lines"
+    assert summarise_script("a\nb\n", 2) == "script 2 · 2 lines"

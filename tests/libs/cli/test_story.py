@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from delf.events import ApprovalDecided, ApprovalVoted, TaskFinished, TaskPostponed
-from delf_cli.story import cut, stopped_words, story
+from delf_cli.story import cut, format_stop, story
 from delf_devkit.testing.events import every_event
 
 PLACE = {"task_id": "t", "seq": 1, "at": 1.0}
@@ -44,8 +44,8 @@ def test_story_of_a_vote_names_its_channel():
 def test_stopped_words_name_the_person_and_channel():
     end = {"status": False, "text": "", "duration_ms": 1.0, **PLACE}
     stopped = TaskFinished(code="ERR-AGENT-005", by="bo", via="page, 1.2.3.4", **end)
-    assert stopped_words(stopped) == " by bo (page, 1.2.3.4)"
-    assert stopped_words(TaskFinished(code="ERR-SCRIPT-001", by=None, **end)) == ""
+    assert format_stop(stopped) == " by bo (page, 1.2.3.4)"
+    assert format_stop(TaskFinished(code="ERR-SCRIPT-001", by=None, **end)) == ""
 
 
 def test_story_of_an_event_uses_its_headline():

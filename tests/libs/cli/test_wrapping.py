@@ -7,7 +7,7 @@ import click
 import pytest
 
 from delf_cli.errors import say
-from delf_cli.streams import wrapped
+from delf_cli.streams import wrap_text
 
 LONG = "the file of the project gives the address and the key is of OPENAI_API_KEY_OF_THE_TEAM"
 
@@ -33,7 +33,7 @@ def test_wrapping_breaks_only_between_words(label, columns, monkeypatch):
 def test_wrapping_keeps_line_breaks_and_skips_pipes(monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     text = "first\n\n  an indented line that is longer than forty columns are"
-    message = wrapped(text, head=7, stream=Terminal()).split("\n")
+    message = wrap_text(text, head=7, stream=Terminal()).split("\n")
     assert message[:3] == ["first", "", "  an indented line that is longer than"]
-    assert wrapped(LONG, head=7, stream=io.StringIO()) == LONG
-    assert wrapped("", head=7, stream=Terminal()) == ""
+    assert wrap_text(LONG, head=7, stream=io.StringIO()) == LONG
+    assert wrap_text("", head=7, stream=Terminal()) == ""

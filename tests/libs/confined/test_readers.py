@@ -21,7 +21,7 @@ from support.until import until, until_now
 from support.workspace import ROOT
 
 JOBS = "libs.confined.jobs"
-confined = pytest.mark.skipif(not seccomp.supported(), reason="there is no filter here")
+confined = pytest.mark.skipif(not seccomp.is_supported(), reason="there is no filter here")
 
 
 @pytest.fixture

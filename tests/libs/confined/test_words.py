@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from delf_confined.words import shortened
+from delf_confined.words import shorten_message
 
 
 def test_shortened_message_has_no_trace_or_host_folder(tmp_path: Path) -> None:
@@ -19,7 +19,7 @@ def test_shortened_message_has_no_trace_or_host_folder(tmp_path: Path) -> None:
         "Could not convert string '/no/such/place' to INT32": "Could not convert string '/no/such/place' to INT32",
         "divide 1/2 or a/b": "divide 1/2 or a/b",
     }.items():
-        assert shortened(message) == expected
+        assert shorten_message(message) == expected
 
 
 def test_shortened_duckdb_error_has_no_host_folder(tmp_path: Path) -> None:
@@ -28,4 +28,4 @@ def test_shortened_duckdb_error_has_no_host_folder(tmp_path: Path) -> None:
     with pytest.raises(duckdb.Error) as raised:
         duckdb.sql(f"FROM '{tmp_path}/x.parquet'")
     assert str(tmp_path) in str(raised.value)
-    assert str(tmp_path) not in shortened(str(raised.value))
+    assert str(tmp_path) not in shorten_message(str(raised.value))

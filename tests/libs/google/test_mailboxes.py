@@ -14,7 +14,7 @@ import pytest
 
 from delf_google import mailboxes
 from delf_google.addresses import parse, people
-from delf_google.mailboxes import split, written
+from delf_google.mailboxes import format_mailbox, split
 
 PEOPLE = {
     "Ada <ada@x.example>": [("Ada", "ada@x.example")],
@@ -92,7 +92,7 @@ def test_written_addresses_parse_back_unchanged():
             )
             for number in range(dice.randrange(1, 4))
         ]
-        text = dice.choice([", ", ";", " ,"]).join(written(*person) for person in people)
+        text = dice.choice([", ", ";", " ,"]).join(format_mailbox(*person) for person in people)
         assert [(m.name, m.address) for m in split(text)] == [
             (" ".join(n.split()), a) for n, a in people
         ]

@@ -14,7 +14,7 @@ from delf.llm import LLMConfig
 from delf.protocols.context import PluginContext
 from delf.specs import ConnectionSpec, ModelSpec
 from delf.testing import DelfProject, ScriptedModel, TestHost
-from delf_cli.session import Options, as_before
+from delf_cli.session import Options, restore_options
 from delf_cli.state import State
 from delf_engine.config import AgentConfig
 from delf_engine.embedders import Embedders
@@ -140,7 +140,7 @@ def test_resumed_task_names_the_plugin_files_that_it_began_with(
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     resumed = State(plugin=("../begun_desk.py",), no_plugins=True)
-    as_before(resumed, Options(flags={}), record)
+    restore_options(resumed, Options(flags={}), record)
     with pytest.raises(DelfError) as caught:
         resumed.discover().spec(ConnectionSpec, "lamp")
     lost = tmp_path / "begun_lamp.py"

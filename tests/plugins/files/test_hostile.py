@@ -24,7 +24,7 @@ from delf_engine.inputs import find_inputs, input_files
 from delf_files.connection import Files
 from support.until import until
 
-confined = pytest.mark.skipif(not seccomp.supported(), reason="there is no filter here")
+confined = pytest.mark.skipif(not seccomp.is_supported(), reason="there is no filter here")
 
 
 @pytest.fixture

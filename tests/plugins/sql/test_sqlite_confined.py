@@ -21,7 +21,7 @@ confine(opening)
 exec(sys.argv[4])
 """
 pytestmark = pytest.mark.skipif(
-    not (landlock.version() and seccomp.supported()), reason="there is no Landlock here"
+    not (landlock.version() and seccomp.is_supported()), reason="there is no Landlock here"
 )
 
 

@@ -118,7 +118,7 @@ def remembered_data(decision: RememberedDecision) -> dict[str, Any]:
     }
 
 
-async def remembered(journal: Journal) -> Sequence[RememberedDecision]:
+async def remembered_decisions(journal: Journal) -> Sequence[RememberedDecision]:
     """Return the remembered decisions of a journal.
 
     Raises:
@@ -216,7 +216,7 @@ async def send(
     asked = record.requested
     decision = decide(asked.arguments)
     check_fits(asked, decision)
-    if (why := why_not(record, who, decision)) is not None:
+    if (why := refusal_reason(record, who, decision)) is not None:
         raise DelfError(why, hint="the team's rules are in [agent.approval_rules]")
     if asked.rule.get("two_of") and isinstance(decision, Approved):
         await _check_votes(journal, asked, who)
@@ -228,7 +228,9 @@ async def send(
     if isinstance(decided, ApprovalVoted):
         return record, decided
     if decided.note != position:
-        raise _not_pending(asked.request_id, f"it was {decided.decision} by {decided.by} already")
+        raise _not_pending_error(
+            asked.request_id, f"it was {decided.decision} by {decided.by} already"
+        )
     if isinstance(decision, Edited):
         await _check_edit(journal, record, decided, live)
     return record, decided
@@ -321,16 +323,16 @@ def _check_waits(record: RequestRecord) -> None:
         return
     if decided is not None:
         by = "" if decided.decision == "expired" else f" by {decided.by}"
-        raise _not_pending(name, f"it was {decided.decision}{by}" if by else "it expired")
+        raise _not_pending_error(name, f"it was {decided.decision}{by}" if by else "it expired")
     if task.state is TaskState.INTERRUPTED:
         raise UnknownRequestError(
             f"the request {name!r} does not wait: the process that worked on its task is gone",
             hint=f"once the task {task.task_id} is resumed, it can be answered",
         )
-    raise _not_pending(name, f"its task is over ({task.state})")
+    raise _not_pending_error(name, f"its task is over ({task.state})")
 
 
-def _not_pending(request_id: str, became: str) -> UnknownRequestError:
+def _not_pending_error(request_id: str, became: str) -> UnknownRequestError:
     return UnknownRequestError(
         f"the request {request_id!r} is not pending any more: {became}",
         hint="an answer that comes late has no effect",
@@ -342,14 +344,14 @@ async def _check_votes(journal: SharedJournal, asked: ApprovalRequested, who: De
     check_vote(who, votes)
 
 
-def why_not(record: RequestRecord, who: Decider, decision: Decision) -> str | None:
+def refusal_reason(record: RequestRecord, who: Decider, decision: Decision) -> str | None:
     """Return the reason that a person may not give a decision; None if allowed."""
     return why_refused(record.requested, record.task.key, who, decision)
 
 
 def why_not_approve(record: RequestRecord, who: Decider) -> str | None:
     """Return the reason that a person's approval would not count; None if it would."""
-    why, asked = why_not(record, who, Approved()), record.requested
+    why, asked = refusal_reason(record, who, Approved()), record.requested
     if why is None and record.so_far:
         try:
             check_vote(who, votes_in(record.so_far, asked.request_id))

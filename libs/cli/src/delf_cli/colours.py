@@ -28,7 +28,7 @@ def choose(when: When) -> None:
     os.environ["NO_COLOR" if when == "never" else "FORCE_COLOR"] = "1"
 
 
-def chosen() -> bool | None:
+def explicit_choice() -> bool | None:
     """Return the explicit choice of colours; None to decide for each stream."""
     if os.environ.get("NO_COLOR"):
         return False
@@ -39,13 +39,13 @@ def chosen() -> bool | None:
 
 def has_colours(stream: TextIO) -> bool:
     """Return True if output to a stream is coloured."""
-    always = chosen()
+    always = explicit_choice()
     return stream.isatty() if always is None else always
 
 
 def apply(ctx: click.Context) -> None:
     """Apply the choice to click's own output, in a context and its children."""
-    ctx.find_root().color = ctx.color = chosen()
+    ctx.find_root().color = ctx.color = explicit_choice()
 
 
 def console(stream: TextIO | None = None, **options: Any) -> Console:

@@ -88,9 +88,9 @@ def _effects(folder: Folder) -> Iterator[Effect]:
     for name in folder.items:
         path = root / name
         if path == folder.file:
-            yield from _of_document(name, folder.document, root)
+            yield from _document_effects(name, folder.document, root)
         elif path == folder.env.path:
-            yield from _of_variables(name, folder)
+            yield from _variable_effects(name, folder)
         elif path.suffix == ".py" or os.access(path, os.X_OK):
             yield Effect(kind="run", what=name, where=name)
         elif path.suffix.lower() == ".md":
@@ -102,7 +102,7 @@ def _effects(folder: Folder) -> Iterator[Effect]:
                 yield Effect(kind="run", what=name, where=name)
             if path.suffix not in (".json", ".toml"):
                 left -= path.stat().st_size if is_file(path) else 0
-            yield from _of_file(name, path, folder, too_much=left < 0)
+            yield from _file_effects(name, path, folder, too_much=left < 0)
         else:
             yield Effect(kind="set", what=name, where=name)
 
@@ -116,7 +116,7 @@ def _has_settings(path: Path, root: Path) -> bool:
     return content.decode("utf-8-sig", "replace").lstrip().startswith(_DASHES)
 
 
-def _of_file(name: str, path: Path, folder: Folder, *, too_much: bool) -> Iterator[Effect]:
+def _file_effects(name: str, path: Path, folder: Folder, *, too_much: bool) -> Iterator[Effect]:
     text = ""
     try:
         content = read_file(path, folder.root, _MAX_BYTES) or b""
@@ -128,9 +128,9 @@ def _of_file(name: str, path: Path, folder: Folder, *, too_much: bool) -> Iterat
         document = _document(path, text)
     except (ConfigurationError, ValueError, RecursionError, ImportError) as error:
         yield Effect(kind="run", what=f"{name}, which cannot be shown: {error}", where=name)
-        yield from _of_text(text[:_MAX_YAML], name, folder.root)
+        yield from _text_effects(text[:_MAX_YAML], name, folder.root)
         return
-    found = list(_of_document(name, document, folder.root))
+    found = list(_document_effects(name, document, folder.root))
     if not document.keys().isdisjoint(_SPECIFICATION):
         found = [effect for effect in found if _SERVER.search(effect.where)]
     yield from (effect for effect in found if effect.kind != "set")
@@ -170,31 +170,31 @@ def _plain(node: Any, seen: set[int]) -> Any:
     return {str(_plain(key, seen)): _plain(item, seen) for key, item in node.value}
 
 
-def _of_variables(name: str, folder: Folder) -> Iterator[Effect]:
+def _variable_effects(name: str, folder: Folder) -> Iterator[Effect]:
     for variable, value in folder.env.entries:
         where = f"{name}: {variable}"
-        yield from _of_text(value, where, folder.root)
+        yield from _text_effects(value, where, folder.root)
         if variable.startswith("DELF_"):
             key = variable.lower().removeprefix("delf_")
-            yield from _of_value((key.rpartition("__")[2],), variable, value, name, where)
+            yield from _value_effects((key.rpartition("__")[2],), variable, value, name, where)
         yield Effect(kind="set", what=variable, where=name)
 
 
-def _of_document(name: str, document: Mapping[str, Any], root: Path) -> Iterator[Effect]:
+def _document_effects(name: str, document: Mapping[str, Any], root: Path) -> Iterator[Effect]:
     for path, value in leaves(document):
         key = path_text(path)
         where = f"{name}: {key}"
-        found = list(_of_value(path, key, value, name, where))
-        found += (effect for text in texts_in(value) for effect in _of_text(text, where, root))
+        found = list(_value_effects(path, key, value, name, where))
+        found += (effect for text in texts_in(value) for effect in _text_effects(text, where, root))
         yield from found or [Effect(kind="set", what=key, where=name)]
 
 
-def _of_value(
+def _value_effects(
     path: tuple[str, ...], key: str, value: Any, file: str, where: str
 ) -> Iterator[Effect]:
     """Yield the effects of a setting, by its name and value."""
     last = path[-1] if path else ""
-    text = f"{key} = {_shown(value)}"
+    text = f"{key} = {_display_value(value)}"
     inner = path[1:] if path[:1] == ("agent",) else path[2:]  # drop the connection's name
     named = {*inner, last, last.rpartition("_")[2]}
     if not _COMMANDS.isdisjoint(named) or (last == "type" and value == "shell"):
@@ -204,7 +204,7 @@ def _of_value(
     elif any(_PERMISSIONS.search(part) for part in (last, *inner)):
         yield Effect(kind="loosen", what=text, where=file)
     elif _HOST.search(last) and isinstance(value, str) and "://" not in value:
-        yield Effect(kind="contact", what=_shown(value), where=where)
+        yield Effect(kind="contact", what=_display_value(value), where=where)
     elif path[:1] == ("agent",) and _names_model(path[1:]):
         yield Effect(kind="ask", what=text, where=file)
 
@@ -213,7 +213,7 @@ def _names_model(path: tuple[str, ...]) -> bool:
     return path[:1] == ("embedder",) or (path[:1] in _MODELS and path[1:] in ((), ("model",)))
 
 
-def _of_text(text: str, where: str, root: Path) -> Iterator[Effect]:
+def _text_effects(text: str, where: str, root: Path) -> Iterator[Effect]:
     """Yield the effects of a text value under any name."""
     for scheme, host in dict.fromkeys(_ADDRESS.findall(text)):
         if scheme.lower() not in _HERE:
@@ -221,7 +221,7 @@ def _of_text(text: str, where: str, root: Path) -> Iterator[Effect]:
     for variable in _REFERENCE.findall(text):
         yield Effect(kind="read", what=variable, where=where)
     if _leads_out(text, root):
-        yield Effect(kind="reach", what=_shown(text), where=where)
+        yield Effect(kind="reach", what=_display_value(text), where=where)
 
 
 def _leads_out(text: str, root: Path) -> bool:
@@ -232,7 +232,7 @@ def _leads_out(text: str, root: Path) -> bool:
     return "\n" not in path and not Path(whole).is_relative_to(root)
 
 
-def _shown(value: Any) -> str:
+def _display_value(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     if len(text) <= _VALUE:
         return text

@@ -160,5 +160,5 @@ def say(label: str, message: str) -> None:
     """Print a labelled line to stderr: ``error: …``, ``hint: …``, ``warning: …``."""
     head = click.style(f"{label}:", fg=_COLOURS.get(label), bold=True) + " " if label else ""
     room = len(label) + 2 if label else 0
-    text = head + streams.wrapped(visible(message), head=room, stream=sys.stderr)
-    click.echo(text, err=True, color=colours.chosen())  # click may have no current context
+    text = head + streams.wrap_text(visible(message), head=room, stream=sys.stderr)
+    click.echo(text, err=True, color=colours.explicit_choice())  # click may have no current context

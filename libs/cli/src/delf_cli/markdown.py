@@ -27,7 +27,7 @@ class _Table(TableElement):
         columns = [list(column) for column in zip(heads, *rows, strict=True)]
         least = [max(map(_longest_word, column)) for column in columns]
         if sum(least) + 3 * len(least) <= options.max_width:
-            yield _drawn(heads, rows, least)
+            yield _draw_table(heads, rows, least)
         else:
             yield from _below_one_another(heads, rows)
 
@@ -36,7 +36,7 @@ def _longest_word(cell: Text) -> int:
     return max((Text(word).cell_len for word in cell.plain.split()), default=0)
 
 
-def _drawn(heads: list[Text], rows: list[list[Text]], least: list[int]) -> Table:
+def _draw_table(heads: list[Text], rows: list[list[Text]], least: list[int]) -> Table:
     from rich import box
 
     table = Table(box=box.SIMPLE, pad_edge=False, style="markdown.table.border")
@@ -66,7 +66,7 @@ class _Answer(Markdown):
     }
 
 
-def drawn(text: str, width: int) -> Markdown | None:
+def render_markdown(text: str, width: int) -> Markdown | None:
     """Render an answer; return None if the rendering would lose text.
 
     Args:

@@ -197,7 +197,7 @@ def flags_of(given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def rest_of(given: dict[str, Any]) -> dict[str, Any]:
+def remaining_options(given: dict[str, Any]) -> dict[str, Any]:
     """Return the remaining options as fields of :class:`Options`.
 
     Raises:

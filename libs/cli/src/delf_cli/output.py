@@ -20,7 +20,7 @@ from delf_cli import colours
 from delf_cli.errors import say
 from delf_cli.script_view import script_lines, scripts_of
 from delf_cli.story import cut, printed_so_far
-from delf_cli.streams import answers, wrapped
+from delf_cli.streams import answers, wrap_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,7 +42,7 @@ class Screen:
         if sys.stderr.isatty():
             self.console = colours.console(sys.stderr, highlight=False, soft_wrap=True)
 
-    def _coloured(self) -> Console | None:
+    def _colour_console(self) -> Console | None:
         """Return a console for coloured output; None without colours or a terminal."""
         if self.console is not None or not colours.has_colours(sys.stderr):
             return self.console
@@ -60,17 +60,17 @@ class Screen:
             text: One or more lines.
             style: The rich style on a terminal, such as ``dim``.
         """
-        console = self._coloured()
+        console = self._colour_console()
         if console is None:
             click.echo(text, err=True)
             return
         from rich.text import Text
 
-        console.print(Text(wrapped(visible(text), stream=sys.stderr), style))
+        console.print(Text(wrap_text(visible(text), stream=sys.stderr), style))
 
     def script(self, code: str, number: int) -> None:
         """Write a script, with syntax colours on a terminal."""
-        console = self._coloured()
+        console = self._colour_console()
         if console is None:
             click.echo(f"# script {number}\n{code.rstrip()}\n", err=True)
             return
@@ -91,14 +91,14 @@ def show_answer(text: str) -> None:
         return
     text = visible(text)
     if _MARKDOWN.search(text):
-        from delf_cli.markdown import drawn
+        from delf_cli.markdown import render_markdown
 
         console = colours.console()
-        page = drawn(text, console.width)
+        page = render_markdown(text, console.width)
         if page is not None:
             console.print(page)
             return
-    click.echo(wrapped(text.rstrip("\n")))
+    click.echo(wrap_text(text.rstrip("\n")))
 
 
 def show_end(response: Response, screen: Screen) -> None:
@@ -116,8 +116,8 @@ def show_end(response: Response, screen: Screen) -> None:
     parts = [
         f"{response.duration_ms / 1000:.1f} s",
         cost,
-        counted(len(trace.model_calls), "model call"),
-        counted(len(trace.tool_calls), "tool call"),
+        format_count(len(trace.model_calls), "model call"),
+        format_count(len(trace.tool_calls), "tool call"),
     ]
     if response.status and not (response.used_tools or trace.scripts):
         parts[-1] = "answered without tools"
@@ -157,7 +157,7 @@ def show_failure(response: Response, screen: Screen) -> None:
         say("error", response.error or "the task failed")
 
 
-def counted(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """Format a number with a noun: ``1 call``, ``2 calls``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 

@@ -13,10 +13,10 @@ from delf import events as ev
 from delf.machine.own_files import make_private_folder
 from delf.terminal import visible
 from delf_cli.errors import say
-from delf_cli.output import Screen, counted
-from delf_cli.script_view import folded
+from delf_cli.output import Screen, format_count
+from delf_cli.script_view import summarise_script
 from delf_cli.story import call_line, cut, printed_lines, purpose, story
-from delf_cli.streams import wrapped
+from delf_cli.streams import wrap_text
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -81,7 +81,7 @@ class Narrator:
             case ev.Warned() if self._was_shown(event):
                 pass
             case ev.Warned() if self._screen.console is not None:
-                warning = wrapped(f"warning: {event.message}", stream=sys.stderr)
+                warning = wrap_text(f"warning: {event.message}", stream=sys.stderr)
                 self._screen.line(warning, "yellow")  # above the moving line
             case ev.Warned():
                 say("warning", event.message)
@@ -90,7 +90,7 @@ class Narrator:
                 if self._verbose:
                     self._screen.script(event.code, self._scripts)
                 elif self._screen.console is not None:
-                    text = folded(event.code, self._scripts)
+                    text = summarise_script(event.code, self._scripts)
                     self._screen.line(f"  {text} (delf runs code {event.task_id[5:12]})", "dim")
             case ev.ApprovalRequested() if self._waits and _asks(event, self._asks):
                 name, what = event.request_id, "answer" if event.is_question else "approval"
@@ -242,7 +242,7 @@ class LiveStatus:
             more = f" and {len(running) - 1} more" if len(running) > 1 else ""
             parts.append(cut(visible(running[-1]).replace("\n", " "), _WIDEST) + more)
         if self._calls:
-            parts.append(counted(self._calls, "call"))
+            parts.append(format_count(self._calls, "call"))
         parts.append(f"{time.monotonic() - self._started:.1f} s")
         row = Table.grid(padding=(0, 1))
         text = Text(" · ".join(parts), no_wrap=True, overflow="ellipsis")

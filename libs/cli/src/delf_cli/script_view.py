@@ -125,7 +125,7 @@ def _cut(line: str, width: int | None) -> str:
     return line if width is None or len(line) <= width else f"{line[: width - 1]}…"
 
 
-def folded(code: str, number: int) -> str:
+def summarise_script(code: str, number: int) -> str:
     """Summarise a script in one line with its number and length."""
     lines = len(code.rstrip().split("\n"))
     return f"script {number} · {lines} line{'' if lines == 1 else 's'}"

@@ -437,7 +437,7 @@ class EventLines:
             self._stop()
 
 
-def as_before(state: State, options: Options, record: Mapping[str, Any]) -> Options:
+def restore_options(state: State, options: Options, record: Mapping[str, Any]) -> Options:
     """Merge a task's stored options under the given ones, and change to its folder.
 
     Raises:

@@ -98,7 +98,7 @@ class State:
 
     def _cleaner(self) -> Redactor | Withheld:
         try:
-            return self._known()
+            return self._secret_redactor()
         except (Exception, SystemExit):  # report a broken engine
             return Withheld(own_variables().values())
 
@@ -106,9 +106,9 @@ class State:
         """Also redact a connection's secrets, which may come from the command line."""
         from delf_engine.secrets import secrets_of_settings
 
-        self._known().learn("settings", [*secrets_of_settings(settings)])
+        self._secret_redactor().learn("settings", [*secrets_of_settings(settings)])
 
-    def _known(self) -> Redactor:
+    def _secret_redactor(self) -> Redactor:
         if self.redactor is None:
             from delf_engine.redact import Redactor
             from delf_engine.secrets import secrets_of_environ

@@ -68,14 +68,14 @@ def story(event: ev.Event) -> str | None:
         case ev.ModelFailed():
             return f"  {short_name(event.model)} ({event.purpose}) failed: {cut(event.error, 200)}"
         case ev.ApprovalDecided():
-            return f"  {_decided(event)}"
+            return f"  {_format_decision(event)}"
         case ev.ApprovalVoted():
             return f"  approved by {_person(event)}; another person has to approve it, too"
         case _:
             return f"  {cut(event.headline, 200)}" if event.headline else None
 
 
-def _decided(event: ev.ApprovalDecided) -> str:
+def _format_decision(event: ev.ApprovalDecided) -> str:
     """Format a decision: outcome, person and channel, or why the request became void."""
     if event.decision == "expired" and event.source in _VOID:
         return f"expired: {_VOID[event.source]}"
@@ -92,7 +92,7 @@ def _person(event: ev.ApprovalDecided | ev.ApprovalVoted) -> str:
     return f"{visible(event.by)}{via}"
 
 
-def stopped_words(event: ev.TaskFinished) -> str:
+def format_stop(event: ev.TaskFinished) -> str:
     """Format who stopped a task and from where; empty if unknown."""
     via = f" ({visible(event.via)})" if event.via else ""
     return f" by {visible(event.by)}{via}" if event.by and event.state is TaskState.STOPPED else ""

@@ -36,16 +36,16 @@ def keep_for_answers() -> None:
     if sys.stdout.isatty() or _Kept.stream is not None:
         return
     _Kept.before = sys.stdout
-    _Kept.stream = _moved(sys.stdout)
+    _Kept.stream = _redirect_stdout(sys.stdout)
     sys.stdout = sys.stderr
-    _CLICK._default_text_stdout = _of_click  # noqa: SLF001
+    _CLICK._default_text_stdout = _click_stream  # noqa: SLF001
 
 
-def _of_click() -> TextIO:
+def _click_stream() -> TextIO:
     return sys.stdout if in_call() else answers()
 
 
-def _moved(stdout: TextIO) -> TextIO:
+def _redirect_stdout(stdout: TextIO) -> TextIO:
     """Duplicate stdout to another descriptor, and redirect its own descriptor to stderr."""
     try:
         if stdout.fileno() != 1:
@@ -142,6 +142,6 @@ def _to_nowhere(stream: Any) -> None:
         return
 
 
-def wrapped(text: str, *, indent: int = 0, head: int = 0, stream: TextIO | None = None) -> str:
+def wrap_text(text: str, *, indent: int = 0, head: int = 0, stream: TextIO | None = None) -> str:
     """Wrap a text to the terminal's width, as :func:`delf.terminal.wrap_text` does."""
     return terminal.wrap_text(text, indent=indent, head=head, stream=stream or answers())

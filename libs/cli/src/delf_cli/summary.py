@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from delf.terminal import visible
-from delf_cli.output import counted
+from delf_cli.output import format_count
 from delf_cli.story import cut
-from delf_cli.tables import aligned
+from delf_cli.tables import format_table
 from delf_engine.views.records import ApprovalTrace, ModelUse, TimelineEntry, ToolCallTrace
 
 if TYPE_CHECKING:
@@ -35,13 +35,13 @@ def summary_of(trace: Trace, *, calls: bool = True, width: int | None = None) ->
         total.add(call)
     used = trace.usage
     retries = "1 retry" if len(trace.retries) == 1 else f"{len(trace.retries)} retries"
-    again = f"{counted(len(trace.reruns), 'rerun')}, {retries}"
+    again = f"{format_count(len(trace.reruns), 'rerun')}, {retries}"
     lines = [
         f"task      {trace.task_id}",
         f"sandbox   {trace.sandbox or '-'} ({trace.isolation or '-'})",
         f"scripts   {len(trace.scripts)} ({again})",
         f"calls     {outcomes(trace.tool_calls)}",
-        f"models    {counted(len(trace.model_calls), 'call')}, {used.text}",
+        f"models    {format_count(len(trace.model_calls), 'call')}, {used.text}",
         f"cost      {usd(trace.total_cost_usd)}",
     ]
     if trace.api_enrichment is not None:
@@ -139,7 +139,7 @@ def outcomes(calls: Iterable[ToolCallTrace]) -> str:
 
 def _table(heads: Sequence[str], rows: Sequence[Row], width: int | None) -> list[str]:
     cells = [[cut(text, _MAX_CELL) for text in row] for row in rows]
-    lines = aligned(cells, heads, None if width is None else width - 2)
+    lines = format_table(cells, heads, None if width is None else width - 2)
     return [f"  {line}" for line in lines]
 
 

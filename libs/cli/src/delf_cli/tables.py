@@ -24,11 +24,11 @@ def table(rows: Sequence[Sequence[str]], head: Sequence[str], *, whole: bool = F
     """Format rows for this terminal under bold headers; empty without rows."""
     if not rows:
         return []
-    first, *lines = aligned(rows, head, terminal_width(), whole=whole)
+    first, *lines = format_table(rows, head, terminal_width(), whole=whole)
     return [click.style(first, bold=True), *lines]
 
 
-def aligned(
+def format_table(
     rows: Sequence[Sequence[str]], head: Sequence[str], width: int | None, *, whole: bool = True
 ) -> list[str]:
     """Format rows in aligned columns under headers; numbers are right-aligned.
@@ -52,12 +52,16 @@ def aligned(
     lines: list[str] = []
     for row in cells:
         pieces = (
-            _folded(cell, room) if whole else [cut(cell, room)] if _width(cell) > room else [cell]
+            _wrap_cell(cell, room)
+            if whole
+            else [cut(cell, room)]
+            if _width(cell) > room
+            else [cell]
             for cell, room in zip(row, widths, strict=True)
         )
         for shown in itertools.zip_longest(*pieces, fillvalue=""):
             padded = (
-                _padded(cell, size, at_right=name.startswith(_NUMBER))
+                _pad_cell(cell, size, at_right=name.startswith(_NUMBER))
                 for cell, size, name in zip(shown, widths, head, strict=True)
             )
             lines.append("  ".join(padded).rstrip())
@@ -71,7 +75,7 @@ def project_column(folders: Sequence[str | None]) -> tuple[list[str], list[list[
     return ["project"], [[one_line(PurePath(folder or "-").name)] for folder in folders]
 
 
-def _padded(cell: str, size: int, *, at_right: bool) -> str:
+def _pad_cell(cell: str, size: int, *, at_right: bool) -> str:
     space = " " * (size - _width(cell))
     return space + cell if at_right else cell + space
 
@@ -80,7 +84,7 @@ def _width(cell: str) -> int:
     return len(click.unstyle(cell)) if "\x1b" in cell else len(cell)
 
 
-def _folded(text: str, width: int) -> list[str]:
+def _wrap_cell(text: str, width: int) -> list[str]:
     """Wrap a cell to lines, breaking only words longer than the column."""
     if _width(text) <= width:
         return [text]

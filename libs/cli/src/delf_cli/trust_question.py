@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 import click
 
 from delf_cli import errors
-from delf_cli.streams import wrapped
+from delf_cli.streams import wrap_text
 
 if TYPE_CHECKING:
     from delf.plugins.host import PluginHost
@@ -85,11 +85,11 @@ def lines(
         everything: Whether to include all lines of a kind, not only the first ones.
         stream: The output, for its width; stdout when omitted.
     """
-    for line, indent in _indented(folder, clean, everything):
-        yield " " * indent + wrapped(line, indent=indent, stream=stream)
+    for line, indent in _indented_lines(folder, clean, everything):
+        yield " " * indent + wrap_text(line, indent=indent, stream=stream)
 
 
-def _indented(
+def _indented_lines(
     folder: Folder, clean: Callable[[str], str], everything: bool
 ) -> Iterator[tuple[str, int]]:
     """Yield lines, each with its indentation."""

@@ -64,7 +64,7 @@ def latin_encodings(data: bytes) -> Iterator[str]:
         return
     for encoding, letters in _LATIN:
         alphabet = {*letters, *letters.upper()} - {"Ÿ"}
-        found = _decoded(data, encoding)
+        found = _decode(data, encoding)
         if found is None or _NOT_IN_WORDS.search(found) or _FRAMES.search(found):
             continue
         others = (sign for sign in found if sign > "\x7f" and (sign.isalpha() or _is_control(sign)))
@@ -75,7 +75,7 @@ def latin_encodings(data: bytes) -> Iterator[str]:
 def script_encoding(data: bytes) -> str | None:
     """Return the encoding in which all non-ASCII characters belong to one other script."""
     for encoding, ranges in _SCRIPTS:
-        found = _decoded(data, encoding)
+        found = _decode(data, encoding)
         if found is None or _MIXED.search(found):
             continue
         if not re.search(rf"[^\x00-\x7f{ranges}]", found):
@@ -83,7 +83,7 @@ def script_encoding(data: bytes) -> str | None:
     return None
 
 
-def _decoded(data: bytes, encoding: str) -> str | None:
+def _decode(data: bytes, encoding: str) -> str | None:
     try:
         return data.decode(encoding)
     except UnicodeDecodeError:

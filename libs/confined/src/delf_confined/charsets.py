@@ -66,7 +66,7 @@ _MAX_CONSECUTIVE: Final = 3
 def guess(data: bytes) -> tuple[str, str]:
     """Find the encoding that a text was probably written in, and its name for people."""
     sample = _sample_of(data)
-    name, sure = _detected(sample)
+    name, sure = _detect_encoding(sample)
     fitting = list(latin_encodings(sample))
     if fitting:
         found = fitting[0]
@@ -90,7 +90,7 @@ def guess(data: bytes) -> tuple[str, str]:
     return encoding, _NAMES.get(encoding, name)
 
 
-def _detected(sample: bytes) -> tuple[str, float]:
+def _detect_encoding(sample: bytes) -> tuple[str, float]:
     """Detect the encoding of most parts of a text, so that stray bytes do not decide."""
     import chardet
 

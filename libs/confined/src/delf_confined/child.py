@@ -39,7 +39,7 @@ def _answer(wire: socket.socket, function: str, most: int) -> dict[str, Any]:
         if inspect.isawaitable(value):
             import asyncio  # the template has imported it for known async functions
 
-            value = asyncio.run(_waited(value))
+            value = asyncio.run(_await_value(value))
         check_size(value, most)
     except DelfError as error:
         package = error.package if isinstance(error, OptionalDependencyError) else None
@@ -57,5 +57,5 @@ def _answer(wire: socket.socket, function: str, most: int) -> dict[str, Any]:
     return {"value": value}
 
 
-async def _waited(value: Any) -> Any:
+async def _await_value(value: Any) -> Any:
     return await value

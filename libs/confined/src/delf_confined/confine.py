@@ -50,7 +50,7 @@ def confine(limits: dict[str, Any], readable: Sequence[str], *, parent: int) -> 
     if landlock.version():
         own = (*sys.path, *SYSTEM_FILES, *map(str, mimetypes.knownfiles))
         landlock.restrict([*own, *readable], writable)
-    if seccomp.supported():
+    if seccomp.is_supported():
         seccomp.install(threads=True, writes=bool(writable), locks=True)
 
 

@@ -53,7 +53,7 @@ def version() -> int:
 
 
 @cache
-def _handled() -> tuple[int, bytes]:
+def _known_rights() -> tuple[int, bytes]:
     """Return the access rights that this kernel knows, all of which are restricted."""
     abi = version()
     handled = (1 << _FS_BITS[min(abi, max(_FS_BITS))]) - 1
@@ -68,7 +68,7 @@ def _handled() -> tuple[int, bytes]:
 def prepare() -> None:
     """Detect the kernel's abilities once for all forked processes."""
     if version():
-        _handled()
+        _known_rights()
 
 
 def restrict(readable: Iterable[str], writable: Iterable[str]) -> None:
@@ -81,8 +81,8 @@ def restrict(readable: Iterable[str], writable: Iterable[str]) -> None:
     Raises:
         OSError: If the kernel refuses.
     """
-    handled, content = _handled()
-    ruleset = _checked(_CREATE_RULESET, content, len(content), 0)
+    handled, content = _known_rights()
+    ruleset = _check_syscall(_CREATE_RULESET, content, len(content), 0)
     try:
         for path in readable:
             _allow(ruleset, path, _READING & handled)
@@ -90,7 +90,7 @@ def restrict(readable: Iterable[str], writable: Iterable[str]) -> None:
             _allow(ruleset, path, _WRITING & handled)
         libc = system.libc()
         libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        _checked(_RESTRICT_SELF, ruleset, 0)
+        _check_syscall(_RESTRICT_SELF, ruleset, 0)
     finally:
         os.close(ruleset)
 
@@ -104,12 +104,12 @@ def _allow(ruleset: int, path: str, access: int) -> None:
         if not os.path.isdir(path):  # noqa: PTH112 - pathlib costs the guest its import
             access &= _FILE_ONLY
         rule = struct.pack("=Qi", access, target)
-        _checked(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, rule, 0)
+        _check_syscall(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, rule, 0)
     finally:
         os.close(target)
 
 
-def _checked(*arguments: int | bytes | None) -> int:
+def _check_syscall(*arguments: int | bytes | None) -> int:
     result = _syscall(*arguments)
     if result < 0:
         raise OSError(ctypes.get_errno(), "the kernel refuses the Landlock rules")

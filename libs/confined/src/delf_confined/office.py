@@ -50,7 +50,7 @@ def usual_form(source: str | IO[bytes]) -> str | IO[bytes]:
         if all(name == usual[name] for name in names) and not _is_strict(archive):
             made = None
         else:
-            made = _written_again(archive, usual)
+            made = _rewrite_archive(archive, usual)
     if made is None and not isinstance(source, str):
         source.seek(0)
     return source if made is None else made
@@ -73,7 +73,7 @@ def _usual_names(archive: zipfile.ZipFile) -> dict[str, str]:
             folder = place.lower().rpartition("_rels/")[0]
             for target in _references(archive.read(name).decode("utf-8", "replace")):
                 full = target.lstrip("/") if target.startswith("/") else f"{folder}{target}"
-                full = _resolved(full.replace("\\", "/").split("/"))
+                full = _resolve_path(full.replace("\\", "/").split("/"))
                 known.setdefault(_key(full), full)
     usual = {name: known.get(_key(place), place) for name, place in plain.items()}
     for name, place in usual.items():
@@ -95,7 +95,7 @@ def _references(text: str) -> Iterable[str]:
     return (first or second for first, second in _REFERENCE.findall(text))
 
 
-def _resolved(steps: Iterable[str]) -> str:
+def _resolve_path(steps: Iterable[str]) -> str:
     found: list[str] = []
     for step in steps:
         if step == "..":
@@ -105,7 +105,7 @@ def _resolved(steps: Iterable[str]) -> str:
     return "/".join(found)
 
 
-def _written_again(archive: zipfile.ZipFile, usual: dict[str, str]) -> IO[bytes]:
+def _rewrite_archive(archive: zipfile.ZipFile, usual: dict[str, str]) -> IO[bytes]:
     if sum(item.file_size for item in archive.infolist()) > _LARGEST:
         raise ToolExecutionError(f"the document has more than {_LARGEST:,} bytes unpacked")
     made = io.BytesIO()

@@ -16,7 +16,7 @@ from delf_confined.children import Child, Template
 from delf_confined.limits import Limits
 from delf_confined.turns import Turn, Turns
 from delf_confined.wire import LENGTH, check
-from delf_confined.words import shortened
+from delf_confined.words import shorten_message
 
 AT_ONCE: Final = 4
 """The most concurrent children of one agent, over all its connections."""
@@ -79,7 +79,7 @@ class Readers:
                 break
         many = len(answer) > LARGE
         if many and await run_in_thread(has_too_many_values, answer):
-            raise over_limit("answer", about, limits)
+            raise limit_error("answer", about, limits)
         return result_of(
             await run_in_thread(loads, answer) if many else loads(answer), about, limits
         )
@@ -122,14 +122,14 @@ class Readers:
         if not is_answered:
             if has_given_way:
                 return None
-            raise over_limit("seconds", about, limits)
+            raise limit_error("seconds", about, limits)
         try:
             return asking.result()
         except ValueError:
-            raise over_limit("answer", about, limits) from None
+            raise limit_error("answer", about, limits) from None
         except (EOFError, OSError):
             status = await asyncio.wrap_future(ended)
-            raise died(status, about) from None
+            raise child_death_error(status, about) from None
 
     async def aclose(self) -> None:
         """End the template and all children. The next call starts the processes again."""
@@ -172,9 +172,9 @@ def result_of(answer: dict[str, Any], about: str, limits: Limits) -> Any:
     for warning in answer["notes"]:
         note(str(warning))
     if "limit" in answer:
-        raise over_limit(str(answer["limit"]), about, limits)
+        raise limit_error(str(answer["limit"]), about, limits)
     if "failed" in answer:
-        raise ToolExecutionError(f"{about} failed: {shortened(str(answer['failed']))}")
+        raise ToolExecutionError(f"{about} failed: {shorten_message(str(answer['failed']))}")
     if "error" in answer:
         kind, message, hint, package = answer["error"]
         if package is not None:
@@ -183,7 +183,7 @@ def result_of(answer: dict[str, Any], about: str, limits: Limits) -> Any:
     return answer["value"]
 
 
-def over_limit(limit: str, about: str, limits: Limits) -> ToolExecutionError:
+def limit_error(limit: str, about: str, limits: Limits) -> ToolExecutionError:
     """Return the error for a call that exceeded a limit."""
     words = {
         "seconds": f"took longer than {limits.seconds:g} s and was cancelled",
@@ -194,7 +194,7 @@ def over_limit(limit: str, about: str, limits: Limits) -> ToolExecutionError:
     return ToolExecutionError(f"{about} {words[limit]}", hint=limits.hint)
 
 
-def died(status: int, about: str) -> ToolExecutionError:
+def child_death_error(status: int, about: str) -> ToolExecutionError:
     """Make the error for a child that died before it answered."""
     if -status == signal.SIGXCPU:
         how = "it used more processor time than it may"

@@ -124,7 +124,7 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
 
-def supported() -> bool:
+def is_supported() -> bool:
     """Return True if there is a filter for this processor."""
     return platform.system() == "Linux" and platform.machine() in _ARCH
 
@@ -174,7 +174,7 @@ def build(
 
 
 @cache
-def prepared(machine: str, *, threads: bool, writes: bool = True, locks: bool = False) -> bytes:
+def build_filter(machine: str, *, threads: bool, writes: bool = True, locks: bool = False) -> bytes:
     """Return the filter but for the process id, made once in the template for all guests.
 
     Args:
@@ -198,7 +198,7 @@ def install(*, threads: bool, writes: bool = True, locks: bool = False) -> None:
         OSError: If the kernel refuses.
     """
     libc = system.libc()
-    code = prepared(platform.machine(), threads=threads, writes=writes, locks=locks)
+    code = build_filter(platform.machine(), threads=threads, writes=writes, locks=locks)
     code = code.replace(struct.pack("=I", _SOME_PID), struct.pack("=I", os.getpid()))
     program = _Program(len(code) // 8, code)
     for arguments in (
@@ -216,7 +216,7 @@ def _blocks(pid: int, *, threads: bool, writes: bool, locks: bool) -> dict[str, 
     return {
         "futex": _one_of(1, _FUTEXES, mask=_FUTEX_KIND),
         "mmap": _without_bits(3, _MMAP_REFUSED),
-        "madvise": _none_of(2, _MADVICE_REFUSED),
+        "madvise": _forbid_arguments(2, _MADVICE_REFUSED),
         "open": _opening(1) if writes else _reading(1),
         "openat": _opening(2) if writes else _reading(2),
         "clock_gettime": _without_bits(0, _CLOCK_OF_A_PROCESS),
@@ -228,18 +228,18 @@ def _blocks(pid: int, *, threads: bool, writes: bool, locks: bool) -> dict[str, 
         "pipe2": _without_bits(1, ~_PIPE_FLAGS),
         "sendto": _without_address(),
         "recvfrom": _without_bits(3, ~_RECEIVE_FLAGS),
-        "getsockopt": _only(1, _SOL_SOCKET) + _one_of(2, _SOCKET_OPTIONS),
-        "socketpair": _only(0, _AF_UNIX) + _one_of(1, (_SOCK_STREAM,), mask=_SOCK_KIND),
+        "getsockopt": _require_argument(1, _SOL_SOCKET) + _one_of(2, _SOCKET_OPTIONS),
+        "socketpair": _require_argument(0, _AF_UNIX) + _one_of(1, (_SOCK_STREAM,), mask=_SOCK_KIND),
         "clone": _new_thread() if threads else _answer(_REFUSE),
         # ENOSYS makes the C library fall back from clone3 to clone, whose flags can be read.
         "clone3": _answer(_UNKNOWN),
         "prctl": _one_of(0, _PRCTLS),
-        "tgkill": _only(0, pid) + _none_of(2, _SIGNALS_REFUSED),
+        "tgkill": _require_argument(0, pid) + _forbid_arguments(2, _SIGNALS_REFUSED),
         # Reading only: a lowered limit would end the process by SIGKILL, see _SIGNALS_REFUSED.
-        "prlimit64": [*_only(0, 0), *_null(2), *_answer(_ALLOW)],
+        "prlimit64": [*_require_argument(0, 0), *_null(2), *_answer(_ALLOW)],
         "getpgid": _one_of(0, own),
         "getsid": _one_of(0, own),
-        "getpriority": _only(0, 0) + _one_of(1, own),
+        "getpriority": _require_argument(0, 0) + _one_of(1, own),
         "sched_getaffinity": _one_of(0, own),
     }
 
@@ -262,7 +262,7 @@ def _one_of(argument: int, values: Iterable[int], *, mask: int | None = None) ->
     return [*block, *_answer(_REFUSE)]
 
 
-def _none_of(argument: int, values: Iterable[int]) -> list[bytes]:
+def _forbid_arguments(argument: int, values: Iterable[int]) -> list[bytes]:
     """Allow the call unless an argument has one of the values."""
     block = [_load_argument(argument)]
     for value in values:
@@ -270,7 +270,7 @@ def _none_of(argument: int, values: Iterable[int]) -> list[bytes]:
     return [*block, *_answer(_ALLOW)]
 
 
-def _only(argument: int, value: int) -> list[bytes]:
+def _require_argument(argument: int, value: int) -> list[bytes]:
     """Continue if an argument has the value; otherwise refuse."""
     return [_load_argument(argument), _instruction(_JUMP_EQUAL, 1, 0, value), *_answer(_REFUSE)]
 

@@ -39,16 +39,16 @@ def main(descriptor: int) -> None:
     os.umask(0o077)
     os.dup2(os.open(os.devnull, os.O_RDWR), 1)
     landlock.prepare()
-    if seccomp.supported():
+    if seccomp.is_supported():
         for writes in (False, True):
-            seccomp.prepared(os.uname().machine, threads=True, writes=writes, locks=True)
+            seccomp.build_filter(os.uname().machine, threads=True, writes=writes, locks=True)
     known: set[str] = set()
     with socket.socket(fileno=descriptor) as control, suppress(EOFError, ConnectionError):
         while True:
             head, descriptors, _, _ = socket.recv_fds(control, LENGTH.size, 1)
             if len(head) < LENGTH.size:
                 return
-            request = json.loads(_rest(control, *LENGTH.unpack(head)))
+            request = json.loads(_receive_rest(control, *LENGTH.unpack(head)))
             try:
                 answer = _answer(request, descriptors, control, known)
             finally:
@@ -57,7 +57,7 @@ def main(descriptor: int) -> None:
             send(control, json.dumps(answer).encode())
 
 
-def _rest(control: socket.socket, length: int) -> bytes:
+def _receive_rest(control: socket.socket, length: int) -> bytes:
     data = b""
     while len(data) < length:
         more = control.recv(length - len(data))

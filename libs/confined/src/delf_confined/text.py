@@ -73,7 +73,7 @@ def decode_declared(data: bytes, label: str | None, about: str, *, is_markup: bo
         about: The text, as notes call it.
         is_markup: Whether it may declare a charset itself, as pages do.
     """
-    if _marked(data) is not None:
+    if _decode_with_mark(data) is not None:
         return decode(data, about=about)
     in_page = charsets.label_in_page(data) if is_markup else None
     label = label if charsets.codec_of(label) else in_page
@@ -99,7 +99,7 @@ def encoding_of_file(path: str, about: str) -> str:
     decoder = codecs.getincrementaldecoder("utf-8")()
     with Path(path).open("rb") as file:
         chunk, line = file.read(_CHUNK), 1
-        marked = _marked(chunk) or _by_zeros(chunk, about)
+        marked = _decode_with_mark(chunk) or _decode_utf16_without_mark(chunk, about)
         if marked is not None:
             return "utf-8-sig" if marked == "utf-8" else marked
         while True:
@@ -126,7 +126,7 @@ def encoding_of(data: bytes, about: str, first_line: int = 1, remedy: str = _REM
         first_line: The number of its first line in the file.
         remedy: The end of the note: what to do if the guess is wrong.
     """
-    encoding = _marked(data) or _by_zeros(data, about)
+    encoding = _decode_with_mark(data) or _decode_utf16_without_mark(data, about)
     if encoding is not None:
         return encoding
     try:
@@ -143,7 +143,7 @@ def encoding_of(data: bytes, about: str, first_line: int = 1, remedy: str = _REM
     return encoding
 
 
-def _marked(data: bytes) -> str | None:
+def _decode_with_mark(data: bytes) -> str | None:
     return next((encoding for mark, encoding in _MARKS if data.startswith(mark)), None)
 
 
@@ -176,7 +176,7 @@ def _is_utf8_but_for_few(data: bytes) -> bool:
 
 def decode_if_text(data: bytes) -> str | None:
     """Decode bytes if they are certainly text; return None otherwise."""
-    marked = _marked(data)
+    marked = _decode_with_mark(data)
     if marked is None and b"\0" in data:
         return None
     try:
@@ -193,7 +193,7 @@ def _is_utf8(data: bytes) -> bool:
         return False
 
 
-def _by_zeros(data: bytes, about: str) -> str | None:
+def _decode_utf16_without_mark(data: bytes, about: str) -> str | None:
     """Decode UTF-16 without a byte order mark, with a note; None if the bytes are not UTF-16."""
     encoding = _without_mark(data)
     if encoding is not None:

@@ -109,9 +109,9 @@ class Turns:
 
     def _rank(self, turn: Turn) -> tuple[float, int, int]:
         alike = sum(other.key == turn.key for other in self._running)
-        return self._used(turn.key), alike, self._waiting[turn]
+        return self._recent_use(turn.key), alike, self._waiting[turn]
 
-    def _used(self, key: Hashable) -> float:
+    def _recent_use(self, key: Hashable) -> float:
         now = asyncio.get_running_loop().time()
         mine = (turn for turn in (*self._running, *self._waiting) if turn.key == key)
         used = sum(turn.used + (now - turn.began if turn.began else 0.0) for turn in mine)
@@ -137,7 +137,10 @@ class Turns:
         end, turn = min(ends, key=lambda pair: pair[0])
         if end > now:
             self._timer = loop.call_at(end, self._preempt_longest)
-        elif self._used(turn.key) > self._used(waiting.key) and turn.gives_way is not None:
+        elif (
+            self._recent_use(turn.key) > self._recent_use(waiting.key)
+            and turn.gives_way is not None
+        ):
             turn.gives_way.set_result(None)
         else:
             self._timer = loop.call_later(SLICE, self._preempt_longest)

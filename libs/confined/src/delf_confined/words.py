@@ -12,7 +12,7 @@ _POINTER: Final = ("LINE ", "^")
 _PATH: Final = re.compile(r"""(?<=["'])/[^"'\n]+(?=["'])|(?<![\w./])/[^\s"':,;)]+""")
 
 
-def shortened(text: str, most: int = _MAX) -> str:
+def shorten_message(text: str, most: int = _MAX) -> str:
     """Remove stack traces, statement pointers and host folders from an error message.
 
     Args:

@@ -50,7 +50,7 @@ class Login:
     connections: tuple[str, ...]
     broad: Mapping[str, frozenset[str]]
 
-    def covered(self, granted: Iterable[str]) -> set[str]:
+    def covered_scopes(self, granted: Iterable[str]) -> set[str]:
         """Return granted scopes and those they include, such as files under a whole drive."""
         return {small for scope in granted for small in self.broad.get(scope, ())}
 
@@ -177,7 +177,7 @@ def status_command(
 def _status(login: Login, store: TokenStore) -> dict[str, Any]:
     kept = store.read(login.account, login.client_id)
     granted: set[str] = set((kept or {}).get("scopes") or ())
-    missing = sorted(set(login.scopes) - granted - login.covered(granted))
+    missing = sorted(set(login.scopes) - granted - login.covered_scopes(granted))
     state = "not logged in" if kept is None else "not enough" if missing else "logged in"
     return {
         "account": login.account,

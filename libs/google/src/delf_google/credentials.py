@@ -75,13 +75,13 @@ class Tokens:
             ConnectionUnavailableError: If the token server is unreachable.
         """
         if self._settings.token is not None:
-            return self._given(self._settings.token.get_secret_value(), instead_of)
+            return self._given_token(self._settings.token.get_secret_value(), instead_of)
         made = self._made
         if made is not None and made.valid and made.token != instead_of:
             return made.token
-        return await asyncio.to_thread(self._renewed, instead_of)
+        return await asyncio.to_thread(self._renew_token, instead_of)
 
-    def _given(self, token: str, instead_of: str | None) -> str:
+    def _given_token(self, token: str, instead_of: str | None) -> str:
         if token == instead_of:
             raise LoginError(
                 f"{self._name}: Google does not accept the token that was given",
@@ -89,7 +89,7 @@ class Tokens:
             )
         return token
 
-    def _renewed(self, instead_of: str | None) -> str:
+    def _renew_token(self, instead_of: str | None) -> str:
         from google.auth.exceptions import RefreshError, TransportError
 
         with self._lock:  # later callers use the first caller's token
@@ -101,7 +101,7 @@ class Tokens:
             try:
                 made.refresh(_Exchange())
             except RefreshError as error:
-                raise self._refused(error) from None
+                raise self._login_error(error) from None
             except TransportError as error:
                 raise ConnectionUnavailableError(
                     f"{self._name}: no token was given: {_first_line(error)}"
@@ -110,7 +110,7 @@ class Tokens:
             self._keep(made)
             return made.token
 
-    def _refused(self, error: Exception) -> LoginError:
+    def _login_error(self, error: Exception) -> LoginError:
         answer = error.args[1] if len(error.args) > 1 else None
         reason = cast("dict[str, Any]", answer).get("error") if isinstance(answer, dict) else None
         if self._settings.service_account is not None:
@@ -159,7 +159,7 @@ class Tokens:
     def _of_user(self, path: str) -> Any:
         info = read_json(path, self._name)
         if is_login(info):
-            return self._authorised(info)
+            return self._authorise(info)
         client = client_of(info, path, self._name)
         self._check_address("the login of `delf google login`")
         login = self._store.read(self._settings.account, client["client_id"])
@@ -169,9 +169,9 @@ class Tokens:
                 hint=f"run {self._command}",
             )
         self._login = {**login, "client_id": client["client_id"]}
-        return self._authorised(login)
+        return self._authorise(login)
 
-    def _authorised(self, info: Mapping[str, Any]) -> Any:
+    def _authorise(self, info: Mapping[str, Any]) -> Any:
         from google.oauth2.credentials import Credentials
 
         for key in ("refresh_token", "client_secret", "token"):

@@ -63,7 +63,7 @@ def sign_in(
                 prompt="consent",
             )
         else:
-            made = _by_hand(flow, show, ask)
+            made = _sign_in_by_hand(flow, show, ask)
     except OAuth2Error as error:
         raise LoginError(f"Google did not log in: {error.description or error.error}") from None
     except WSGITimeoutError:
@@ -79,7 +79,7 @@ def sign_in(
     return login
 
 
-def _by_hand(flow: Any, show: Callable[[str], None], ask: Callable[[str], str]) -> Any:
+def _sign_in_by_hand(flow: Any, show: Callable[[str], None], ask: Callable[[str], str]) -> Any:
     flow.redirect_uri = "http://localhost:1/"  # nobody listens; the address has the code
     address, _ = flow.authorization_url(prompt="consent")
     show(f"Open this address in any browser, and agree:\n\n{address}\n")

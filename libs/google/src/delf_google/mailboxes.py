@@ -55,7 +55,7 @@ class Mailbox(NamedTuple):
         return self.address.rpartition("@")[2]
 
 
-def written(name: str, address: str) -> str:
+def format_mailbox(name: str, address: str) -> str:
     """Format a person as ``name <address>``, quoting the name if necessary."""
     if not name:
         return address
@@ -118,12 +118,12 @@ class _Person:
             route, colon, address = inner.rpartition(":")
             inner = address if colon and route.lstrip().startswith("@") else inner
             name = _BLANKS.sub(" ", "".join(self.words)).strip()
-            yield Mailbox(name or " ".join(self.comments), _joined(inner), text)
+            yield Mailbox(name or " ".join(self.comments), _join_address(inner), text)
         else:
-            yield Mailbox(" ".join(self.comments), _joined(bare), text)
+            yield Mailbox(" ".join(self.comments), _join_address(bare), text)
 
 
-def _joined(address: str) -> str:
+def _join_address(address: str) -> str:
     return _BESIDE_SIGN.sub(r"\1", address.strip())
 
 

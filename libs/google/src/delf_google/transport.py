@@ -134,13 +134,13 @@ class Transport:
         attempts = Attempts[Answer](
             RETRIES,
             is_repeatable=not request.once,
-            again=lambda answer, course: self._again(answer, request, course),
+            again=lambda answer, course: self._retry_for(answer, request, course),
             sleep=self.sleep,
         )
         try:
             answer = await attempts.answer(once)
         except NoAnswerError as error:
-            raise self._unanswered(request, error) from None
+            raise self._no_answer_error(request, error) from None
         course = attempts.course
         if course.in_doubt and request.method == "DELETE" and answer.status in _GONE:
             return Answer(204, answer.headers, b"")  # the lost attempt deleted it
@@ -155,11 +155,11 @@ class Transport:
         problem = Problem(answer.status, answer.content)
         if request.changes and (answer.in_doubt or answer.status in _PASSING):
             message = problem.message if answer.in_doubt else f"HTTP {answer.status}"
-            return self._lost(request, message, problem)
+            return self._lost_answer(request, message, problem)
         waited = f" (after waiting for {answer.waited:.0f} s)" if answer.waited else ""
         return problem.error(f"{self._label(request)}{waited}", self._scopes)
 
-    def _again(self, answer: Answer, request: Request, course: Course) -> Again | None:
+    def _retry_for(self, answer: Answer, request: Request, course: Course) -> Again | None:
         """Decide whether to retry after a response; None to accept the response.
 
         Most quotas are per minute, so a retry waits that long.
@@ -220,7 +220,7 @@ class Transport:
     def _label(self, request: Request) -> str:
         return f"{self.name}: {request.what}"
 
-    def _lost(
+    def _lost_answer(
         self, request: Request, reason: str, problem: Problem | None = None
     ) -> LostAnswerError:
         return LostAnswerError(
@@ -230,10 +230,10 @@ class Transport:
             reason="" if problem is None else problem.reason,
         )
 
-    def _unanswered(self, request: Request, error: NoAnswerError) -> Exception:
+    def _no_answer_error(self, request: Request, error: NoAnswerError) -> Exception:
         host = urlsplit(request.url if "://" in request.url else self._root).netloc
         reason = error.reason(self.settings.timeout)
         if error.in_doubt and (request.changes or request.once):
-            return self._lost(request, reason)
+            return self._lost_answer(request, reason)
         text = f"{self._label(request)}: {host} cannot be reached: {reason}"
         return ConnectionUnavailableError(text)

@@ -53,7 +53,7 @@ async def upload(
                 break
         if answer.status < 300:
             return answer.json()
-        position = _received(answer)
+        position = _received_bytes(answer)
     raise LostAnswerError(
         f"{transport.name}: {request.what}: it broke off, and may have been done; "
         "check before you repeat it"
@@ -82,6 +82,6 @@ def _put(request: Request, address: str, content: bytes, span: str) -> Request:
     return Request(request.what, "PUT", address, content=content, headers=headers)
 
 
-def _received(answer: Answer) -> int:
+def _received_bytes(answer: Answer) -> int:
     _, _, last = answer.headers.get("range", "").partition("-")
     return int(last) + 1 if last.isdigit() else 0

@@ -83,7 +83,7 @@ class Budget:
         message = f"the script printed more than {limit:,} characters"
         return LimitReached(limit="output", message=message)
 
-    def looked_at_clock(self, readings: Sequence[int]) -> None:
+    def count_clock_reads(self, readings: Sequence[int]) -> None:
         """Count clock reads of the script.
 
         Raises:

@@ -125,7 +125,7 @@ class WireSession(asyncio.BufferedProtocol):
                     break
                 self._handle(parse(payload), payload)
         except Exception as error:
-            self._break(_broken_by(error))
+            self._break(_crash_of(error))
         finally:
             self._reading = False
             self._flush()
@@ -138,7 +138,7 @@ class WireSession(asyncio.BufferedProtocol):
             frame, payload, size = parsing.result()
             self._handle(frame, payload, size)
         except Exception as error:
-            self._break(_broken_by(error))
+            self._break(_crash_of(error))
         self._resume_if_possible()
         self._handle_unread()
 
@@ -299,7 +299,7 @@ class WireSession(asyncio.BufferedProtocol):
             self._host.printed(frame[1])
 
     def _take_clock(self, readings: list[int]) -> None:
-        self._budget.looked_at_clock(readings)
+        self._budget.count_clock_reads(readings)
         if self._host is not None:
             self._host.clock_read(readings)
 
@@ -394,7 +394,7 @@ def _parse_whole(payload: bytes) -> tuple[list[Any], bytes, int]:
     return parse(payload), payload, size_in_memory(payload)
 
 
-def _broken_by(error: Exception) -> Crashed:
+def _crash_of(error: Exception) -> Crashed:
     if isinstance(error, WireError):
         return Crashed(message=error.message, by_script=True)
     _log.error("a frame of the sandbox could not be handled", exc_info=error)

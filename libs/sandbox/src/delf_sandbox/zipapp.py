@@ -51,7 +51,7 @@ def guest_zipapp() -> bytes:
     with zipfile.ZipFile(out, "w") as archive:
         for name, source in _sources().items():
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), source)
-            archive.writestr(zipfile.ZipInfo(f"{name}c", _EPOCH), _compiled(name, source))
+            archive.writestr(zipfile.ZipInfo(f"{name}c", _EPOCH), _compile_source(name, source))
     return out.getvalue()
 
 
@@ -64,7 +64,7 @@ def guest_digest() -> str:
     return digest.hexdigest()
 
 
-def _compiled(name: str, source: str) -> bytes:
+def _compile_source(name: str, source: str) -> bytes:
     """Compile a source to a .pyc that is never checked against its source."""
     code = compile(source, name, "exec", dont_inherit=True)
     flags = (0b01).to_bytes(4, "little")

@@ -200,7 +200,7 @@ class _Arguments:
         shapes = Shapes(self._document, _VISITS, extent=room.extent)
         parameters: list[Parameter] = []
         for arg, schema in self._schemas.items():
-            found = _looked_at(self._document, schema)
+            found = _resolve_schema(self._document, schema)
             text = found.get("description") or self._docs.get(arg)
             about, rest = split_text(text, room.doc, _DESCRIPTION)
             hints = hints_of(self._document, schema, room.doc, room.depth)
@@ -237,7 +237,7 @@ class _Arguments:
         """
         unknown = [name for name in arguments if name not in self._names]
         if unknown and not self._more:
-            raise self._refused(
+            raise self._refusal(
                 f"there is no argument {unknown[0]!r}{did_you_mean(unknown[0], self._names)}"
             )
         optional = {item.name for item in self.parameters if not item.required}
@@ -249,14 +249,14 @@ class _Arguments:
                 )
                 given[name] = without_bytes(plain(converted, name))
             except Misfit as misfit:
-                raise self._refused(str(misfit)) from None
-        fault = self._checker.fault(self._sent(given))
+                raise self._refusal(str(misfit)) from None
+        fault = self._checker.fault(self._to_wire(given))
         while fault is not None and (left_out := self._left_out(fault, given)) in optional:
             del given[left_out]
-            fault = self._checker.fault(self._sent(given))
+            fault = self._checker.fault(self._to_wire(given))
         if fault is not None:
             place = tuple(map(self._arg, fault.path))
-            raise self._refused(str(fault._replace(path=place)))
+            raise self._refusal(str(fault._replace(path=place)))
         return given
 
     def _left_out(self, fault: Fault, given: Mapping[str, Any]) -> str | None:
@@ -266,9 +266,9 @@ class _Arguments:
 
     def named(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Rename validated arguments to the names in the schema."""
-        return cast("dict[str, Any]", self._sent(given))
+        return cast("dict[str, Any]", self._to_wire(given))
 
-    def _sent(self, given: Mapping[str, Any]) -> Any:
+    def _to_wire(self, given: Mapping[str, Any]) -> Any:
         if self._is_whole:
             return given.get(_WHOLE)
         return {self._names.get(name, name): value for name, value in given.items()}
@@ -276,7 +276,7 @@ class _Arguments:
     def _arg(self, part: str | int) -> str:
         return next((arg for arg, name in self._names.items() if name == part), str(part))
 
-    def _refused(self, what: str) -> ToolRefusedError:
+    def _refusal(self, what: str) -> ToolRefusedError:
         shown = ", ".join(map(str, self.parameters))
         return ToolRefusedError(f"{self._action}: {what}. Expected {self._action}({shown})")
 
@@ -313,7 +313,7 @@ class _Schema:
         raise ToolDefinitionError(f"the reference {clean(str(node))} goes in a circle")
 
 
-def _looked_at(document: _Schema, schema: Any) -> Mapping[str, Any]:
+def _resolve_schema(document: _Schema, schema: Any) -> Mapping[str, Any]:
     try:
         return document.resolve(schema)
     except ToolDefinitionError:

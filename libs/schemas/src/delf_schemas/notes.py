@@ -88,7 +88,7 @@ def notes_of(document: Document, schema: Any, mode: Mode, *texts: str) -> str:
         if size > _TOTAL:
             break
         shown[line] = None
-    example = example_of(_resolved(document, schema))
+    example = example_of(_resolve_schema(document, schema))
     return "; ".join(filter(None, [*(text.rstrip(".") for text in texts), example, *shown]))
 
 
@@ -109,11 +109,11 @@ def _keys(
         if ref in around:
             return
         around = (*around, ref)
-    found = _resolved(document, schema)
+    found = _resolve_schema(document, schema)
     properties = found.get("properties")
     inner: list[tuple[Any, tuple[str, ...]]] = []
     for name, part in _mapping(properties).items():
-        about = _resolved(document, part)
+        about = _resolve_schema(document, part)
         if about.get("readOnly" if mode == "in" else "writeOnly") is True:
             continue
         deeper = (*path, clean(name, 60))
@@ -139,16 +139,16 @@ def _rank(found: Mapping[str, Any]) -> int:
 def _text(document: Document, name: str, found: Mapping[str, Any]) -> str:
     """Return a key's description or title, the meanings of its values, its unit and example."""
     words = ("allOf", "anyOf", "oneOf")
-    parts = [_resolved(document, part) for word in words for part in _listed(found, word)]
+    parts = [_resolve_schema(document, part) for word in words for part in _list_at(found, word)]
     values = value_texts(found, parts)
     plain = [part for part in parts if "const" not in part]
     texts = [each.get(key) for key in ("description", "title") for each in (found, *plain)]
     kept = (text for text in texts if isinstance(text, str) and says_more(name, text))
-    text = _about(next(kept, "")).rstrip(".")
+    text = _first_sentences(next(kept, "")).rstrip(".")
     return "; ".join(filter(None, [text, values, _unit(found), example_of(found)]))
 
 
-def _about(text: str) -> str:
+def _first_sentences(text: str) -> str:
     """Return the first sentences that fit, preferring sentences with a unit."""
     first = sentences(text, _DOC)
     line = clean(text, _DOC * _LONG)
@@ -175,7 +175,7 @@ def _unit(found: Mapping[str, Any]) -> str:
 
 def example_of(found: Mapping[str, Any]) -> str:
     """Return the example of a text's schema in words; empty for other values."""
-    example = found.get("example", next(iter(_listed(found, "examples")), None))
+    example = found.get("example", next(iter(_list_at(found, "examples")), None))
     is_shown = isinstance(example, str) and 0 < len(example) <= _EXAMPLE
     is_known = "enum" in found or found.get("format") in _KNOWN
     return f"as {json.dumps(clean(example, _EXAMPLE))}" if is_shown and not is_known else ""
@@ -188,7 +188,7 @@ def says_more(name: str, description: str) -> bool:
     return not words <= known
 
 
-def _resolved(document: Document, schema: Any) -> Mapping[str, Any]:
+def _resolve_schema(document: Document, schema: Any) -> Mapping[str, Any]:
     if not isinstance(schema, Mapping):
         return {}
     try:
@@ -201,7 +201,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
-def _listed(found: Mapping[str, Any], word: str) -> list[Any]:
+def _list_at(found: Mapping[str, Any], word: str) -> list[Any]:
     listed = found.get(word)
     return cast("list[Any]", listed) if isinstance(listed, list) else []
 

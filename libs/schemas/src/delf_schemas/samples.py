@@ -95,7 +95,7 @@ class Samples:
         merged = merge_shapes(self._shapes.get(name), shape_of(value))
         if merged != self._shapes.get(name):
             self._shapes[name] = merged
-            self._changed()
+            self._mark_changed()
 
     def note_found(self, name: str, found: Iterable[Found]) -> frozenset[Found]:
         """Record undeclared types in a result of an action; return the new ones."""
@@ -104,10 +104,10 @@ class Samples:
         if not new or len(known) >= _MAX_FOUND:
             return new
         known.update(dict.fromkeys(sorted(new)))
-        self._changed()
+        self._mark_changed()
         return new
 
-    def _changed(self) -> None:
+    def _mark_changed(self) -> None:
         self.has_news = True
         if self._store is None:
             return

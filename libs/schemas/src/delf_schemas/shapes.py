@@ -126,12 +126,12 @@ class Shapes:
             self._open.clear()
             self._recursive.clear()
             self._visits = 0
-            found = self._any(schema, depth, mode)
+            found = self._any_type(schema, depth, mode)
             if len(found) <= limit or _length_without_long_enums(found) <= limit:
                 return found
         return _outline(found)
 
-    def _any(self, schema: Any, depth: int, mode: Mode) -> str:
+    def _any_type(self, schema: Any, depth: int, mode: Mode) -> str:
         self._visits += 1
         self._left -= 1
         if not isinstance(schema, dict) or self._visits > _MAX_VISITS or self._left < 0:
@@ -177,12 +177,14 @@ class Shapes:
             nullable = nullable or "null" in kinds
             kinds = [k for k in kinds if k != "null"]
             if len(kinds) > 1 and "enum" not in found:
-                parts = [self._typed(k, found, depth, mode) for k in kinds[: self._extent.choices]]
+                parts = [
+                    self._type_of_kind(k, found, depth, mode) for k in kinds[: self._extent.choices]
+                ]
                 return _union(parts, self._extent.choices, nullable=nullable)
             kind = kinds[0] if kinds else "null"
         text = self._special(found, depth, mode)
         if text is None:
-            text = self._typed(kind, found, depth, mode)
+            text = self._type_of_kind(kind, found, depth, mode)
         return _union([text], self._extent.choices, nullable=nullable)
 
     def _special(self, found: dict[str, Any], depth: int, mode: Mode) -> str | None:
@@ -200,7 +202,7 @@ class Shapes:
             if isinstance(choices, list) and choices and "properties" not in found:
                 listed = cast("list[Any]", choices)
                 parts = [
-                    self._any(choice, depth, mode)
+                    self._any_type(choice, depth, mode)
                     for choice in listed
                     if not isinstance(choice, dict) or _has_structure(cast("Any", choice))
                 ]
@@ -223,23 +225,23 @@ class Shapes:
 
     def _all_of(self, found: dict[str, Any], parts: list[Any], depth: int, mode: Mode) -> str:
         if len(parts) == 1 and "properties" not in found:
-            return self._any(parts[0], depth, mode)
+            return self._any_type(parts[0], depth, mode)
         merged = merge_object(self._document, found)
         if merged is not None and merged.properties:
             return self._object(merged.properties, merged.required, depth, mode)
         for part in parts:
-            text = self._any(part, depth, mode)
+            text = self._any_type(part, depth, mode)
             if text not in ("Any", "dict"):
                 return text
         return "Any" if merged is None else "dict"
 
-    def _typed(self, kind: Any, found: dict[str, Any], depth: int, mode: Mode) -> str:
+    def _type_of_kind(self, kind: Any, found: dict[str, Any], depth: int, mode: Mode) -> str:
         content = found.get("contentSchema")
         if kind == "string" and mode == "out" and isinstance(content, dict) and depth > 0:
             # The result is a text that the script must decode.
             mixed = ", or plain text" if "x-at-times" in found else ""
             written = _WRITTEN.get(str(found.get("x-written", "")), "JSON")
-            return f"str ({written}: {self._any(cast('Any', content), depth, mode)}{mixed})"
+            return f"str ({written}: {self._any_type(cast('Any', content), depth, mode)}{mixed})"
         if kind == "bytes":  # learned from a value, not from JSON
             return "bytes"
         if kind == "string" and is_binary(found):
@@ -251,7 +253,7 @@ class Shapes:
         if kind == "null":
             return "None"
         if kind == "array" or (kind is None and "items" in found):
-            return f"list[{self._any(found.get('items'), depth, mode)}]"
+            return f"list[{self._any_type(found.get('items'), depth, mode)}]"
         properties = found.get("properties")
         if isinstance(properties, dict) and properties:
             own = cast("dict[str, Any]", properties)
@@ -259,7 +261,7 @@ class Shapes:
             return self._object(own, _names(found), depth, mode, marks=is_seen)
         extra = found.get("additionalProperties")
         if isinstance(extra, dict) and extra and depth > 0:
-            return f"dict[str, {self._any(cast('Any', extra), depth - 1, mode)}]"
+            return f"dict[str, {self._any_type(cast('Any', extra), depth - 1, mode)}]"
         if kind == "object" or isinstance(extra, dict):
             return "dict"
         return "bytes" if mode == "in" and is_binary(found) else "Any"
@@ -290,7 +292,7 @@ class Shapes:
                 shown.append("...")
                 break
             mark = "?" if (marks or mode == "in") and name not in required else ""
-            shown.append(f"{mark}{_quoted(name)}: {self._any(part, depth - 1, mode)}")
+            shown.append(f"{mark}{_quote_name(name)}: {self._any_type(part, depth - 1, mode)}")
         return f"{{{', '.join(shown)}}}" if shown else "dict"
 
 
@@ -329,7 +331,7 @@ def _length_without_long_enums(text: str) -> int:
     return len(text) - sum(max(0, size - _COUNTED) for size in sizes)
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return json.dumps(name[:60]).replace("```", "'''")
 
 
@@ -507,11 +509,11 @@ def object_choices(
         document, {k: v for k, v in found.items() if k not in ("allOf", "oneOf", "anyOf")}
     )
     objects = [own or Merged({}, _names(found), additional=False, nullable=False)]
-    groups = [[part] for part in _listed(found, "allOf")]
+    groups = [[part] for part in _list_at(found, "allOf")]
     groups += [
         choices
         for word in ("oneOf", "anyOf")
-        if (choices := _listed(found, word)) and not all(map(_only_requires, choices))
+        if (choices := _list_at(found, word)) and not all(map(_only_requires, choices))
     ]
     for group in groups:
         found_here: list[Merged] = []
@@ -522,11 +524,11 @@ def object_choices(
             found_here += inner
         if len(objects) * len(found_here) > _MAX_OBJECTS:
             return None
-        objects = [_joined(one, other) for one in objects for other in found_here]
+        objects = [_merge_two(one, other) for one in objects for other in found_here]
     return objects
 
 
-def _joined(one: Merged, other: Merged) -> Merged:
+def _merge_two(one: Merged, other: Merged) -> Merged:
     return Merged(
         {**one.properties, **other.properties},
         one.required | other.required,
@@ -535,7 +537,7 @@ def _joined(one: Merged, other: Merged) -> Merged:
     )
 
 
-def _listed(found: Mapping[str, Any], word: str) -> list[Any]:
+def _list_at(found: Mapping[str, Any], word: str) -> list[Any]:
     listed = found.get(word)
     return cast("list[Any]", listed) if isinstance(listed, list) else []
 

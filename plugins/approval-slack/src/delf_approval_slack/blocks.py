@@ -51,7 +51,7 @@ def title_of(request: ApprovalRequest) -> str:
     return f"delf asks: {question.text} {effect.note} {effect.text}"
 
 
-def escaped(text: str) -> str:
+def escape_markup(text: str) -> str:
     """Escape a text for Slack's markup."""
     return visible(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
@@ -80,7 +80,7 @@ class LaidOut:
     has_room: bool
 
 
-def laid_out(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> LaidOut:
+def lay_out(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> LaidOut:
     """Lay out the facts of a request.
 
     Args:
@@ -92,9 +92,9 @@ def laid_out(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> LaidOut:
     texts = [_fact_text(fact, files) for fact in found]
     if len(question.text) > _MAX_HEADER_SIZE:
         texts.insert(0, _fact_text(question, files))
-    sections = _packed(texts, _USUAL_SECTION)
+    sections = _pack_sections(texts, _USUAL_SECTION)
     if len(sections) > _MAX_SECTIONS:
-        sections = _packed(texts, _MAX_TEXT_SIZE)
+        sections = _pack_sections(texts, _MAX_TEXT_SIZE)
     has_room = len(sections) <= _MAX_SECTIONS and len(files) <= _MAX_FILES
     shown = [_header(question.text), *map(plain, sections[:_MAX_SECTIONS])]
     return LaidOut(blocks=shown, files=[*files.items()][:_MAX_FILES], has_room=has_room)
@@ -132,7 +132,7 @@ def question_of(
         buttons.append(_button("Ask for changes…", CHANGES, request))
     notes = [] if offers_yes else [plain(_elsewhere(request, page_url))]
     return [
-        *laid_out(request, so_far).blocks,
+        *lay_out(request, so_far).blocks,
         *notes,
         {"type": "actions", "block_id": "decide", "elements": buttons},
     ]
@@ -170,7 +170,7 @@ def _file_name(fact: Fact, files: Mapping[str, str]) -> str:
     return name
 
 
-def _packed(texts: Iterable[str], most: int) -> list[str]:
+def _pack_sections(texts: Iterable[str], most: int) -> list[str]:
     """Pack texts into sections of limited size; a longer text has its own section."""
     sections: list[str] = []
     for text in texts:
@@ -183,7 +183,7 @@ def _packed(texts: Iterable[str], most: int) -> list[str]:
 
 def decided_blocks(request: ApprovalRequest, how: str) -> list[Block]:
     """Return the blocks of a decided request, with its decision."""
-    return [*laid_out(request).blocks, plain(how)]
+    return [*lay_out(request).blocks, plain(how)]
 
 
 def happened_view(request: ApprovalRequest) -> dict[str, Any]:
@@ -255,7 +255,7 @@ def is_editable(request: ApprovalRequest) -> bool:
     return bool(written) and len(written) <= _MAX_INPUTS and fits and all(kept)
 
 
-def edited(request: ApprovalRequest, fields: Mapping[str, str | None]) -> dict[str, Any]:
+def edited_arguments(request: ApprovalRequest, fields: Mapping[str, str | None]) -> dict[str, Any]:
     """Return the arguments of a form; unchanged fields keep their values.
 
     Raises:

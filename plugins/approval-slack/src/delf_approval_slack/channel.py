@@ -46,10 +46,10 @@ from delf_approval_slack.blocks import (
     changes_view,
     decided_blocks,
     edit_view,
-    edited,
-    escaped,
+    edited_arguments,
+    escape_markup,
     happened_view,
-    laid_out,
+    lay_out,
     question_of,
     reject_view,
     result_of,
@@ -60,7 +60,7 @@ from delf_approval_slack.failures import SlackUnavailableError, convert_failures
 from delf_approval_slack.people import People
 from delf_approval_slack.settings import SlackSettings
 from delf_approval_slack.ways import Http, SocketMode, way_of
-from delf_cli.answering import send, why_not
+from delf_cli.answering import refusal_reason, send
 
 _log = logging.getLogger(__name__)
 _INSTANCE: Final = "approval_slack"
@@ -225,7 +225,7 @@ class SlackChannel:
 
         A message posted by another process before it died is reused.
         """
-        channel, text = self._settings.channel, escaped(title_of(request))
+        channel, text = self._settings.channel, escape_markup(title_of(request))
         thread = await self._thread(client, request)
         known = await self._place(request.task_id, request.request_id)
         is_shown = await self._show_long(client, thread, request)
@@ -251,7 +251,7 @@ class SlackChannel:
 
         The files are sent before the question, so that nobody can approve without them.
         """
-        laid, what = laid_out(request), f"{request.request_id}{_FILES}"
+        laid, what = lay_out(request), f"{request.request_id}{_FILES}"
         self._unshown.discard(request.request_id)
         is_shown = laid.has_room
         if is_shown and laid.files and await self._place(request.task_id, what) is None:
@@ -274,7 +274,7 @@ class SlackChannel:
                 with convert_failures("ask in Slack"):
                     begun = await client.chat_postMessage(
                         channel=self._settings.channel,
-                        text=escaped(f"delf works on: {request.task[:200]}"),
+                        text=escape_markup(f"delf works on: {request.task[:200]}"),
                         blocks=story_of(request, self._settings.page_url),
                         unfurl_links=False,
                         unfurl_media=False,
@@ -330,7 +330,7 @@ class SlackChannel:
             await client.chat_update(
                 channel=self._settings.channel,
                 ts=posting.result(),
-                text=escaped(f"{title_of(request)}: {how}"),
+                text=escape_markup(f"{title_of(request)}: {how}"),
                 blocks=decided_blocks(request, how),
             )
 
@@ -380,14 +380,14 @@ class SlackChannel:
         match payload.get("type"):
             case "block_actions":
                 for action in payload.get("actions") or ():
-                    await self._pressed(client, payload, user, fields_of(action))
+                    await self._handle_button(client, payload, user, fields_of(action))
             case "view_submission":
-                return await self._sent(client, fields_of(payload.get("view")), user)
+                return await self._handle_form(client, fields_of(payload.get("view")), user)
             case _:
                 pass
         return None
 
-    async def _pressed(
+    async def _handle_button(
         self,
         client: Any,
         payload: Mapping[str, Any],
@@ -399,7 +399,7 @@ class SlackChannel:
             return
         try:
             decision, view = _BUTTONS[kind]
-            found, problem = await self._looked_up(client, action.get("value"), user, decision)
+            found, problem = await self._find_request(client, action.get("value"), user, decision)
             if found is not None and problem is None and view is None:
                 problem = await self._decide(client, found, decision, user)
             if problem is not None:
@@ -415,7 +415,7 @@ class SlackChannel:
         except DelfError as error:
             _log.warning("%s", error.message)
 
-    async def _sent(
+    async def _handle_form(
         self, client: Any, view: Mapping[str, Any], user: Mapping[str, Any]
     ) -> dict[str, Any] | None:
         """Handle a form; return errors at their fields."""
@@ -425,7 +425,7 @@ class SlackChannel:
         kind = str(view.get("callback_id"))
         decision, _ = _BUTTONS.get(kind, _BUTTONS[EDIT])
         try:
-            found, problem = await self._looked_up(
+            found, problem = await self._find_request(
                 client, view.get("private_metadata"), user, decision
             )
             if problem is not None or found is None:
@@ -445,7 +445,7 @@ class SlackChannel:
             elif kind == ANSWER:
                 decision = _answer_to(found.request, fields.get(ANSWER) or "")
             else:
-                arguments = edited(found.request, fields)
+                arguments = edited_arguments(found.request, fields)
                 fit = found.request.fit
                 decision = Edited(arguments=arguments if fit is None else fit(arguments))
             problem = await self._decide(client, found, decision, user)
@@ -456,7 +456,7 @@ class SlackChannel:
             return _wrong(named, error.message)
         return None if problem is None else _wrong(first, problem)
 
-    async def _looked_up(
+    async def _find_request(
         self, client: Any, request_id: object, user: Mapping[str, Any], decision: Decision
     ) -> tuple[_Found | None, str | None]:
         """Return a pending request, and the reason why a person cannot decide, if any.
@@ -488,7 +488,7 @@ class SlackChannel:
         name = found.request.request_id
         is_no = isinstance(decision, (Rejected, ChangesRequested))
         so_far = () if found.record is None else found.record.so_far
-        has_room = laid_out(found.request, so_far).has_room
+        has_room = lay_out(found.request, so_far).has_room
         if not is_no and (name in self._unshown or not has_room):
             return _NOT_SHOWN
         person = str(user.get("id") or "")
@@ -503,7 +503,7 @@ class SlackChannel:
             return None
         if known is not None and not await self._people.sees(known, found.record.task.key):
             return f"You may not decide this: {known.name} does not see the task in delf."
-        return why_not(found.record, await self._people.decider(client, user), decision)
+        return refusal_reason(found.record, await self._people.decider(client, user), decision)
 
     async def _decide(
         self, client: Any, found: _Found, decision: Decision, user: Mapping[str, Any]
@@ -526,7 +526,7 @@ class SlackChannel:
         if isinstance(decided, ApprovalVoted):
             so_far = (*found.record.so_far, decided)
             what = f"approved by {decided.by}, another is needed"
-            await self._show_again(client, found.request, so_far, what)
+            await self._update_question(client, found.request, so_far, what)
         return None
 
     async def show_discussion(
@@ -540,19 +540,19 @@ class SlackChannel:
         if isinstance(event, ApprovalAssigned):
             what = f"assigned to {event.to or 'nobody'} by {event.by}"
         try:
-            await self._show_again(await self.open(), request, (*so_far, event), what)
+            await self._update_question(await self.open(), request, (*so_far, event), what)
         except SlackUnavailableError as error:
             _log.warning("%s", error.message)
 
-    async def _show_again(
+    async def _update_question(
         self, client: Any, request: ApprovalRequest, so_far: Sequence[Event], what: str
     ) -> None:
         """Update a question with the votes, comments and assignments so far."""
         place = await self._place(request.task_id, request.request_id)
         if place is None:
             return
-        laid, name = laid_out(request, so_far), request.request_id
-        files = laid.files[len(laid_out(request).files) :]  # new files only
+        laid, name = lay_out(request, so_far), request.request_id
+        files = laid.files[len(lay_out(request).files) :]  # new files only
         is_shown = name not in self._unshown and laid.has_room
         if is_shown and files and (thread := self._threads.get(request.task_id)) is not None:
             await self._upload(client, thread, files)
@@ -563,7 +563,7 @@ class SlackChannel:
             await client.chat_update(
                 channel=self._settings.channel,
                 ts=place,
-                text=escaped(f"{title_of(request)}: {what}"),
+                text=escape_markup(f"{title_of(request)}: {what}"),
                 blocks=blocks,
             )
 

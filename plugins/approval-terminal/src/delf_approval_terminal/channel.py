@@ -49,13 +49,13 @@ class TerminalChannel:
 
     async def decide(self, request: ApprovalRequest) -> Decision | None:
         """Ask the person at the terminal; None if there is no terminal."""
-        return await self._asked(request, _Approval)
+        return await self._ask_person(request, _Approval)
 
     async def answer(self, request: ApprovalRequest) -> Decision | None:
         """Ask the person at the terminal a question; None if there is no terminal."""
-        return await self._asked(request, _Question)
+        return await self._ask_person(request, _Question)
 
-    async def _asked(
+    async def _ask_person(
         self, request: ApprovalRequest, kind: type[_Approval | _Question]
     ) -> Decision | None:
         async with TURNS.turn():
@@ -114,7 +114,7 @@ class _Request(ABC):
             self._request,
             self._editor.arguments,
             width=self._terminal.width,
-            edited=self._editor.edited,
+            edited=self._editor.is_edited,
             waiting=TURNS.waiting,
             whole=whole,
         )
@@ -153,7 +153,7 @@ class _Approval(_Request):
 
     async def _take(self, answer: str, *, ended: bool) -> Decision | None:
         """Return the decision for an answer; None to ask again."""
-        edited = self._editor.edited
+        edited = self._editor.is_edited
         if self._is_call and not edited:
             match answer:
                 case "A" | "U":

@@ -45,7 +45,7 @@ def _request_ids(ctx: click.Context) -> Iterable[str]:
 @completes
 def _remembered_ids(ctx: click.Context) -> Iterable[str]:
     """Return the decisions that are remembered."""
-    found = ask_journal(ctx, answering.remembered)
+    found = ask_journal(ctx, answering.remembered_decisions)
     return [short_id(decision.request_id) for decision in found]
 
 
@@ -290,7 +290,7 @@ def remembered(ctx: click.Context, revoke: str | None, as_json: bool) -> None:
         else:
             click.echo(f"revoked: {listing.remembered_line(decision)}")
         return
-    found = ask_journal(ctx, answering.remembered)
+    found = ask_journal(ctx, answering.remembered_decisions)
     if as_json:
         click.echo(json_text([answering.remembered_data(each) for each in found], indent=2))
         return

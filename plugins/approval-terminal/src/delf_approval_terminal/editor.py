@@ -35,7 +35,7 @@ class Editor:
         self._refused: dict[str, str] = {}  # refused inputs, to be edited again
 
     @property
-    def edited(self) -> bool:
+    def is_edited(self) -> bool:
         """True if anything differs from the request."""
         return dict(self.arguments) != dict(self._request.arguments)
 
@@ -64,7 +64,7 @@ class Editor:
         text = old if is_text else json.dumps(old, ensure_ascii=False, indent=2, default=str)
         begun = self._refused.pop(name, text)
         try:
-            typed = await self._typed(name, begun, "text" if is_text else "JSON")
+            typed = await self._read_value(name, begun, "text" if is_text else "JSON")
             if typed is None or typed == text:
                 return
             self._refused[name] = typed
@@ -79,7 +79,7 @@ class Editor:
         except click.ClickException as error:  # the editor did not start
             self._terminal.complain(escape(error.format_message()))
 
-    async def _typed(self, name: str, text: str, kind: str) -> str | None:
+    async def _read_value(self, name: str, text: str, kind: str) -> str | None:
         """Return the input of the person's editor or of a line; None to keep the old value."""
         if not (os.environ.get("VISUAL") or os.environ.get("EDITOR")):
             return await self._terminal.edit(f"{escape(name)}, as {kind}: ", text)

@@ -14,7 +14,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import Final, Self, TextIO
 
-from delf_approval_terminal.render import indented, style
+from delf_approval_terminal.render import indent_pieces, style
 
 _CHARACTERS: Final = 6
 """The indexes of the special characters in termios' list."""
@@ -79,7 +79,7 @@ class Terminal:
     def say(self, text: str, mark: str | None = None) -> None:
         """Write lines that break between words."""
         for line in text.split("\n"):
-            for piece in indented(line, self.width):
+            for piece in indent_pieces(line, self.width):
                 self.write(f"{style(piece, mark) if mark else piece}\n")
 
     def complain(self, text: str) -> None:
@@ -124,7 +124,7 @@ class Terminal:
                 raise CtrlCError from None
 
     async def _line(self, prompt: str) -> bytes:
-        self.write("\n".join(indented(prompt, self.width)))
+        self.write("\n".join(indent_pieces(prompt, self.width)))
         typed = bytearray()
         while not typed.endswith(b"\n"):
             data = await self._read_some()

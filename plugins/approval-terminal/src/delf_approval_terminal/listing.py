@@ -16,7 +16,7 @@ from delf.protocols.journal import RequestRecord
 from delf_approval_terminal.render import fact_lines
 from delf_cli.answering import state_of_request
 from delf_cli.ids import short_ids
-from delf_cli.streams import answers, wrapped
+from delf_cli.streams import answers, wrap_text
 from delf_cli.tables import cut, one_line, project_column
 from delf_cli.tables import table as runs_table
 
@@ -114,11 +114,11 @@ def show(record: RequestRecord) -> None:
         f"{asked.request_id}: {click.style(name, fg=_COLOURS.get(name))}, asked "
         f"{_age(asked.at)} ago"
     )
-    click.echo(wrapped(f"task {asked.task_id}: {one_line(record.task.task)}"))
+    click.echo(wrap_text(f"task {asked.task_id}: {one_line(record.task.task)}"))
     if decided is not None:
         note = decided.reason if decided.answer is None else value_text(decided.answer)
         why = f": {one_line(note)}" if note else ""
-        click.echo(wrapped(f"{decided.decision} by {one_line(decided.by)}{why}"))
+        click.echo(wrap_text(f"{decided.decision} by {one_line(decided.by)}{why}"))
     click.echo("")
     for piece in facts_of(record):
         click.echo(piece)
@@ -137,7 +137,7 @@ def facts_of(
     if asked.outcome_unknown:
         yield "Approve makes the call again, settle says that it did happen, reject gives it up."
     question, effect, *found = facts(asked, record.so_far)
-    yield wrapped(one_line(f"{question.text} {effect.note} {effect.text}"))
+    yield wrap_text(one_line(f"{question.text} {effect.note} {effect.text}"))
     width = columns() - len(_INDENT)
     for piece in fact_lines(asked, found, width, whole=True)[0]:
         yield f"{_INDENT}{piece}"

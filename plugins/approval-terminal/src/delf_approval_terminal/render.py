@@ -100,7 +100,7 @@ def fold(text: str, width: int) -> Iterator[str]:
     yield piece
 
 
-def indented(line: str, width: int) -> Iterator[str]:
+def indent_pieces(line: str, width: int) -> Iterator[str]:
     """Split a line to a width, indenting the later pieces."""
     inner = line[: len(line) - len(line.lstrip(" "))][: width // 2]
     pieces = fold(line, width)
@@ -144,7 +144,7 @@ def value_part(value: Any, *, whole: bool, width: int = 80) -> Part:
     if isinstance(value, (str, bytes)):
         kept = value if whole else value[:_MAX_CHARACTERS]
         left = len(value) - len(kept)
-        return Part([escape(repr(kept)) + (f" {_more(left)}" if left else "")], left)
+        return Part([escape(repr(kept)) + (f" {_remaining_note(left)}" if left else "")], left)
     short = _SHORT.repr(value)
     if whole or "..." not in short:  # small enough to format completely
         return _text_part(
@@ -152,7 +152,7 @@ def value_part(value: Any, *, whole: bool, width: int = 80) -> Part:
         )
     kept = short[:_MAX_CHARACTERS]
     left = max(1, _size(value) - len(kept))
-    return Part([f"{escape(kept)} {_more(left)}"], left)
+    return Part([f"{escape(kept)} {_remaining_note(left)}"], left)
 
 
 def _text_part(text: str, *, whole: bool) -> Part:
@@ -162,10 +162,10 @@ def _text_part(text: str, *, whole: bool) -> Part:
         kept = "\n".join(kept.split("\n", _MAX_LINES)[:_MAX_LINES])
     lines = [escape(line.replace("\t", "    ")) for line in kept.split("\n")]
     left = len(text) - len(kept)
-    return Part([*lines, _more(left)] if left else lines, left)
+    return Part([*lines, _remaining_note(left)] if left else lines, left)
 
 
-def _more(left: int) -> str:
+def _remaining_note(left: int) -> str:
     return f"… {left:,} more characters; v shows them"
 
 
@@ -209,7 +209,7 @@ def request_text(
     body, unseen = fact_lines(request, found, room, whole=whole)
     lines += [f"{bar} {line}" for line in (*body, *(["(edited by you)"] if edited else []))]
     menu = _menu(request, edited=edited, unseen=unseen)
-    lines += _closed(_keys(menu, room), mark)
+    lines += _close_card(_keys(menu, room), mark)
     return "\n".join(lines) + "\n"
 
 
@@ -244,7 +244,9 @@ def fact_lines(
         piece
         for part in parts
         for line in part.lines
-        for piece in (_marked(line, width) if part.is_script else indented(line, width))
+        for piece in (
+            _mark_continuations(line, width) if part.is_script else indent_pieces(line, width)
+        )
     ]
     return lines, sum(part.unseen for part in parts)
 
@@ -299,7 +301,7 @@ def _value(fact: Fact, value: Any, *, whole: bool, width: int) -> Part:
     return Part([f"{label}{note} =", *(f"{_INDENT}{line}" for line in part.lines)], part.unseen)
 
 
-def _closed(lines: Iterator[str], mark: str) -> list[str]:
+def _close_card(lines: Iterator[str], mark: str) -> list[str]:
     """Return the last lines of a card, including its bottom edge."""
     *more, last = lines
     return [*(f"{style('│', mark)} {line}" for line in more), f"{style('└', mark)} {last}"]
@@ -371,7 +373,7 @@ def script_source(code: str) -> list[str]:
     return [escape(line.replace("\t", "    ")) for line in code.strip("\n").split("\n")]
 
 
-def _marked(line: str, width: int) -> Iterator[str]:
+def _mark_continuations(line: str, width: int) -> Iterator[str]:
     """Split a script's line, marking continuation pieces unmistakably."""
     first = next(fold(line, width))
     yield first

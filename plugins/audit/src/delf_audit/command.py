@@ -30,10 +30,10 @@ def audit(ctx: click.Context, path: str | None) -> None:
     delf audit verify
     delf audit show 3f9a
     """  # noqa: D301 - click's mark for lines that stay as they are
-    ctx.obj = trail_at(path or _configured(ctx.find_root().obj))
+    ctx.obj = trail_at(path or _configured_path(ctx.find_root().obj))
 
 
-def _configured(state: Any) -> str | None:
+def _configured_path(state: Any) -> str | None:
     load: Callable[[], Any] | None = getattr(state, "load_project", None)
     options: Mapping[str, Any] = {} if load is None else load().plugin_options.get("audit", {})
     return options.get("path")

@@ -177,13 +177,13 @@ def _call(event: CallStarted | ApprovalRequested) -> dict[str, Any]:
         "call": event.call_id,
         "action": event.action,
         "effect": event.effect,
-        "arguments": _bounded(event.arguments),
+        "arguments": _encode_bounded(event.arguments),
         "digest": event.digest,
     }
 
 
 def _decision(event: ApprovalDecided) -> dict[str, Any]:
-    edited = {} if event.arguments is None else {"arguments": _bounded(event.arguments)}
+    edited = {} if event.arguments is None else {"arguments": _encode_bounded(event.arguments)}
     return {
         "what": "decision",
         "request": event.request_id,
@@ -198,7 +198,7 @@ def _decision(event: ApprovalDecided) -> dict[str, Any]:
     }
 
 
-def _bounded(arguments: Mapping[str, Any]) -> Any:
+def _encode_bounded(arguments: Mapping[str, Any]) -> Any:
     """Encode arguments as JSON; long ones as a prefix with the length."""
     text = json.dumps(dict(arguments), default=str, ensure_ascii=False)
     if len(text) <= _LONGEST:

@@ -289,7 +289,7 @@ class Calendar(GoogleConnection):
             # A series needs a zone, by whose clocks it repeats.
             is_new_series = bool(recurrence) and not event["zone"] and not event["all_day"]
             if start is not None or end is not None or zone or is_new_series:
-                body |= await self._moved(event, start, end, calendar, zone)
+                body |= await self._moved_times(event, start, end, calendar, zone)
             if recurrence is not None:
                 place: Mapping[str, Any] = body.get("start") or old.get("start") or {}
                 body["recurrence"] = recurrence_lines(recurrence, place)
@@ -299,7 +299,9 @@ class Calendar(GoogleConnection):
                         "not all attendees of the event are shown, so changing them would lose some"
                     )
                 people: Sequence[Mapping[str, Any]] = old.get("attendees") or ()
-                body["attendees"] = _changed(people, add_attendees or [], remove_attendees or [])
+                body["attendees"] = _change_attendees(
+                    people, add_attendees or [], remove_attendees or []
+                )
             if not body:
                 raise ToolRefusedError("give the fields to change")
             return body
@@ -402,7 +404,7 @@ class Calendar(GoogleConnection):
             hint="try again later",
         )
 
-    async def _moved(
+    async def _moved_times(
         self, old: Event, start: When | None, end: When | None, calendar: str, zone: str
     ) -> dict[str, Any]:
         """Return new times; with only a new start the duration is kept."""
@@ -468,28 +470,28 @@ def _busy(span: Mapping[str, Any]) -> Busy:
 def _details(attendees: _Texts | None, reminders: _Minutes | None) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if attendees:
-        found["attendees"] = [{"email": person} for person in _each(attendees)]
+        found["attendees"] = [{"email": person} for person in _as_list(attendees)]
     if reminders is not None:
         overrides = [{"method": "popup", "minutes": minutes} for minutes in reminders]
         found["reminders"] = {"useDefault": False, "overrides": overrides}
     return found
 
 
-def _each(given: Sequence[str]) -> list[str]:
+def _as_list(given: Sequence[str]) -> list[str]:
     try:
         return addresses(given)
     except ValueError as error:
         raise ToolRefusedError(str(error)) from None
 
 
-def _changed(
+def _change_attendees(
     people: Sequence[Mapping[str, Any]], add: Sequence[str], remove: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Return attendees with additions and removals; existing responses are kept."""
     known = {str(person.get("email", "")).lower(): dict(person) for person in people}
-    for person in _each(remove):
+    for person in _as_list(remove):
         if known.pop(person.lower(), None) is None:
             raise ToolRefusedError(f"{person!r} is not invited{did_you_mean(person, known)}")
-    for person in _each(add):
+    for person in _as_list(add):
         known.setdefault(person.lower(), {"email": person})
     return [*known.values()]

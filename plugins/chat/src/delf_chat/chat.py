@@ -33,7 +33,7 @@ from delf.protocols.conversation import (
 )
 from delf.types import Trust
 from delf_chat.checks import check_count, check_name
-from delf_chat.history import Transform, for_model, make_message, transformed
+from delf_chat.history import Transform, apply_transform, for_model, make_message
 from delf_chat.memory import MemoryConversations
 from delf_chat.summary import Ask, ConversationCompressionError, fold
 from delf_engine.agent_context import AgentContext
@@ -297,7 +297,7 @@ class Chat(FixedAttributes):
         """Async version of :meth:`compress`."""
 
         async def ask(question: str) -> str:
-            return await self._attached().ask(self.summarizer_llm, question)
+            return await self._agent_context().ask(self.summarizer_llm, question)
 
         try:
             return await self.fold(self._conversation, ask)
@@ -320,7 +320,7 @@ class Chat(FixedAttributes):
         with self._lock:
             self._context = context
 
-    def _attached(self) -> AgentContext:
+    def _agent_context(self) -> AgentContext:
         if self._context is None:
             self._context = AgentContext.of()
         return self._context
@@ -340,7 +340,7 @@ class Chat(FixedAttributes):
         """
         with self._lock:
             if self._store is None:
-                context = self._attached()
+                context = self._agent_context()
                 need_durable_journal(context.host, "a chat that persists")
                 self._journal = context.open_conversations(self.path)
                 self._store = self._journal.conversations(self.namespace)
@@ -456,7 +456,7 @@ class ChatTurns:
             and await self._summarise(summarise, warn)
         ):
             state = await self._load()
-        shown = await transformed(state.messages, chat.history_transform)
+        shown = await apply_transform(state.messages, chat.history_transform)
         return History(
             messages=for_model(shown), summary=state.summary, summary_trust=state.summary_trust
         )

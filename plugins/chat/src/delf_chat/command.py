@@ -13,7 +13,7 @@ from delf_chat.chat import Chat
 from delf_chat.summary import ConversationCompressionError
 from delf_cli.errors import FAILED, say
 from delf_cli.lazy import LazyGroup
-from delf_cli.options import flags_of, rest_of, run_options
+from delf_cli.options import flags_of, remaining_options, run_options
 from delf_cli.state import State, state_of
 from delf_engine.journal.factory import need_durable_journal
 
@@ -106,16 +106,16 @@ def chat(ctx: click.Context, **given: Any) -> None:
         return
     if given["conversation"] is not None and given["last"]:
         raise click.UsageError("--conversation and --last cannot be used together", ctx)
-    from delf_chat.lines import is_typed
+    from delf_chat.lines import is_interactive
     from delf_cli.session import Options, log_to_stderr
 
-    if given["as_json"] and is_typed():
+    if given["as_json"] and is_interactive():
         raise click.UsageError("--json is for tasks from the standard input", ctx)
     state = state_of(ctx)
     options = Options(
         flags=flags_of(given),
         conversation=given["conversation"],
-        **rest_of({"events": False, **given}),
+        **remaining_options({"events": False, **given}),
     )
     log_to_stderr(state)
     if not _talk(state, options, last=given["last"]):
@@ -167,7 +167,7 @@ def _make_chat(setup: Setup, *, needed: bool) -> Chat:
         setup: The setup with the journal.
         needed: Whether the chat must be persistent, because the user continues a conversation.
     """
-    from delf_chat.lines import is_typed
+    from delf_chat.lines import is_interactive
     from delf_chat.slash import new_conversation
 
     persist = needed or not setup.keeps_nothing
@@ -176,7 +176,7 @@ def _make_chat(setup: Setup, *, needed: bool) -> Chat:
             need_durable_journal(setup.host, "a conversation that is kept")
         except DelfError as error:
             persist = False
-            if is_typed():
+            if is_interactive():
                 say("warning", f"the conversation is not kept: {error.message}")
     name = setup.options.conversation or new_conversation()
     return Chat(persist=persist, conversation_id=name)

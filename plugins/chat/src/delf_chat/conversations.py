@@ -12,7 +12,7 @@ import click
 from delf.errors import DelfError, did_you_mean
 from delf_cli.as_json import as_json_option, limit_option
 from delf_cli.journals import work_with
-from delf_cli.output import counted, json_text
+from delf_cli.output import format_count, json_text
 from delf_cli.pruning import Pruning, prune_options
 from delf_cli.state import state_of
 from delf_cli.tables import one_line
@@ -27,7 +27,7 @@ T = TypeVar("T")
 _ALL: Final = 2**31 - 1
 
 
-def _shared(command: F) -> F:
+def _shared_options(command: F) -> F:
     """Add the options shared by these commands to a command."""
     command = as_json_option(command)
     return click.option(
@@ -39,7 +39,7 @@ def _shared(command: F) -> F:
     )(command)
 
 
-def _with(
+def _with_conversations(
     ctx: click.Context, namespace: str, work: Callable[[ConversationStore], Awaitable[T]]
 ) -> T:
     """Work with the conversations of a namespace, then close their journal."""
@@ -58,7 +58,7 @@ def _with(
 
 @click.command("list")
 @limit_option(100, "The most conversations to show.")
-@_shared
+@_shared_options
 @click.pass_context
 def list_command(ctx: click.Context, limit: int, namespace: str, as_json: bool) -> None:
     """List the conversations, the newest first.
@@ -68,7 +68,7 @@ def list_command(ctx: click.Context, limit: int, namespace: str, as_json: bool) 
     """  # noqa: D301 - click's mark for lines that stay as they are
     from delf_chat.slash import conversation_lines
 
-    found = _with(ctx, namespace, lambda store: store.find(limit))
+    found = _with_conversations(ctx, namespace, lambda store: store.find(limit))
     if as_json:
         click.echo(json_text([asdict(record) for record in found], indent=2))
         return
@@ -80,7 +80,7 @@ def list_command(ctx: click.Context, limit: int, namespace: str, as_json: bool) 
 
 @click.command("delete")
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@_shared
+@_shared_options
 @click.pass_context
 def delete(ctx: click.Context, ids: tuple[str, ...], namespace: str, as_json: bool) -> None:
     """Forget conversations with all their messages, and their summaries.
@@ -102,7 +102,7 @@ def delete(ctx: click.Context, ids: tuple[str, ...], namespace: str, as_json: bo
             await store.clear(record.conversation)
         return chosen
 
-    _tell(_with(ctx, namespace, work), as_json=as_json)
+    _tell(_with_conversations(ctx, namespace, work), as_json=as_json)
 
 
 @click.command("prune")
@@ -110,7 +110,7 @@ def delete(ctx: click.Context, ids: tuple[str, ...], namespace: str, as_json: bo
     older_than="Forget conversations without a message for this time.",
     keep="Keep the newest N.",
 )
-@_shared
+@_shared_options
 @click.pass_context
 def prune(ctx: click.Context, pruning: Pruning, namespace: str, as_json: bool) -> None:
     """Forget old conversations with all their messages, and their summaries.
@@ -119,7 +119,7 @@ def prune(ctx: click.Context, pruning: Pruning, namespace: str, as_json: bool) -
     delf chat prune --older-than 90d --dry-run
     """  # noqa: D301 - click's mark for lines that stay as they are
     before = None if pruning.older_than is None else time.time() - pruning.older_than
-    gone = _with(
+    gone = _with_conversations(
         ctx, namespace, lambda store: store.prune(before, pruning.keep, dry_run=pruning.dry_run)
     )
     _tell(gone, as_json=as_json, dry_run=pruning.dry_run)
@@ -136,5 +136,5 @@ def _tell(found: Sequence[ConversationRecord], *, as_json: bool, dry_run: bool =
     for record in found if dry_run else ():
         click.echo(one_line(record.conversation))
     verb = "would be forgotten" if dry_run else "forgotten"
-    count = counted(len(found), "conversation")
-    click.echo(f"{count} with {counted(messages, 'message')} {verb}", err=dry_run)
+    count = format_count(len(found), "conversation")
+    click.echo(f"{count} with {format_count(messages, 'message')} {verb}", err=dry_run)

@@ -46,7 +46,7 @@ def _whole(text: str) -> str:
     return text
 
 
-async def transformed(
+async def apply_transform(
     messages: Sequence[ChatMessage], transform: Transform | None
 ) -> Sequence[ChatMessage]:
     """Apply the user's transform to the messages of a task's history.
@@ -62,7 +62,7 @@ async def transformed(
 
     def work() -> Any:
         result = transform(given)
-        return result if inspect.isawaitable(result) else _listed(result)
+        return result if inspect.isawaitable(result) else _as_list(result)
 
     try:
         if inspect.iscoroutinefunction(transform):
@@ -70,7 +70,7 @@ async def transformed(
         else:  # a plain function may block
             result = await in_own_thread(work, "delf-transform")
             result = await result if inspect.isawaitable(result) else result
-        return [_given(item) for item in _listed(result)]
+        return [_as_message(item) for item in _as_list(result)]
     except Exception as error:
         own = isinstance(error, DelfError)
         why = error.message if own else f"{type(error).__name__}: {error}"
@@ -78,14 +78,14 @@ async def transformed(
         raise DelfError(f"history_transform {name} failed: {why}", hint=hint) from error
 
 
-def _listed(result: Any) -> list[Any]:
+def _as_list(result: Any) -> list[Any]:
     kind = type(result).__name__
     if not isinstance(result, Iterable) or isinstance(result, (str, bytes, Mapping)):
         raise ConfigurationError(f"it returned {kind}, not a list of messages")
     return list(cast("Iterable[Any]", result))
 
 
-def _given(item: Any) -> ChatMessage:
+def _as_message(item: Any) -> ChatMessage:
     if isinstance(item, ChatMessage):
         return make_message(item.role, item.content, trust=item.trust)
     if isinstance(item, Mapping):

@@ -35,12 +35,12 @@ class LineReader(Protocol):
 
 def open_reader(commands: Mapping[str, str], history: Path) -> LineReader:
     """Return a line editor on a terminal, plain lines elsewhere."""
-    if is_typed() and sys.stderr.isatty():
+    if is_interactive() and sys.stderr.isatty():
         return EditedLines(commands, history)
     return PipedLines()
 
 
-def is_typed() -> bool:
+def is_interactive() -> bool:
     """Return whether the standard input is a terminal."""
     return sys.stdin is not None and sys.stdin.isatty()
 

@@ -13,8 +13,8 @@ from delf.errors import DelfError, did_you_mean
 from delf_chat.chat import Chat, chat_of
 from delf_chat.checks import check_name
 from delf_cli.errors import report, say
-from delf_cli.output import Screen, counted
-from delf_cli.tables import aligned, one_line, terminal_width
+from delf_cli.output import Screen, format_count
+from delf_cli.tables import format_table, one_line, terminal_width
 
 if TYPE_CHECKING:
     from delf import Agent
@@ -63,7 +63,7 @@ class Tally:
         cost = f"${used:.4f}"
         if status["unpriced_calls"]:
             cost = f"{cost} where prices are known" if used else "cost unknown"
-        return f"{counted(self.tasks, 'task')} · {cost} · {(now - before).text}"
+        return f"{format_count(self.tasks, 'task')} · {cost} · {(now - before).text}"
 
 
 def new_conversation() -> str:
@@ -135,7 +135,7 @@ class _Session:
             )
         self.chat.switch(rest)
         state = await self.chat.astate()
-        count = counted(len(state.messages), "message")
+        count = format_count(len(state.messages), "message")
         self.screen.line(f"conversation {rest}, {count}", "dim")
 
     async def list(self, rest: str) -> None:
@@ -191,13 +191,13 @@ def conversation_lines(
         (
             ("* " if record.conversation == present else "") + one_line(record.conversation),
             time.strftime("%Y-%m-%d %H:%M", time.localtime(record.updated_at)),
-            counted(record.messages, "message"),
+            format_count(record.messages, "message"),
             one_line(record.title),
         )
         for record in records
     ]
     head = ("conversation", "last", "messages", "title")
-    return aligned(rows, head, terminal_width(), whole=False) if rows else []
+    return format_table(rows, head, terminal_width(), whole=False) if rows else []
 
 
 def _cut(text: str) -> str:

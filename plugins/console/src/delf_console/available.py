@@ -11,7 +11,7 @@ import click
 
 from delf.packages.official import PLUGIN_PREFIX
 from delf_cli.as_json import as_json_option
-from delf_cli.streams import wrapped
+from delf_cli.streams import wrap_text
 from delf_console.sources import is_installed
 
 OTHERS: Final = "By others"
@@ -49,7 +49,7 @@ def available(as_json: bool) -> None:
         click.echo(("\n" if number else "") + click.style(purpose, bold=True))
         for name, summary in names.items():
             mark = click.style("✓", fg="green") if there[name] else " "
-            click.echo(f"{mark} {name:<{width}}  {wrapped(summary, indent=width + 4)}")
+            click.echo(f"{mark} {name:<{width}}  {wrap_text(summary, indent=width + 4)}")
     click.echo(
         f"\n✓ installed: {sum(there.values())} of {len(there)}. More: delf plugins install NAME"
     )

@@ -58,11 +58,11 @@ def config() -> None:
 def show(ctx: click.Context, as_json: bool) -> None:
     """Show every value that is set, with its origin; secrets are hidden."""
     from delf_cli.output import json_text
-    from delf_cli.streams import wrapped
+    from delf_cli.streams import wrap_text
     from delf_cli.tables import one_line
 
     state = state_of(ctx)
-    found = list(_given(state.load_project()))
+    found = list(_given_values(state.load_project()))
     rows = [(key, state.clean_data(value), origin) for key, value, origin in found]
     if as_json:
         names = ("key", "value", "origin")
@@ -72,8 +72,8 @@ def show(ctx: click.Context, as_json: bool) -> None:
         click.echo("nothing is configured here: delf config set KEY VALUE begins", err=True)
         return
     for key, value, origin in rows:
-        click.echo(wrapped(f"{key} = {one_line(_text(value))}", indent=4))
-        click.echo(click.style(f"    {wrapped(one_line(origin), indent=4)}", dim=True))
+        click.echo(wrap_text(f"{key} = {one_line(_text(value))}", indent=4))
+        click.echo(click.style(f"    {wrap_text(one_line(origin), indent=4)}", dim=True))
 
 
 @config.command("get")
@@ -127,7 +127,7 @@ def set_command(ctx: click.Context, key: str, value: str, as_json: bool) -> None
     before = (read_file(file, file.parent) or b"").decode("utf-8-sig")
     if before:  # only a trusted file stays trusted
         project.trust.check(file.parent, {file.name: values_by_path(parse_toml(before))})
-    after = _changed(before, (section, *path), parsed)
+    after = _change_value(before, (section, *path), parsed)
     _write(file, after)
     project.trust.keep(file.parent, {file.name: values_by_path(parse_toml(after))})
     origin = state.load_project().agent_values.origin(path) if section == "agent" else None
@@ -154,7 +154,7 @@ def check(ctx: click.Context, as_json: bool) -> None:
     ctx.exit(0 if write_findings(state, examine_config(state), as_json=as_json) else 2)
 
 
-def _given(project: Project) -> Iterator[tuple[str, Any, str]]:
+def _given_values(project: Project) -> Iterator[tuple[str, Any, str]]:
     """Yield key, raw value, and origin."""
     for path, given in project.agent_values.leaves():
         yield ".".join(("agent", *path)), given.value, given.origin
@@ -200,7 +200,7 @@ def _value(project: Project, key: str) -> Any:
         key.split(".") if key.partition(".")[0] in SECTIONS else ("agent", *key.split("."))
     )
     if section != "agent":
-        tree = {name: value for name, value, _ in _given(project)}
+        tree = {name: value for name, value, _ in _given_values(project)}
         inside = {n.removeprefix(f"{key}."): v for n, v in tree.items() if n.startswith(f"{key}.")}
         return tree.get(key, inside or None)
     if path:
@@ -220,7 +220,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json_text(value)
 
 
-def _changed(text: str, path: Sequence[str], value: Any) -> str:
+def _change_value(text: str, path: Sequence[str], value: Any) -> str:
     """Return a file's text with one value changed."""
     import tomlkit
 

@@ -67,7 +67,7 @@ def compared_data(one: OneTask, other: OneTask) -> dict[str, Any]:
 def _lines(data: dict[str, Any]) -> Iterator[str]:
     a, b = data["a"], data["b"]
     rows = [
-        (words, _shown(name, a[name]), _shown(name, b[name]))
+        (words, _display_line(name, a[name]), _display_line(name, b[name]))
         for words, name in (
             ("task", "task"),
             ("state", "state"),
@@ -92,7 +92,7 @@ def _lines(data: dict[str, Any]) -> Iterator[str]:
             yield click.style(visible(line), fg=_COLOURS.get(line[:1]))
 
 
-def _shown(name: str, value: Any) -> str:
+def _display_line(name: str, value: Any) -> str:
     if value is None:
         return "unknown" if name == "cost_usd" else "-"
     if name == "cost_usd":

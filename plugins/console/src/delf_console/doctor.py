@@ -142,13 +142,13 @@ def _plugin_options(host: PluginHost, project: Project) -> Iterator[Finding]:
 
 def _show(finding: Finding) -> None:
     from delf.terminal import visible
-    from delf_cli.streams import wrapped
+    from delf_cli.streams import wrap_text
 
     mark, colour = _MARKS[finding.status]
-    wrapped_text = wrapped(visible(finding.text), indent=12)
+    wrapped_text = wrap_text(visible(finding.text), indent=12)
     click.echo(f"{click.style(mark, fg=colour)} {finding.area:<9} {wrapped_text}")
     if finding.hint:
-        click.echo(f"            → {wrapped(visible(finding.hint), indent=14)}")
+        click.echo(f"            → {wrap_text(visible(finding.hint), indent=14)}")
 
 
 def _without_namesake() -> str:
@@ -224,7 +224,7 @@ async def _models(host: PluginHost, project: Project, config: AgentConfig) -> li
                 found += [] if problem in found else [problem]
             else:
                 address: str | None = getattr(pool.get(model), "address", None)
-                found.append(await _reached(model.model, address))
+                found.append(await _check_reachable(model.model, address))
     except DelfError as error:
         found.append(_problem("model", error))
     finally:
@@ -232,7 +232,7 @@ async def _models(host: PluginHost, project: Project, config: AgentConfig) -> li
     return found
 
 
-async def _reached(model: str, address: str | None) -> Finding:
+async def _check_reachable(model: str, address: str | None) -> Finding:
     """Check that a model's server accepts a connection, without sending a request."""
     text = f"{model} could be asked"
     parts = urlsplit(address or "")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from delf_cli import complete
-from delf_cli.options import flags_of, rest_of, run_options
+from delf_cli.options import flags_of, remaining_options, run_options
 from delf_cli.state import state_of
 from delf_console.resume import find_task
 
@@ -47,14 +47,14 @@ def fork(
     delf runs code 3f9a > mine.py
     delf runs fork 3f9a --script mine.py
     """  # noqa: D301 - click's mark for lines that stay as they are
-    from delf_cli.session import Options, as_before, work_session
+    from delf_cli.session import Options, restore_options, work_session
 
     state = state_of(ctx)
     flags = flags_of(given)
-    options = Options(flags=flags, **rest_of(given), resumes=True)
+    options = Options(flags=flags, **remaining_options(given), resumes=True)
     name, started = asyncio.run(find_task(state, options, task_id))
     setup: Mapping[str, Any] = {} if started is None else started.setup
-    options = as_before(state, options, {**setup, "chat": None})
+    options = restore_options(state, options, {**setup, "chat": None})
     code = None if script is None else script.read()
 
     async def do_anew(agent: Agent, seen: Mapping[str, Any]) -> Response:

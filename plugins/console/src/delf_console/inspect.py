@@ -169,12 +169,12 @@ def _settings(made: Any, connection: str) -> Iterator[dict[str, Any]]:
 
 
 def _as_text(data: Mapping[str, Any], *, verbose: bool) -> Iterator[str]:
-    from delf_cli.output import counted
-    from delf_cli.streams import wrapped
+    from delf_cli.output import format_count
+    from delf_cli.streams import wrap_text
     from delf_cli.tables import table
 
     of = f" ({data['type']})" if data["type"] != data["tool"] else ""
-    about = wrapped(f": {data['description']}", head=len(data["tool"] + of))
+    about = wrap_text(f": {data['description']}", head=len(data["tool"] + of))
     yield f"{click.style(data['tool'], bold=True)}{of}{about}"
     yield ""
     rows: list[tuple[str, ...]] = []
@@ -186,19 +186,19 @@ def _as_text(data: Mapping[str, Any], *, verbose: bool) -> Iterator[str]:
     yield "" if rows else "It has no actions."
     if verbose:
         for one in data["methods"]:
-            yield click.style(wrapped(one["signature"], indent=8), bold=True)
-            yield f"    {wrapped(one['description'], indent=4)}"
+            yield click.style(wrap_text(one["signature"], indent=8), bold=True)
+            yield f"    {wrap_text(one['description'], indent=4)}"
             for parameter in one["parameters"]:
                 if "description" in parameter:
                     text = f"{parameter['name']}: {parameter['description']}"
-                    yield f"    {wrapped(text, indent=4)}"
+                    yield f"    {wrap_text(text, indent=4)}"
             yield ""
         settings = [(s["name"], s["variable"], s["description"]) for s in data["settings"]]
         yield from table(settings, ("setting", "variable", "what it is"), whole=True)
         yield from [""] if settings else []
-    yield counted(len(rows), "action") + ("" if verbose else "; --verbose shows parameters")
+    yield format_count(len(rows), "action") + ("" if verbose else "; --verbose shows parameters")
     notes = [*([data["note"]] if data["note"] else []), *data["notices"]]
     if notes:
         yield ""
     label = click.style("note:", fg="yellow", bold=True)
-    yield from (f"{label} {wrapped(note, head=6)}" for note in notes)
+    yield from (f"{label} {wrap_text(note, head=6)}" for note in notes)

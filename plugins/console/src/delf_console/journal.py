@@ -20,7 +20,7 @@ from delf.types import TaskState
 from delf_cli.as_json import as_json_option, write_result
 from delf_cli.journals import ask_journal
 from delf_cli.lazy import LazyGroup
-from delf_cli.output import counted, json_text
+from delf_cli.output import format_count, json_text
 from delf_console.runs import prune
 
 _FORMAT: Final = {"delf_journal": 1}
@@ -58,8 +58,8 @@ def size(ctx: click.Context, as_json: bool) -> None:
         f"{found.place}: {_bytes(found.bytes)}, of which {_bytes(found.free_bytes)} are free"
     )
     listed = ", ".join(f"{number:,} {state}" for state, number in sorted(states.items()))
-    click.echo(f"{counted(sum(states.values()), 'task')} ({listed or 'none'})")
-    click.echo(counted(found.events, "event"))
+    click.echo(f"{format_count(sum(states.values()), 'task')} ({listed or 'none'})")
+    click.echo(format_count(found.events, "event"))
 
 
 journal.add_command(prune, "prune")
@@ -99,7 +99,7 @@ def export(ctx: click.Context, path: Path, as_json: bool) -> None:
     _refuse_to_overwrite(path)
     tasks = ask_journal(ctx, lambda kept: _export(kept, path))
     data = {"path": str(path), "tasks": tasks}
-    write_result(f"{path}: {counted(tasks, 'task')}", data, as_json=as_json)
+    write_result(f"{path}: {format_count(tasks, 'task')}", data, as_json=as_json)
 
 
 @journal.command("import")
@@ -118,7 +118,7 @@ def import_(ctx: click.Context, path: Path, as_json: bool) -> None:
         is_backup = file.read(len(_SQLITE)) == _SQLITE
     fill = _restore if is_backup else _import
     tasks = ask_journal(ctx, lambda kept: fill(kept, path))
-    write_result(f"{counted(tasks, 'task')} added", {"tasks": tasks}, as_json=as_json)
+    write_result(f"{format_count(tasks, 'task')} added", {"tasks": tasks}, as_json=as_json)
 
 
 async def _export(kept: SharedJournal, path: Path) -> int:

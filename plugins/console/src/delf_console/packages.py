@@ -18,7 +18,7 @@ from delf_cli.as_json import as_json_option, write_result
 from delf_cli.complete import completes
 from delf_cli.output import json_text
 from delf_cli.state import State, state_of
-from delf_cli.streams import wrapped
+from delf_cli.streams import wrap_text
 from delf_console import installer
 from delf_console.available import purposes
 from delf_console.soundness import (
@@ -101,7 +101,7 @@ def install(
         for folder in getsitepackages():
             addsitedir(folder)  # Python reads path files only at its start
     new = tuple(sorted(set(state.discover().names) - before))
-    checked = [*_checked(state, new, release=False)] if new else []
+    checked = [*_check_plugins(state, new, release=False)] if new else []
     if as_json:
         installed = [{"name": item.name, "origin": item.origin} for item in items]
         data = {"installed": installed, "plugins": list(map(asdict, checked))}
@@ -145,7 +145,7 @@ def check(ctx: click.Context, names: tuple[str, ...], release: bool, as_json: bo
     faults that the authors should fix, and features that do not work. The exit status is 1 if
     a plugin is faulty.
     """
-    found = [*_checked(state_of(ctx), names, release=release)]
+    found = [*_check_plugins(state_of(ctx), names, release=release)]
     if as_json:
         click.echo(json_text(list(map(asdict, found)), indent=2))
     else:
@@ -176,7 +176,7 @@ class Checked:
     notes: Sequence[str]
 
 
-def _checked(state: State, names: Collection[str], *, release: bool) -> Iterator[Checked]:
+def _check_plugins(state: State, names: Collection[str], *, release: bool) -> Iterator[Checked]:
     """Check the plugins with the given names or distributions, or all plugins.
 
     Raises:
@@ -212,10 +212,10 @@ def _show(found: Sequence[Checked]) -> None:
         if each.warnings and not each.problems:
             mark = click.style("!", fg="yellow")
         brings = "; ".join(f"{kind} {', '.join(names)}" for kind, names in each.brings.items())
-        line = wrapped(f"{each.name} {each.version or ''}  {brings}".rstrip(), indent=4)
+        line = wrap_text(f"{each.name} {each.version or ''}  {brings}".rstrip(), indent=4)
         click.echo(f"{mark} {line}")
         for text in (*each.problems, *each.warnings, *each.notes):
-            click.echo(f"    {wrapped(visible(text), indent=4)}")
+            click.echo(f"    {wrap_text(visible(text), indent=4)}")
 
 
 def _problems(host: PluginHost, record: PluginRecord) -> Iterator[str]:

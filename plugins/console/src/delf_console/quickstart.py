@@ -85,11 +85,11 @@ def quickstart(
     from delf.trust.folders import CONFIG_FILE
 
     state = state_of(ctx)
-    offered = list(_offered(base_url, state.discover().providers))
+    offered = list(_find_offers(base_url, state.discover().providers))
 
     def usable(typed: str) -> _Offer:
         """Return the model for a typed name, after checking that it is usable."""
-        chosen = _chosen(typed, offered, base_url)
+        chosen = _choose_offer(typed, offered, base_url)
         if not no_call:
             click.echo(f"asking {chosen.model} …", err=True)
             try:
@@ -194,7 +194,7 @@ def _ask_model(usable: Callable[[str], _Offer], offered: Sequence[_Offer]) -> _O
     return _ask("Which model? A number or a name", usable, "1" if offered else None)
 
 
-def _chosen(typed: str, offered: Sequence[_Offer], base_url: str | None) -> _Offer:
+def _choose_offer(typed: str, offered: Sequence[_Offer], base_url: str | None) -> _Offer:
     """Return the offered model of a typed number, or the model of a typed name.
 
     Raises:
@@ -211,7 +211,7 @@ def _chosen(typed: str, offered: Sequence[_Offer], base_url: str | None) -> _Off
     return next((item for item in offered if item.model in (typed, f"{typed}:latest")), named)
 
 
-def _offered(base_url: str | None, providers: Providers) -> Iterator[_Offer]:
+def _find_offers(base_url: str | None, providers: Providers) -> Iterator[_Offer]:
     """Yield the models of the named server, or of keys and local servers."""
     if base_url is not None:
         for model in _models_at(base_url):
@@ -269,9 +269,9 @@ async def _call(state: State, found: _Offer) -> None:
 
 def _agent(found: _Offer) -> str:
     if found.base_url is None:
-        return f"[agent]\nllm = {_quoted(found.model)}\n"
-    url = _quoted(found.base_url)
-    return f"[agent.llm]\nmodel = {_quoted(found.model)}\nbase_url = {url}\n"
+        return f"[agent]\nllm = {_quote_toml(found.model)}\n"
+    url = _quote_toml(found.base_url)
+    return f"[agent.llm]\nmodel = {_quote_toml(found.model)}\nbase_url = {url}\n"
 
 
 def _connection(what: str) -> str:
@@ -297,9 +297,9 @@ def _connection(what: str) -> str:
             "the password is not written: export DATABASE_URL=…, or put it in .env", err=True
         )
         return '\n[connections.database]\ntype = "sql"\nurl = "${DATABASE_URL}"\n'
-    return f'\n[connections.database]\ntype = "sql"\nurl = {_quoted(url)}\n'
+    return f'\n[connections.database]\ntype = "sql"\nurl = {_quote_toml(url)}\n'
 
 
-def _quoted(text: str) -> str:
+def _quote_toml(text: str) -> str:
     """Quote a text for TOML, in JSON's notation; ``$`` would begin a reference."""
     return json.dumps(text.replace("$", "$$"), ensure_ascii=False)

@@ -12,7 +12,7 @@ import click
 
 from delf.errors import DelfError
 from delf_cli import complete
-from delf_cli.options import flags_of, rest_of, run_options
+from delf_cli.options import flags_of, remaining_options, run_options
 from delf_cli.state import State, state_of
 
 if TYPE_CHECKING:
@@ -57,11 +57,11 @@ def resume(ctx: click.Context, task_id: str, settle: Settle, here: bool, **given
     delf resume 3f9a --settle done
     delf resume 3f9a --timeout 10m
     """  # noqa: D301 - click's mark for lines that stay as they are
-    from delf_cli.session import Options, as_before, work_session
+    from delf_cli.session import Options, restore_options, work_session
 
     state = state_of(ctx)
     flags = flags_of(given)
-    options = Options(flags=flags, **rest_of(given), resumes=True)
+    options = Options(flags=flags, **remaining_options(given), resumes=True)
     name, started = asyncio.run(find_task(state, options, task_id))
     if (parent := None if started is None else getattr(started, "parent", None)) is not None:
         raise DelfError(
@@ -74,7 +74,7 @@ def resume(ctx: click.Context, task_id: str, settle: Settle, here: bool, **given
     record: Mapping[str, Any] = {} if started is None else started.setup
     if here and "folder" in record:
         record = {**record, "folder": str(Path.cwd())}
-    options = as_before(state, options, record)
+    options = restore_options(state, options, record)
     if started is not None and record.get("chat"):
         options = replace(options, conversation=started.conversation)
 

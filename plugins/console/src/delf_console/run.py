@@ -11,7 +11,7 @@ import click
 
 from delf.errors import ConfigurationError, did_you_mean
 from delf.trust.decisions import Trust
-from delf_cli.options import HANDING, flags_of, rest_of, run_options
+from delf_cli.options import HANDING, flags_of, remaining_options, run_options
 from delf_cli.printing import task_printer
 from delf_cli.routines import ROUTINES
 from delf_cli.state import state_of
@@ -66,7 +66,7 @@ def run(ctx: click.Context, words: tuple[str, ...], **given: Any) -> None:
     schema = None if given["schema"] is None else _schema_in(ctx, Path(given["schema"]))
     from delf_cli.session import Options, detach, run_session
 
-    options = Options(flags=flags, schema=schema, **rest_of(given))
+    options = Options(flags=flags, schema=schema, **remaining_options(given))
     if given["detach"]:
         handing.setdefault("queue", "default")
         ctx.exit(detach(state, text, options, cast("Any", handing)))

@@ -21,11 +21,11 @@ from delf_cli.as_json import as_json_option, limit_option
 from delf_cli.ids import short_id
 from delf_cli.journals import ask_journal, find_id, history_journal, load_task, work_with
 from delf_cli.lazy import LazyGroup
-from delf_cli.output import counted, json_text, show_answer
+from delf_cli.output import format_count, json_text, show_answer
 from delf_cli.pruning import DURATION, Pruning, prune_options
 from delf_cli.script_view import script_lines, scripts_of
-from delf_cli.story import printed_so_far, stopped_words
-from delf_cli.streams import answers, wrapped
+from delf_cli.story import format_stop, printed_so_far
+from delf_cli.streams import answers, wrap_text
 from delf_cli.summary import summary_of
 from delf_cli.tables import one_line, table, terminal_width
 from delf_console import runs_view as render
@@ -111,16 +111,16 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
         whole = {**data, "answer": answer, "files": files, "trace": trace.to_dict()}
         click.echo(json_text(whole, indent=2))
         return
-    click.echo(click.style(wrapped(one_line(task.task)), bold=True))
+    click.echo(click.style(wrap_text(one_line(task.task)), bold=True))
     where = f", by {task.owner}" if task.owner else ""
     waits = task.not_before if task.state is TaskState.QUEUED else None
     when = "" if waits is None else f" not before {render.moment(waits)}"
     asked = "" if task.key is None else f", asked by {one_line(name_of_holder(task.key))}"
-    state = render.state_text(task) + ("" if ended is None else stopped_words(ended))
+    state = render.state_text(task) + ("" if ended is None else format_stop(ended))
     click.echo(f"{state}{when}, started {render.moment(task.started_at)}{where}{asked}")
     click.echo("")
     summary = summary_of(trace, calls=False, width=terminal_width())
-    click.echo(wrapped(visible(summary)))
+    click.echo(wrap_text(visible(summary)))
     scripts = scripts_of(events, terminal_width())
     for script in scripts:
         click.echo("")
@@ -151,7 +151,7 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
         more = len(origin_texts) - _CALLS_SHOWN
         click.echo(f"… and {more} more; --json shows all") if more > 0 else None
     if task.error:
-        error = wrapped(one_line(task.error), head=len("error: "))
+        error = wrap_text(one_line(task.error), head=len("error: "))
         click.echo(f"\n{click.style('error:', fg='red', bold=True)} {error}")
     text = "" if ended is None else ended.text.strip()
     text = text or printed_so_far(events).strip()
@@ -238,8 +238,8 @@ def prune(ctx: click.Context, pruning: Pruning, as_json: bool) -> None:
         for name in done.tasks:
             click.echo(one_line(name))
     verb = "would be removed" if dry_run else "removed"
-    count = counted(len(done.tasks), "task")
-    click.echo(f"{count} with {counted(done.events, 'event')} {verb}", err=dry_run)
+    count = format_count(len(done.tasks), "task")
+    click.echo(f"{count} with {format_count(done.events, 'event')} {verb}", err=dry_run)
 
 
 # -- what they share --------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from delf.protocols.journal import TaskRecord
 from delf.terminal import visible
 from delf.types import STATE_WORDS, TaskState
 from delf_cli.ids import short_ids
-from delf_cli.streams import wrapped
+from delf_cli.streams import wrap_text
 from delf_cli.tables import cut, one_line, project_column, table, terminal_width
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def origin_lines(call: ToolCallTrace) -> Iterator[str]:
         more = f" and {len(paths) - _PATHS_SHOWN} more" if len(paths) > _PATHS_SHOWN else ""
         where = ", ".join(paths[:_PATHS_SHOWN]) + more
         line = f"{one_line(call.name)} {one_line(where)}: {one_line(text)}"
-        yield f"{call.call_id:>4}  {wrapped(line, indent=6)}"
+        yield f"{call.call_id:>4}  {wrap_text(line, indent=6)}"
 
 
 def prompt_lines(prompt: Prompt) -> Iterator[str]:
@@ -147,11 +147,11 @@ def prompt_lines(prompt: Prompt) -> Iterator[str]:
             yield f"[{same} message{'s' * (same != 1)} as in the call before]"
         for message in prompt.messages[same:]:
             yield click.style(f"--- {message.role}", dim=True)
-            yield wrapped(visible(message.text))
+            yield wrap_text(visible(message.text))
     if prompt.tools:
         yield click.style(f"--- functions: {', '.join(map(one_line, prompt.tools))}", dim=True)
     yield click.style("--- failed" if prompt.error else "--- answer", dim=True)
-    yield wrapped(visible(prompt.error or prompt.answer or "(none yet)"))
+    yield wrap_text(visible(prompt.error or prompt.answer or "(none yet)"))
     for call in prompt.calls:
         yield f"{one_line(call.name)} {one_line(call.arguments)}"
     yield ""

@@ -21,7 +21,7 @@ from delf_cli.ids import short_ids
 from delf_cli.journals import history_journal, work_with
 from delf_cli.output import json_text
 from delf_cli.pruning import DURATION
-from delf_cli.streams import wrapped
+from delf_cli.streams import wrap_text
 from delf_cli.tables import one_line, table
 from delf_console.runs_view import StateChoice, ago, money, span, state_text, task_data
 from delf_engine.elsewhere import search_tasks
@@ -60,7 +60,7 @@ def _filters(command: CommandT, states: Iterable[TaskState] = TaskState) -> Comm
     return command
 
 
-def _wanted(text: str | None, since: float | None, given: dict[str, Any]) -> TaskFilter:
+def _task_filter(text: str | None, since: float | None, given: dict[str, Any]) -> TaskFilter:
     begin = None if since is None else time.time() - since
     return TaskFilter(text=text or None, since=begin, **given)
 
@@ -87,7 +87,7 @@ def search(
     delf runs search invoice Müller
     delf runs search '"not paid"' --connection mail --since 30d
     """  # noqa: D301 - click's mark for lines that stay as they are
-    wanted = _wanted(" ".join(words), since, given)
+    wanted = _task_filter(" ".join(words), since, given)
     journal = history_journal(ctx)
     found = work_with(journal, lambda j: _search(j, wanted, limit))
     if as_json:
@@ -103,11 +103,11 @@ def search(
 
 
 async def _search(journal: SharedJournal, wanted: TaskFilter, limit: int) -> Found:
-    await _indexed(journal)
+    await _updated_index(journal)
     return await search_tasks(journal, wanted, limit)
 
 
-async def _indexed(journal: SharedJournal) -> SharedJournal:
+async def _updated_index(journal: SharedJournal) -> SharedJournal:
     # The index is updated before each search, so that tasks do not spend time on it.
     await journal.index(_INDEX_SECONDS)
     return journal
@@ -128,11 +128,11 @@ def _tell(name: str, one: FoundTask) -> None:
         one.person,
     ]
     line = "  ".join(part for part in parts if part and part != "-")
-    title = wrapped(one_line(task.task), indent=4, head=max(0, len(name) - 2))
+    title = wrap_text(one_line(task.task), indent=4, head=max(0, len(name) - 2))
     click.echo(f"{click.style(one_line(name), bold=True)}  {title}")
     click.echo(f"    {line}")
     if one.place not in (None, "task"):
-        excerpt = wrapped(visible(one.excerpt), indent=4, head=len(one.place) + 2)
+        excerpt = wrap_text(visible(one.excerpt), indent=4, head=len(one.place) + 2)
         click.echo(f"    {click.style(f'{one.place}:', dim=True)} {excerpt}")
 
 
@@ -162,7 +162,7 @@ def figures(
     delf runs figures --since 30d
     delf runs figures --by model --since 7d --csv > models.csv
     """  # noqa: D301 - click's mark for lines that stay as they are
-    wanted = _wanted(None, since, given)
+    wanted = _task_filter(None, since, given)
     days = local_zone().name or "UTC"
     journal = history_journal(ctx)
     found = work_with(journal, lambda j: _figures(j, by, wanted, days))
@@ -180,7 +180,7 @@ def figures(
 async def _figures(
     journal: SharedJournal, by: FigureBy, wanted: TaskFilter, zone: str
 ) -> Sequence[Figures]:
-    return await (await _indexed(journal)).figures(by, wanted, zone)
+    return await (await _updated_index(journal)).figures(by, wanted, zone)
 
 
 def _as_table(by: str, found: Sequence[Figures]) -> list[str]:

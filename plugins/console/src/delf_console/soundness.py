@@ -51,16 +51,16 @@ def release_warnings(record: PluginRecord) -> Iterator[str]:
     if record.distribution is None:
         return
     distribution = metadata.distribution(record.distribution)
-    yield from _of_metadata(distribution)
+    yield from _check_metadata(distribution)
     module = _module_of(distribution, record.name)
     folder = None if module is None else _folder_of(module)
     if module is None or folder is None:
         return
     if not (folder / "py.typed").is_file():
         yield f"there is no py.typed in {module}: type checkers ignore its types"
-    yield from _of_files(distribution, module)
-    yield from _of_imports(distribution, module, folder)
-    yield from _of_names(record)
+    yield from _check_files(distribution, module)
+    yield from _check_imports(distribution, module, folder)
+    yield from _check_names(record)
 
 
 def licence_warnings(distribution: str) -> Iterator[str]:
@@ -184,7 +184,7 @@ def _field(package: metadata.PackageMetadata, key: str) -> str:
     return package[key] if key in package else ""  # noqa: SIM401 - it has no get()
 
 
-def _of_metadata(distribution: metadata.Distribution) -> Iterator[str]:
+def _check_metadata(distribution: metadata.Distribution) -> Iterator[str]:
     from packaging.requirements import Requirement
     from packaging.specifiers import SpecifierSet
 
@@ -204,7 +204,7 @@ def _of_metadata(distribution: metadata.Distribution) -> Iterator[str]:
     words = _field(package, "Keywords").replace(",", " ").split()
     if f"delf-plugin-api-{PLUGIN_API}" not in words:
         yield f"it has no keyword delf-plugin-api-{PLUGIN_API}, which says what it was made for"
-    yield from _of_requirements(distribution)
+    yield from _check_requirements(distribution)
     python = _field(package, "Requires-Python")
     if not python:
         yield 'it does not say which Python it needs: requires-python = ">=3.11"'
@@ -218,7 +218,7 @@ def _of_metadata(distribution: metadata.Distribution) -> Iterator[str]:
         yield f"it has {len(points)} entry points; one plugin a distribution can be blocked alone"
 
 
-def _of_requirements(distribution: metadata.Distribution) -> Iterator[str]:
+def _check_requirements(distribution: metadata.Distribution) -> Iterator[str]:
     """Yield the requirements that this environment does not meet."""
     from packaging.requirements import Requirement
 
@@ -234,7 +234,7 @@ def _of_requirements(distribution: metadata.Distribution) -> Iterator[str]:
             yield f"it requires {needed.name}{needed.specifier}, and {here} is installed"
 
 
-def _of_files(distribution: metadata.Distribution, module: str) -> Iterator[str]:
+def _check_files(distribution: metadata.Distribution, module: str) -> Iterator[str]:
     tops = {
         file.parts[0]
         for file in distribution.files or ()
@@ -244,9 +244,9 @@ def _of_files(distribution: metadata.Distribution, module: str) -> Iterator[str]
         yield f"its wheel installs {name}/ for everybody: leave it out of the package"
 
 
-def _of_imports(distribution: metadata.Distribution, module: str, folder: Path) -> Iterator[str]:
+def _check_imports(distribution: metadata.Distribution, module: str, folder: Path) -> Iterator[str]:
     own = normalise(distribution.metadata["Name"])
-    imported = sorted(_imported(folder))
+    imported = sorted(_imported_modules(folder))
     owners = _owners({name.partition(".")[0] for name in imported})
     declared = _requirements(distribution)
     for top, name in {name.partition(".")[0]: name for name in imported}.items():
@@ -330,7 +330,7 @@ def _is_plugin(distribution: str) -> bool:
     return not is_library and any(point.group in _GROUPS for point in points)
 
 
-def _imported(folder: Path) -> set[str]:
+def _imported_modules(folder: Path) -> set[str]:
     """Return the modules that a package's code imports, except for type checkers."""
     found: set[str] = set()
     for path in folder.rglob("*.py"):
@@ -361,7 +361,7 @@ def _imported(folder: Path) -> set[str]:
     return found
 
 
-def _of_names(record: PluginRecord) -> Iterator[str]:
+def _check_names(record: PluginRecord) -> Iterator[str]:
     for kind, names in record.kinds.items():
         for name in names:
             owner = package_of(kind, name)

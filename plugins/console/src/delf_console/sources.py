@@ -120,7 +120,7 @@ class Sources:
         if editable:
             raise PluginError(f"{name!r} is not a folder", hint=f"write it as './{name}'")
         wanted = _requirement(name)
-        full = _known(wanted.name)
+        full = _known_distribution(wanted.name)
         package = self.packages.get(full)
         if package is None:
             ours = "from the index" if full in _ours() else "from the index; not one of delf's own"
@@ -218,12 +218,12 @@ def _package_in(folder: Path, *, editable: bool) -> Package | None:
         return None
     requires = list(project.get("dependencies", ()))
     for extra, lines in project.get("optional-dependencies", {}).items():
-        requires += [_of_extra(line, extra) for line in lines]
+        requires += [_requirement_of_extra(line, extra) for line in lines]
     name = canonicalize_name(project["name"])
     return Package(name=name, path=folder, requires=requires, editable=editable)
 
 
-def _of_extra(line: str, extra: str) -> str:
+def _requirement_of_extra(line: str, extra: str) -> str:
     plain, _, marker = line.partition(";")
     condition = f'extra == "{extra}"'
     return f"{plain} ; ({marker.strip()}) and {condition}" if marker else f"{plain} ; {condition}"
@@ -266,7 +266,7 @@ def _requirement(name: str) -> Requirement:
     return wanted
 
 
-def _known(name: str) -> str:
+def _known_distribution(name: str) -> str:
     """Return the distribution for a typed name."""
     full, ours = canonicalize_name(name), _ours()
     if full == NAMESAKE:

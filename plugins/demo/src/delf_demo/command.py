@@ -99,14 +99,14 @@ def demo(
                 items[_ANSWERS] = digest_items((folder / _ANSWERS).read_bytes())
             Trust.here().keep(folder, items)
         own = ["--config", str(config), *(["--trust", str(folder)] if kept is None else [])]
-        tell = _nothing if as_json else _tell
+        tell = _print_nothing if as_json else _tell
         where = f" in {_short(folder)}" if kept is not None else ""
         tell(f"A small tea shop: {tables} tables, {rows:,} rows of SQLite{where}.")
         if make is not None:
             tell(f"\nNext:\n  cd {shlex.quote(_short(folder))}")
             tell(f'  delf run "{SHORT_QUESTION}"')
             ctx.exit(0)
-        tell(_wrapped(f"Scripts are written by {why}."))
+        tell(_wrap_text(f"Scripts are written by {why}."))
         if web:
             tasks = [part for task in (QUESTION, CHANGE) for part in ("--task", task)]
             ctx.exit(_delf(ctx, ["serve", *own, "--port", str(port), *tasks]))
@@ -115,7 +115,7 @@ def demo(
             (("A question", QUESTION), ("A change that needs your approval", CHANGE)), 1
         ):
             tell(f"\n{number}. {title}", bold=True)
-            tell(f"{_wrapped(task)}\n")
+            tell(f"{_wrap_text(task)}\n")
             arguments = ["run", task, *own]
             if os.environ.get("DELF_LLM"):  # wins over the shop's delf.toml, and is not meant here
                 arguments += ["--llm", model]
@@ -152,13 +152,13 @@ def _short(folder: Path) -> str:
     return str(folder.relative_to(here)) if folder.is_relative_to(here) else str(folder)
 
 
-def _wrapped(text: str) -> str:
+def _wrap_text(text: str) -> str:
     return textwrap.fill(text, _COLUMNS)
 
 
 def _journal(folder: Path) -> str:
     """Return the setting of a separate journal for the page."""
-    return f"\n[plugins.journal-sql]\nurl = {_quoted(str(folder / 'journal.db'))}\n"
+    return f"\n[plugins.journal-sql]\nurl = {_quote_toml(str(folder / 'journal.db'))}\n"
 
 
 def _delf(ctx: click.Context, arguments: list[str]) -> int:
@@ -182,7 +182,7 @@ def shop_config(model: str, folder: Path) -> str:
         write_private(folder / _ANSWERS, RECORDING.read_bytes())
         model = f"recorded:{_ANSWERS}"
     return (
-        f"[agent]\nllm = {_quoted(model)}\n"
+        f"[agent]\nllm = {_quote_toml(model)}\n"
         'sandbox = "local"\n\n'
         "[connections.shop]\n"
         'type = "sql"\n'
@@ -192,7 +192,7 @@ def shop_config(model: str, folder: Path) -> str:
     )
 
 
-def _quoted(text: str) -> str:
+def _quote_toml(text: str) -> str:
     """Quote a text for TOML, in JSON's notation; ``$`` would begin a reference."""
     return json.dumps(text.replace("$", "$$"), ensure_ascii=False)
 
@@ -225,5 +225,5 @@ def _tell(text: str, *, bold: bool = False, dim: bool = False) -> None:
     answers().flush()
 
 
-def _nothing(text: str, *, bold: bool = False, dim: bool = False) -> None:
+def _print_nothing(text: str, *, bold: bool = False, dim: bool = False) -> None:
     """Print nothing, because the output is JSON."""

@@ -137,14 +137,14 @@ def fields_of(name: str, kind: str) -> dict[str, str]:
         "package": package,
         "distribution": f"{PLUGIN_PREFIX}{package}",
         "module": f"delf_{package.replace('-', '_')}",
-        "factory": _filled(template.factory, names),
-        "summary": _filled(template.summary, names),
+        "factory": _fill_template(template.factory, names),
+        "summary": _fill_template(template.summary, names),
         "kind": kind,
         "hook": hook,
         "spec": spec,
         "capability": template.capability,
         "imports": ", ".join([spec, *template.imports]),
-        "extra": "".join(f"\n        {_filled(field, names)}," for field in template.fields),
+        "extra": "".join(f"\n        {_fill_template(field, names)}," for field in template.fields),
         "api": str(PLUGIN_API),
         "entry_point": _entry_point(kind, package, template.capability, names["class_name"]),
         "requirements": ", ".join(f'"{each}"' for each in (*ours, *template.packages)),
@@ -193,14 +193,14 @@ def render(kind: str, fields: Mapping[str, str]) -> dict[str, str]:
     if kind == "connection":  # the entry point names the class; no plugin.py
         del places["plugin.py"]
     common, own = _templates() / "common", dict(template_of(kind).files)
-    filled = {**fields, "usage": _filled(own.pop("usage.md"), fields).strip()}
+    filled = {**fields, "usage": _fill_template(own.pop("usage.md"), fields).strip()}
     made = {f"{source}/py.typed": ""}
     for name, place in places.items():
-        made[place] = _filled((common / f"{name}.txt").read_text(encoding="utf-8"), filled)
+        made[place] = _fill_template((common / f"{name}.txt").read_text(encoding="utf-8"), filled)
     for name, text in own.items():
         folder = "tests" if name.startswith("test_") else source
         place = name.replace("capability", fields["capability"])
-        made[f"{folder}/{place}"] = _filled(text, filled)
+        made[f"{folder}/{place}"] = _fill_template(text, filled)
     return dict(sorted(made.items()))
 
 
@@ -210,7 +210,7 @@ def _templates() -> Traversable:
     return files("delf_devkit") / "templates"
 
 
-def _filled(text: str, fields: Mapping[str, str]) -> str:
+def _fill_template(text: str, fields: Mapping[str, str]) -> str:
     return string.Template(text).substitute(fields)
 
 

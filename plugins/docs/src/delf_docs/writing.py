@@ -47,7 +47,7 @@ def _lines(block: Paragraph | List) -> list[tuple[str, Sequence[Mark]]]:
         return [(block.content.text, block.content.marks)]
     # Leading tabs set an item's depth; the service removes them when it makes the list.
     return [
-        ("\t" * depth + item.text, [_moved(mark, depth) for mark in item.marks])
+        ("\t" * depth + item.text, [_shift_mark(mark, depth) for mark in item.marks])
         for depth, item in block.items
     ]
 
@@ -129,7 +129,7 @@ def text_style(style: str, value: Any) -> dict[str, Any]:
     return {style: value}
 
 
-def _moved(mark: Mark, by: int) -> Mark:
+def _shift_mark(mark: Mark, by: int) -> Mark:
     return Mark(mark.start + by, mark.end + by, mark.style, mark.value)
 
 

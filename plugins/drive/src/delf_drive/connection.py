@@ -27,7 +27,7 @@ from delf_drive.records import (
     kinds,
     leads_to_folder,
     permission_of,
-    quoted,
+    quote_text,
     type_of,
 )
 from delf_google.addresses import address
@@ -103,13 +103,13 @@ class Drive(GoogleConnection):
         if "trashed" not in query:
             terms.append("trashed = false")
         if text:
-            terms.append(f"fullText contains {quoted(text)}")
+            terms.append(f"fullText contains {quote_text(text)}")
         if name:
-            terms.append(f"name contains {quoted(name)}")
+            terms.append(f"name contains {quote_text(name)}")
         if kind:
-            terms.append(f"mimeType = {quoted(self._type(kind))}")
+            terms.append(f"mimeType = {quote_text(self._type(kind))}")
         if folder:
-            terms.append(f"{quoted(await self._places.folder(folder))} in parents")
+            terms.append(f"{quote_text(await self._places.folder(folder))} in parents")
         listing = Request(
             "search files",
             "GET",
@@ -382,13 +382,13 @@ class Drive(GoogleConnection):
             content = call.arguments.get("content")
             follow = call.action not in _OF_ITSELF or content is not None
             found = file_of(await self._places.find(str(given), follow=follow))
-            lines.append(_shown(found))
+            lines.append(_display_name(found))
             if found["size"]:  # documents of the editors have none
                 files[found["name"]] = found["size"]
             if call.action in ("update", "delete", "trash"):
                 version = f"{found['modified']} {found['size']}"
         if folder:
-            lines.append(f"In {_shown(file_of(await self._places.find(str(folder))))}")
+            lines.append(f"In {_display_name(file_of(await self._places.find(str(folder))))}")
         text = "\n".join(lines)
         basis = f"{version}\n{text}"
         return Allowed(preview=text, basis=basis, files=files) if lines else None
@@ -445,7 +445,7 @@ class Drive(GoogleConnection):
             raise
 
 
-def _shown(found: FileInfo) -> str:
+def _display_name(found: FileInfo) -> str:
     """Return the display name of a file."""
     owner = f", of {found['owner']}" if found["owner"] else ""
     return f"{found['kind']} {found['name']!r}{owner}, {found['link'] or found['id']}"

@@ -7,7 +7,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from delf.errors import ToolRefusedError
-from delf_drive.records import FIELDS, FOLDER, SHORTCUT, leads_to_folder, quoted
+from delf_drive.records import FIELDS, FOLDER, SHORTCUT, leads_to_folder, quote_text
 from delf_google.errors import GoogleError
 from delf_google.files import file_id
 from delf_google.requests import Request, segment
@@ -107,7 +107,7 @@ class Places:
 
     async def children(self, folder: str, name: str) -> list[dict[str, Any]]:
         """List the items of a folder with a name."""
-        query = f"name = {quoted(name)} and {quoted(folder)} in parents and trashed = false"
+        query = f"name = {quote_text(name)} and {quote_text(folder)} in parents and trashed = false"
         page = await self._transport.json(
             Request(
                 f"look for {name!r}",
@@ -124,7 +124,7 @@ class Places:
         if names and names[0].lower() == _SHARED:
             if len(names) == 1:
                 raise ToolRefusedError("name a shared drive: Shared drives/NAME/…")
-            return await self._shared(names[1]), names[2:]
+            return await self._shared_drive(names[1]), names[2:]
         return {"id": "root", "mimeType": FOLDER}, names
 
     async def _walk(self, path: str) -> dict[str, Any]:
@@ -144,7 +144,7 @@ class Places:
             found = listed[0]
         return found
 
-    async def _shared(self, name: str) -> dict[str, Any]:
+    async def _shared_drive(self, name: str) -> dict[str, Any]:
         known: list[str] = []
         pages = self._transport.pages(
             Request(

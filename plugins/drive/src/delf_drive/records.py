@@ -110,7 +110,7 @@ def kinds() -> str:
     return ", ".join(_KINDS)
 
 
-def quoted(text: str) -> str:
+def quote_text(text: str) -> str:
     """Return a text in Drive's query language."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from delf.errors import ToolExecutionError, ToolRefusedError
 from delf.notes import note
-from delf_confined.words import shortened
+from delf_confined.words import shorten_message
 from delf_files.arrow_schema import tell_lengths
 from delf_files.dialects import unique_folded
 from delf_files.forms import LOOKED_AT, check_form
@@ -81,7 +81,7 @@ async def answer(question: dict[str, Any]) -> dict[str, Any]:
     try:
         return _answer_of_lines(question)
     except duckdb.Error as error:
-        text = f"DuckDB: {shortened(_named(str(error), question))}"
+        text = f"DuckDB: {shorten_message(_named(str(error), question))}"
     except (ValueError, OSError) as error:
         text = _named(str(error), question)
     raise ToolExecutionError(text)

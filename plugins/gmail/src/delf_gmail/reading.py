@@ -16,7 +16,7 @@ from typing import Any, Final, TypedDict, cast
 from delf.errors import ToolRefusedError
 from delf.network import charsets
 from delf_gmail.html_text import text_of
-from delf_google.mailboxes import Mailbox, split, written
+from delf_google.mailboxes import Mailbox, format_mailbox, split
 
 _DEEPEST: Final = 60
 _LONGEST: Final = 100_000
@@ -123,14 +123,14 @@ def people_in(payload: Resource, header: str) -> list[str]:
                 f"{header} of the message: {(person.address or person.text)[:200]!r} is not a mail "
                 "address"
             )
-        people.append(written(name, person.address))
+        people.append(format_mailbox(name, person.address))
     return people
 
 
 def people_of(payload: Resource, header: str) -> list[str]:
     """Parse the people of a header for reading, keeping invalid addresses."""
     return [
-        written(name, person.address) if person.is_valid else _shown(person.text)
+        format_mailbox(name, person.address) if person.is_valid else _shown(person.text)
         for name, person in _people(payload, header)
     ]
 

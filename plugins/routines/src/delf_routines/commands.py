@@ -28,9 +28,9 @@ from delf_cli.ids import short_id
 from delf_cli.journals import ask_journal, load_task
 from delf_cli.lazy import BareGroup
 from delf_cli.output import json_text
-from delf_cli.session import Options, Setup, as_before
+from delf_cli.session import Options, Setup, restore_options
 from delf_cli.state import State, state_of
-from delf_cli.streams import wrapped
+from delf_cli.streams import wrap_text
 from delf_cli.tables import table
 from delf_routines.calls import is_call, read_call
 from delf_routines.cases import Case, case_of, run_case
@@ -142,7 +142,7 @@ def save(
     begun = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
     if begun is None:
         raise ConfigurationError(f"the task {short_id(record.task_id)} has not begun")
-    agent = Setup.of(state, as_before(state, Options(flags={}), begun.setup)).agent()
+    agent = Setup.of(state, restore_options(state, Options(flags={}), begun.setup)).agent()
     store = _store(state)
     if is_call(record.task) and read_call(record.task)[0] == name:
         path = _keep_run(state, store, record, events)
@@ -221,7 +221,7 @@ def test(ctx: click.Context, names: tuple[str, ...], junit: str | None, as_json:
             continue
         click.echo(f"{name}: {'ok' if not results[name] else 'differs'}")
         for line in results[name]:
-            click.echo(f"  {wrapped(visible(line), indent=2)}")
+            click.echo(f"  {wrap_text(visible(line), indent=2)}")
     if junit is not None:
         Path(junit).write_text(_junit(results), encoding="utf-8")
     if as_json:
@@ -272,7 +272,7 @@ def check(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> None:
         click.echo(json_text(rows, indent=2))
     for row in () if as_json else rows:
         outcome = row["error"] or "; ".join(row["drift"]) or "ok"
-        click.echo(wrapped(f"{row['name']}: {visible(outcome)}"))
+        click.echo(wrap_text(f"{row['name']}: {visible(outcome)}"))
         if row["proposed"]:
             click.echo(f"  a repaired script is proposed: delf routines diff {row['name']}")
     ctx.exit(0 if all(row["ok"] for row in rows) else 1)

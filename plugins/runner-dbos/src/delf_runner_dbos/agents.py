@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from delf import Agent
 from delf.errors import ConfigurationError
-from delf_cli.session import Options, Setup, as_before
+from delf_cli.session import Options, Setup, restore_options
 from delf_cli.state import State
 from delf_runner_dbos.queue import is_here
 
@@ -93,7 +93,7 @@ class Agents:
                     hint=f"start a runner in {folder}; if the project was moved here, name that "
                     "folder in former_folders under [plugins.runner-dbos]",
                 )
-            options = as_before(state, options, {**setup, "folder": str(here)})
+            options = restore_options(state, options, {**setup, "folder": str(here)})
         made = Setup.of(state, options)
         chosen = made.project.agent.model_fields_set
         defaults = {name: value for name, value in self._defaults.items() if name not in chosen}

@@ -21,7 +21,7 @@ from delf.protocols.journal import ListPlace, TaskRecord
 from delf.protocols.people import name_of_holder
 from delf.protocols.shared_journal import SharedJournal
 from delf.types import TaskState
-from delf_cli.output import counted
+from delf_cli.output import format_count
 from delf_cli.schedules import ITEM, ROUTINE, RoutineCall
 from delf_engine.retention import prune
 from delf_engine.task import TRUST, VARIABLES
@@ -390,7 +390,7 @@ class Runner:
         if not items:
             return {"tasks": [], "note": "the call returns no items now"}
         task = await self._hand_in(workflow_id, context, {ITEM: shortened(items[0])})
-        return {"tasks": [task], "note": f"with the first of {counted(len(items), 'item')}"}
+        return {"tasks": [task], "note": f"with the first of {format_count(len(items), 'item')}"}
 
     async def _hand_in(
         self, source: str, context: Mapping[str, Any], variables: Mapping[str, Any] | None = None

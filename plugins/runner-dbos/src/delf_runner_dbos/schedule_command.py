@@ -18,7 +18,7 @@ from delf_cli.lazy import BareGroup
 from delf_cli.options import run_options
 from delf_cli.schedules import Firing, Schedule, Schedules
 from delf_cli.session import Options, Setup
-from delf_cli.streams import wrapped
+from delf_cli.streams import wrap_text
 from delf_cli.tables import one_line, table
 from delf_runner_dbos.schedules import open_schedules
 
@@ -172,7 +172,7 @@ def history(ctx: click.Context, name: str, *, limit: int, as_json: bool) -> None
         click.echo(json.dumps([_fields(firing) for firing in found]))
         return
     for firing in found:
-        click.echo(wrapped(_line(firing), indent=4))
+        click.echo(wrap_text(_line(firing), indent=4))
     if not found:
         click.echo(f"{name} has started no task yet", err=True)
     if not found:

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from delf import Agent
 from delf.errors import ConfigurationError, ToolExecutionError
 from delf.records import dataclass
-from delf_cli.output import counted
+from delf_cli.output import format_count
 from delf_engine.one_call import ONE_CALL, call_task, read_call
 from delf_engine.watched_calls import check_watched
 
@@ -92,7 +92,7 @@ def look_at(items: Sequence[Any], id_field: str | None, before: Sequence[str] | 
     """
     digests = [_digest(item, id_field) for item in items]
     if before is None:
-        return Look([], _kept(digests, ()), f"{counted(len(items), 'item')} known from now on")
+        return Look([], _kept(digests, ()), f"{format_count(len(items), 'item')} known from now on")
     known = frozenset(before)
     found = dict(zip(digests, items, strict=True))
     new = [(digest, item) for digest, item in found.items() if digest not in known]

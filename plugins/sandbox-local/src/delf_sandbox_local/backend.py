@@ -118,7 +118,7 @@ class LocalBackend:
         measures = [
             "own process and resource limits",
             f"Landlock {abi}" if abi else "no Landlock here: files can be read",
-            "seccomp filter" if seccomp.supported() else "no seccomp filter here",
+            "seccomp filter" if seccomp.is_supported() else "no seccomp filter here",
             *(["scratch space on the disk"] if self._on_disk else []),
         ]
         return Available(", ".join(measures))
@@ -149,7 +149,7 @@ class LocalBackend:
         return {
             "a process of its own, resource limits, no environment": True,
             f"files out of reach (Landlock{f' {abi}' if abi else ''})": abi > 0,
-            "allow-list of system calls (seccomp)": seccomp.supported(),
+            "allow-list of system calls (seccomp)": seccomp.is_supported(),
             "user namespace": "user" in server.namespaces,
             "network namespace": "network" in server.namespaces,
             "mounts of its own, scratch in memory": "mounts" in server.namespaces,

@@ -45,7 +45,7 @@ def confine(limits: dict[str, Any], readable: list[str], scratch: str, *, tasks:
     _limit(limits, tasks)
     if landlock.version():
         landlock.restrict([*sys.path, *system.INTERPRETER_FILES, *readable], [scratch])
-    if seccomp.supported():
+    if seccomp.is_supported():
         seccomp.install(threads=tasks > 0)
         _leave_times(scratch)
 

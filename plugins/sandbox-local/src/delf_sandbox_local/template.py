@@ -69,9 +69,9 @@ def make_ready(zipapp: str) -> tuple[list[str], Server]:
 
     server = Server()
     landlock.prepare()
-    if seccomp.supported():
+    if seccomp.is_supported():
         for threads in (False, True):
-            seccomp.prepared(platform.machine(), threads=threads)
+            seccomp.build_filter(platform.machine(), threads=threads)
     gc.collect()
     gc.freeze()  # keep the pages shared with forks
     return own, server

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from delf_sandbox.guest.functions import Functions
-from delf_sandbox.guest.nodes import AmbiguousError, at, attribute, name
+from delf_sandbox.guest.nodes import AmbiguousError, attribute, name, position_of
 from delf_sandbox.guest.scopes import FunctionNode
 
 ITEMS: Final = "__delf_items__"
@@ -100,9 +100,9 @@ def lower_generator(node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
     if any(id(part) not in statements for part in yields):
         return  # uses the value of a yield, as with send()
     _Yields().generic_visit(node)
-    items = ast.Name(id=ITEMS, ctx=ast.Store(), **at(node))
-    empty = ast.List(elts=[], ctx=ast.Load(), **at(node))
-    node.body.insert(0, ast.Assign(targets=[items], value=empty, **at(node)))
+    items = ast.Name(id=ITEMS, ctx=ast.Store(), **position_of(node))
+    empty = ast.List(elts=[], ctx=ast.Load(), **position_of(node))
+    node.body.insert(0, ast.Assign(targets=[items], value=empty, **position_of(node)))
     node.body.append(_return_items(node.body[-1]))
 
 
@@ -115,8 +115,10 @@ def _own(function: ast.AST) -> Iterator[ast.AST]:
 
 
 def _return_items(node: Any) -> ast.Return:
-    value = ast.Call(func=name(node, "iter"), args=[name(node, ITEMS)], keywords=[], **at(node))
-    return ast.Return(value=value, **at(node))
+    value = ast.Call(
+        func=name(node, "iter"), args=[name(node, ITEMS)], keywords=[], **position_of(node)
+    )
+    return ast.Return(value=value, **position_of(node))
 
 
 class _Yields(ast.NodeTransformer):
@@ -130,14 +132,14 @@ class _Yields(ast.NodeTransformer):
         """Append the yielded value."""
         match node.value:
             case ast.Yield(value=value):
-                method, given = "append", value or ast.Constant(value=None, **at(node))
+                method, given = "append", value or ast.Constant(value=None, **position_of(node))
             case ast.YieldFrom(value=value):
                 method, given = "extend", value
             case _:
                 return node
         function: Any = attribute(name(node, ITEMS), method)
         function.is_called = True
-        node.value = ast.Call(func=function, args=[given], keywords=[], **at(node))
+        node.value = ast.Call(func=function, args=[given], keywords=[], **position_of(node))
         return node
 
     def visit_Return(self, node: ast.Return) -> Any:

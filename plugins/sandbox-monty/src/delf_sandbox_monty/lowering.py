@@ -15,11 +15,11 @@ from delf_sandbox.guest.nodes import (
     SETTLE,
     TOOLS,
     AmbiguousError,
-    at,
     attribute,
-    awaited,
+    await_node,
     call,
     name,
+    position_of,
 )
 from delf_sandbox.guest.rewrite import Rewriting
 from delf_sandbox.guest.scopes import CallPlace, Place
@@ -119,9 +119,9 @@ class MontyRewriting(Rewriting):
         function: Any = node.func
         if method:
             function = name(function, method_name(connection, method))
-        text = ast.Constant(value=f"{label}(…) on line {node.lineno}", **at(node))
+        text = ast.Constant(value=f"{label}(…) on line {node.lineno}", **position_of(node))
         node.func = ast.Call(
-            func=name(node, LATER), args=[text, function], keywords=[], **at(function)
+            func=name(node, LATER), args=[text, function], keywords=[], **position_of(function)
         )
 
     def hand_over_later(self, place: Place) -> None:
@@ -131,7 +131,7 @@ class MontyRewriting(Rewriting):
         if place.scope.find(connection) is None and connection in self._known.tools:
             node = place.node
             function = method_name(connection, method) if method else connection
-            text = ast.Constant(value=f"{label}(…) on line {node.lineno}", **at(node))
+            text = ast.Constant(value=f"{label}(…) on line {node.lineno}", **position_of(node))
             place.put(call_of(name(node, LATER), [text, name(node, function)]))
 
     def may_give_coroutines(self) -> bool:
@@ -209,8 +209,8 @@ class Lowering(ast.NodeTransformer):
             if item.name not in SHIMS:
                 continue
             given = self._module(node, item.name)
-            target = ast.Name(id=item.asname or item.name, ctx=_STORE, **at(node))
-            new.append(ast.Assign(targets=[target], value=given, **at(node)))
+            target = ast.Name(id=item.asname or item.name, ctx=_STORE, **position_of(node))
+            new.append(ast.Assign(targets=[target], value=given, **position_of(node)))
         if kept:
             node.names = kept
             new.append(node)
@@ -218,7 +218,9 @@ class Lowering(ast.NodeTransformer):
 
     def _module(self, node: Any, word: str) -> ast.expr:
         if word == "nest_asyncio":
-            return ast.Call(func=name(node, "__delf_Nest__"), args=[], keywords=[], **at(node))
+            return ast.Call(
+                func=name(node, "__delf_Nest__"), args=[], keywords=[], **position_of(node)
+            )
         return name(node, _INSTEAD[word])
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:
@@ -240,7 +242,7 @@ class Lowering(ast.NodeTransformer):
         if (source, word) in _FUNCTIONS:
             return name(node, _FUNCTIONS[source, word])
         if source in ("typing", "typing_extensions") and word not in _TYPES:
-            return ast.Constant(value=None, **at(node))
+            return ast.Constant(value=None, **position_of(node))
         return None
 
     # -- classes ------------------------------------------------------------------------
@@ -283,7 +285,7 @@ class Lowering(ast.NodeTransformer):
     def visit_AsyncFor(self, node: ast.AsyncFor) -> Any:
         """Convert to a plain loop over an awaited iterable."""
         self.generic_visit(node)
-        node.iter = awaited(call(SETTLE, node.iter))
+        node.iter = await_node(call(SETTLE, node.iter))
         plain: Any = node
         plain.__class__ = ast.For
         return plain
@@ -292,7 +294,7 @@ class Lowering(ast.NodeTransformer):
         """Convert to a plain comprehension over an awaited iterable."""
         self.generic_visit(node)
         if node.is_async:
-            node.iter = awaited(call(SETTLE, node.iter))
+            node.iter = await_node(call(SETTLE, node.iter))
             node.is_async = 0
         return node
 
@@ -312,46 +314,48 @@ class Lowering(ast.NodeTransformer):
 
         def exited(*given: Any) -> ast.expr:
             function = attribute(name(node, manager), "__aexit__")
-            return awaited(call_of(function, list(given)))
+            return await_node(call_of(function, list(given)))
 
         # As PEP 492 expands the statement: the exit gets an exception and may suppress it; the flag
         # keeps it from being called a second time.
-        nothing = [ast.Constant(value=None, **at(node)) for _ in range(3)]
-        entered = awaited(call(SETTLE, call_of(attribute(name(node, manager), "__aenter__"), [])))
-        begin: ast.stmt = ast.Expr(value=entered, **at(node))
+        nothing = [ast.Constant(value=None, **position_of(node)) for _ in range(3)]
+        entered = await_node(
+            call(SETTLE, call_of(attribute(name(node, manager), "__aenter__"), []))
+        )
+        begin: ast.stmt = ast.Expr(value=entered, **position_of(node))
         if item.optional_vars is not None:
-            begin = ast.Assign(targets=[item.optional_vars], value=entered, **at(node))
+            begin = ast.Assign(targets=[item.optional_vars], value=entered, **position_of(node))
         failed = name(node, error)
         caught = ast.ExceptHandler(
             type=name(node, "BaseException"),
             name=error,
             body=[
-                assigned(node, fine, ast.Constant(value=False, **at(node))),
+                assigned(node, fine, ast.Constant(value=False, **position_of(node))),
                 ast.If(
                     test=ast.UnaryOp(
                         op=ast.Not(),
                         operand=exited(call_of(name(node, "type"), [failed]), failed, nothing[0]),
-                        **at(node),
+                        **position_of(node),
                     ),
-                    body=[ast.Raise(**at(node))],
+                    body=[ast.Raise(**position_of(node))],
                     orelse=[],
-                    **at(node),
+                    **position_of(node),
                 ),
             ],
-            **at(node),
+            **position_of(node),
         )
-        inner = ast.Try(body=body, handlers=[caught], orelse=[], finalbody=[], **at(node))
+        inner = ast.Try(body=body, handlers=[caught], orelse=[], finalbody=[], **position_of(node))
         last = ast.If(
             test=name(node, fine),
-            body=[ast.Expr(value=exited(*nothing), **at(node))],
+            body=[ast.Expr(value=exited(*nothing), **position_of(node))],
             orelse=[],
-            **at(node),
+            **position_of(node),
         )
-        whole = ast.Try(body=[inner], handlers=[], orelse=[], finalbody=[last], **at(node))
+        whole = ast.Try(body=[inner], handlers=[], orelse=[], finalbody=[last], **position_of(node))
         return [
             assigned(node, manager, item.context_expr),
             begin,
-            assigned(node, fine, ast.Constant(value=True, **at(node))),
+            assigned(node, fine, ast.Constant(value=True, **position_of(node))),
             whole,
         ]
 
@@ -362,11 +366,11 @@ class Lowering(ast.NodeTransformer):
         for target in node.targets:
             match target:
                 case ast.Name(id=word):
-                    new.append(assigned(node, word, ast.Constant(value=None, **at(node))))
+                    new.append(assigned(node, word, ast.Constant(value=None, **position_of(node))))
                 case ast.Subscript(value=value, slice=key) if not isinstance(key, ast.Slice):
                     value.ctx = ast.Load()  # pyright: ignore[reportAttributeAccessIssue]
                     popped = call_of(attribute(value, "pop"), [key])
-                    new.append(ast.Expr(value=popped, **at(node)))
+                    new.append(ast.Expr(value=popped, **position_of(node)))
                 case _:
                     return node
         return new
@@ -382,7 +386,7 @@ class Lowering(ast.NodeTransformer):
             case _:
                 return node
         left = call_of(name(node, "__delf_exit__"), given)
-        return ast.Expr(value=left, **at(node))
+        return ast.Expr(value=left, **position_of(node))
 
     # -- expressions --------------------------------------------------------------------
 
@@ -394,7 +398,11 @@ class Lowering(ast.NodeTransformer):
                 if _may_be_day(node.left) and _may_be_day(other):
                     same = call_of(name(node, "__delf_same__"), [node.left, other])
                     is_not = isinstance(how, ast.NotEq)
-                    return ast.UnaryOp(op=ast.Not(), operand=same, **at(node)) if is_not else same
+                    return (
+                        ast.UnaryOp(op=ast.Not(), operand=same, **position_of(node))
+                        if is_not
+                        else same
+                    )
             case ast.Compare(ops=[*how]) if all(isinstance(op, _ORDERED) for op in how):
                 if any(map(_is_day, (node.left, *node.comparators))):
                     node.left = _as_text(node.left)
@@ -503,7 +511,7 @@ class Lowering(ast.NodeTransformer):
         # For a key named like a dict method, scripts must use an index.
         if node.attr in _OF_DICTS:
             return node
-        text = ast.Constant(value=node.attr, **at(node))
+        text = ast.Constant(value=node.attr, **position_of(node))
         return call_of(name(node, "__delf_get__"), [node.value, text])
 
 
@@ -512,10 +520,10 @@ def _unbound(node: ast.Attribute) -> ast.expr:
 
     In Monty a method can be called, but is not a value.
     """
-    given = ast.arg(arg="given", **at(node))
+    given = ast.arg(arg="given", **position_of(node))
     takes = ast.arguments(posonlyargs=[], args=[given], kwonlyargs=[], kw_defaults=[], defaults=[])
     body = call_of(attribute(name(node, "given"), node.attr), [])
-    return ast.Lambda(args=takes, body=body, **at(node))
+    return ast.Lambda(args=takes, body=body, **position_of(node))
 
 
 def _check_methods(node: ast.ClassDef) -> None:
@@ -604,10 +612,10 @@ def _waits(function: Any) -> bool:
 
 def call_of(function: Any, given: list[Any]) -> ast.Call:
     """Make a call node at the position of a node."""
-    return ast.Call(func=function, args=given, keywords=[], **at(function))
+    return ast.Call(func=function, args=given, keywords=[], **position_of(function))
 
 
 def assigned(node: Any, word: str, value: Any) -> ast.stmt:
     """Make an assignment to a name at the position of a node."""
-    target = ast.Name(id=word, ctx=_STORE, **at(node))
-    return ast.Assign(targets=[target], value=value, **at(node))
+    target = ast.Name(id=word, ctx=_STORE, **position_of(node))
+    return ast.Assign(targets=[target], value=value, **position_of(node))

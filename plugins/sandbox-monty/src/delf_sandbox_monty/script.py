@@ -11,7 +11,7 @@ from importlib import resources
 
 from delf.protocols.sandbox import Failed, ToolNames
 from delf_sandbox.guest.names import Known
-from delf_sandbox.guest.nodes import AmbiguousError, at
+from delf_sandbox.guest.nodes import AmbiguousError, position_of
 from delf_sandbox.guest.script import VALUE, bound_names, call_forgotten, keep_last_value
 from delf_sandbox_monty.aliases import ALIASES
 from delf_sandbox_monty.lowering import (
@@ -112,9 +112,11 @@ def _keep_value(tree: ast.Module) -> None:
     keep_last_value(tree.body)
     if not any(isinstance(n, ast.Name) and n.id == VALUE for n in ast.walk(tree.body[-1])):
         return
-    tree.body.insert(0, assigned(tree.body[0], VALUE, ast.Constant(value=None, **at(tree.body[0]))))
-    value = ast.Name(id=VALUE, ctx=ast.Load(), **at(last))
-    tree.body.append(ast.Expr(value=value, **at(last)))
+    tree.body.insert(
+        0, assigned(tree.body[0], VALUE, ast.Constant(value=None, **position_of(tree.body[0])))
+    )
+    value = ast.Name(id=VALUE, ctx=ast.Load(), **position_of(last))
+    tree.body.append(ast.Expr(value=value, **position_of(last)))
 
 
 def _let_main_outlive(tree: ast.Module) -> None:
@@ -125,7 +127,7 @@ def _let_main_outlive(tree: ast.Module) -> None:
         is_shared = any(isinstance(node, (ast.Nonlocal, ast.Global)) for node in ast.walk(main))
         names = [] if is_shared else sorted(bound_names(main))
         if names and not main.args.args and not main.args.kwonlyargs:
-            main.body.insert(0, ast.Global(names=names, **at(main.body[0])))
+            main.body.insert(0, ast.Global(names=names, **position_of(main.body[0])))
 
 
 def _unparsed(tree: ast.Module) -> str:
@@ -141,9 +143,9 @@ class _PlainTexts(ast.NodeTransformer):
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
         self.generic_visit(node)
         given: list[ast.expr] = []
-        text = ast.Constant(value=_format_of(node, given), **at(node))
-        function = ast.Attribute(value=text, attr="format", ctx=ast.Load(), **at(node))
-        return ast.Call(func=function, args=given, keywords=[], **at(node))
+        text = ast.Constant(value=_format_of(node, given), **position_of(node))
+        function = ast.Attribute(value=text, attr="format", ctx=ast.Load(), **position_of(node))
+        return ast.Call(func=function, args=given, keywords=[], **position_of(node))
 
 
 def _format_of(node: ast.JoinedStr, given: list[ast.expr]) -> str:

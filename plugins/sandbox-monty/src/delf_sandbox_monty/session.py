@@ -30,7 +30,7 @@ from delf.values.sizes import is_large
 from delf_sandbox.budget import Budget
 from delf_sandbox.folders import remove_folder, used_space
 from delf_sandbox.guest.arguments import ADD_FILE, RERUN, OwnFunction
-from delf_sandbox.guest.names import taken_note
+from delf_sandbox.guest.names import rebound_names_note
 from delf_sandbox.guest.output import NOT_GIVEN, FileSender, LimitReachedError
 from delf_sandbox.guest.scratch import Scratch
 from delf_sandbox.modules import modules_of
@@ -180,7 +180,7 @@ class MontySession:
     async def _run_to_the_end(self, prepared: Prepared) -> Outcome:
         """Run a script with its remaining tasks; hand over its files."""
         outcome = await self._run(prepared.code)
-        note = taken_note(prepared.taken)
+        note = rebound_names_note(prepared.taken)
         if isinstance(outcome, Failed) and note:
             return replace(outcome, message=outcome.message + note)
         if isinstance(outcome, Rerun) and note:

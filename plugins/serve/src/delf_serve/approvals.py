@@ -27,12 +27,12 @@ from delf_cli.answering import (
     comment,
     decided_data,
     find_request,
-    remembered,
+    refusal_reason,
     remembered_data,
+    remembered_decisions,
     request_data,
     revoke,
     send,
-    why_not,
     why_not_approve,
 )
 from delf_serve.keys import Key
@@ -143,7 +143,7 @@ class Approvals:
         if not has_right(record, key):
             raise ProblemError(403, "this key has no right to decide")
         decision = _decision(given)
-        if (why := why_not(record, key.decider(via), decision)) is not None:
+        if (why := refusal_reason(record, key.decider(via), decision)) is not None:
             raise ProblemError(403, why, "GET /approvals?mine=true lists what you may decide")
         if isinstance(decision, Answered):
             _check_answer(record, decision)
@@ -187,13 +187,13 @@ class Approvals:
 
     async def remembered(self, key: Key) -> list[Remembered]:
         """Return the remembered approvals, oldest first."""
-        found = await remembered(self._tasks.journal)
+        found = await remembered_decisions(self._tasks.journal)
         return [_remembered(decision) for decision in found if key.sees(decision.key)]
 
     async def revoke(self, request_id: str, key: Key) -> Remembered:
         """Revoke a remembered approval by its full id."""
         journal = self._tasks.journal
-        known = [d.request_id for d in await remembered(journal) if key.sees(d.key)]
+        known = [d.request_id for d in await remembered_decisions(journal) if key.sees(d.key)]
         if request_id not in known:
             raise ProblemError(404, f"no decision {request_id[:60]!r} is remembered")
         return _remembered(await revoke(journal, request_id, key.name))
@@ -242,7 +242,7 @@ def _may_reject(record: RequestRecord, key: Key) -> bool:
     """Return True if a person may reject a pending request."""
     if not record.waits or not has_right(record, key):
         return False
-    return why_not(record, key.decider(""), Rejected()) is None
+    return refusal_reason(record, key.decider(""), Rejected()) is None
 
 
 def _request(record: RequestRecord, key: Key) -> Request:

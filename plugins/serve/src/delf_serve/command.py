@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from delf_cli.options import flags_of, rest_of, run_options
+from delf_cli.options import flags_of, remaining_options, run_options
 from delf_cli.state import state_of
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def serve(ctx: click.Context, host: str, port: int, tasks: tuple[str, ...], **gi
 
     options = Options(
         flags=flags_of(given),
-        **rest_of({"events": False, "as_json": False, "verbose": False, **given}),
+        **remaining_options({"events": False, "as_json": False, "verbose": False, **given}),
     )
     serve_project(state_of(ctx), options, host=host, port=port, tasks=tasks)
 

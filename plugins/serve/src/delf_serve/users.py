@@ -28,7 +28,7 @@ from delf_cli.journals import ask_journal
 from delf_cli.lazy import LazyGroup
 from delf_cli.observing import tell_observers
 from delf_cli.output import json_text
-from delf_cli.streams import wrapped
+from delf_cli.streams import wrap_text
 from delf_serve.people import NOTICE_WAYS, Changer, Wish, present, without_key
 
 _FIRST: Final = "first"
@@ -140,7 +140,7 @@ def list_users(ctx: click.Context, *, as_json: bool) -> None:
     if not people:
         click.echo("nobody is known: delf users add NAME")
     for person in people:
-        click.echo(wrapped(_line(person), indent=4))
+        click.echo(wrap_text(_line(person), indent=4))
         for key in person.keys:
             state = "revoked" if key.revoked_at is not None else "key"
             less = _what(key.rights, key.scope)

@@ -376,7 +376,7 @@ def confine(opening: Opening) -> None:
 
     if landlock.version():
         landlock.restrict([*sys.path, *SYSTEM_FILES, *opening.readable], opening.writable)
-    if seccomp.supported():
+    if seccomp.is_supported():
         seccomp.install(threads=True, writes=True, locks=True)
 
 

@@ -15,9 +15,9 @@ from delf.types import TaskState
 from delf_cli import errors
 from delf_cli.as_json import as_json_option
 from delf_cli.lazy import BareGroup
-from delf_cli.options import flags_of, rest_of, run_options
+from delf_cli.options import flags_of, remaining_options, run_options
 from delf_cli.state import State, state_of
-from delf_cli.streams import wrapped
+from delf_cli.streams import wrap_text
 
 if TYPE_CHECKING:
     from delf import Agent, Response
@@ -66,7 +66,7 @@ def list_command(ctx: click.Context, *, as_json: bool) -> None:
     for row in rows:
         text = f"! {row['error']}" if row["error"] else row["description"] or ""
         made = "  (generated)" if row["generated"] else ""
-        text = wrapped(visible(f"{text}{made}"), indent=widest + 2)
+        text = wrap_text(visible(f"{text}{made}"), indent=widest + 2)
         click.echo(f"{row['name']:<{widest}}  {text}".rstrip())
     if not rows:
         errors.say("hint", f"no worker is in {', '.join(map(str, registry.folders))}; delf init")
@@ -182,7 +182,7 @@ def run(ctx: click.Context, name: str, task: str | None, **given: Any) -> None:
     connections = tuple(names) if found.generated else ("workers",)
     text = order(name, task, inputs, [Path(file).name for file in given["files"]])
     flags = {**flags_of({**given, "strategy": None}), "strategy": "worker"}
-    rest: dict[str, Any] = {**rest_of({**given, "connections": connections})}
+    rest: dict[str, Any] = {**remaining_options({**given, "connections": connections})}
     options = Options(flags=flags, **rest)
 
     async def do(agent: Agent, seen: Mapping[str, Any]) -> Response:

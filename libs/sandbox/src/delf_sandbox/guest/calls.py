@@ -144,7 +144,7 @@ class ToolCall(Coroutine[Any, Any, Any]):
     __hash__ = object.__hash__
 
 
-def _of_result(name: str) -> Callable[..., Any]:
+def _forward_to_result(name: str) -> Callable[..., Any]:
     """Make a method that forwards to the call's result."""
 
     def method(self: ToolCall, *args: Any) -> Any:
@@ -165,13 +165,13 @@ _OF_RESULTS = (
 )
 """Special methods that use the result of a call."""
 for _name in _OF_RESULTS:
-    setattr(ToolCall, f"__{_name}__", _of_result(f"__{_name}__"))
+    setattr(ToolCall, f"__{_name}__", _forward_to_result(f"__{_name}__"))
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod"):
 
-    def _turned(self: ToolCall, other: Any, name: str = f"__{_name}__") -> Any:
+    def _reflected_operator(self: ToolCall, other: Any, name: str = f"__{_name}__") -> Any:
         return getattr(operator, name)(other, self.result())
 
-    setattr(ToolCall, f"__r{_name}__", _turned)
+    setattr(ToolCall, f"__r{_name}__", _reflected_operator)
 
 
 def _label(connection: str, method: str) -> str:
@@ -243,8 +243,8 @@ class Caller:
 
     def call(self, connection: str, method: str, args: Any, kwargs: Any, depth: int) -> ToolCall:
         """Make an awaitable call."""
-        args = [_listed(given) for given in args]
-        kwargs = {name: _listed(given) for name, given in kwargs.items()}
+        args = [_iterators_to_lists(given) for given in args]
+        kwargs = {name: _iterators_to_lists(given) for name, given in kwargs.items()}
         number = self._last = next(self._numbers)
         self._unawaited[number] = (_label(connection, method), _line_of_script(depth + 1))
         return ToolCall(self, number, connection, method, args, kwargs)
@@ -349,7 +349,7 @@ class Caller:
                 future.set_exception(ToolError("the host's answer cannot be read"))
 
 
-def _listed(given: Any) -> Any:
+def _iterators_to_lists(given: Any) -> Any:
     """Convert iterators in the arguments of a call to lists."""
     return list(cast("Iterable[Any]", given)) if isinstance(given, _ONCE_ONLY) else given
 

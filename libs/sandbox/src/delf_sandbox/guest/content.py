@@ -103,7 +103,7 @@ def make_content(
     if not _is_bytes(content) and not _is_plain(content):
         table = table_of(content)
         if table is None:
-            content = _known(name, content)
+            content = _as_collection(name, content)
     missing = "" if ending else _ending_for(content, table)
     made = _make(name, ending or missing, content, table, row_files, most)
     return dataclasses.replace(made, ending=missing)
@@ -143,11 +143,11 @@ def _make(
         grid = chain([table.columns], table.rows)
         if ending in _PAGES:
             return Content(_page(grid, most))
-        return Content(_separated(grid, separator or ",", most))
+        return Content(_encode_separated(grid, separator or ",", most))
     if separator is not None and isinstance(content, Mapping):
         raise TypeError(f"{name!r}: a {ending} file is made from a list of rows, not from one dict")
     if separator is not None:
-        return Content(_separated(_grid(given, most), separator, most))
+        return Content(_encode_separated(_grid(given, most), separator, most))
     if ending in _PAGES and _is_list(content):
         return Content(_page(_grid(content, most), most))
     if ending in _LINES and _is_list(content):
@@ -181,7 +181,7 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, (str, Mapping)) or _is_list(value)
 
 
-def _known(name: str, content: Any) -> Any:
+def _as_collection(name: str, content: Any) -> Any:
     """Convert a value of another type to a list or dict."""
     if isinstance(content, Iterator):
         return list(islice(cast("Iterator[Any]", content), _LARGEST))
@@ -310,10 +310,10 @@ def _cells(row: Any) -> list[Any]:
     return list(row) if _is_list(row) else [row]
 
 
-def _separated(grid: Iterable[list[Any]], separator: str, most: int) -> bytes:
+def _encode_separated(grid: Iterable[list[Any]], separator: str, most: int) -> bytes:
     out = _Text(most)
     writer = csv.writer(out, delimiter=separator, lineterminator="\n")
-    writer.writerows([_shown(cell) for cell in row] for row in grid)
+    writer.writerows([_format_cell(cell) for cell in row] for row in grid)
     return out.getvalue().encode("utf-8", "surrogatepass")
 
 
@@ -323,14 +323,14 @@ def _page(grid: Iterable[list[Any]], most: int) -> bytes:
     out.write('<table border="1">\n')
     for number, row in enumerate(grid):
         name = "td" if number else "th"
-        cells = (_shown(cell) for cell in row)
+        cells = (_format_cell(cell) for cell in row)
         texts = ("" if cell is None else html.escape(str(cell)) for cell in cells)
         out.write("<tr>" + "".join(f"<{name}>{text}</{name}>" for text in texts) + "</tr>\n")
     out.write("</table>\n")
     return out.getvalue().encode("utf-8", "surrogatepass")
 
 
-def _shown(cell: Any) -> Any:
+def _format_cell(cell: Any) -> Any:
     """Format a cell for text files: nested values as JSON, missing ones empty."""
     kind = cast("Any", type(cell))
     if kind is str or kind is int:
@@ -405,7 +405,7 @@ def _sheet(table: Table) -> Grid:
 
 def _cell(value: Any) -> Any:
     """Convert a value for a cell: nested values as JSON, unknown types as text."""
-    shown = _shown(value)
+    shown = _format_cell(value)
     if shown is None or isinstance(shown, _CELLS):
         return shown
     return str(shown)

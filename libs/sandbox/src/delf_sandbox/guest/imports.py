@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from delf_sandbox.guest.nodes import at
+from delf_sandbox.guest.nodes import position_of
 
 _MODULES: Final = frozenset(
     {"base64", "collections", "csv", "decimal", "functools", "hashlib", "io", "itertools", "json"}
@@ -37,7 +37,7 @@ _OF_MODULE: Final[Mapping[str, frozenset[str]]] = {
 """Modules with a class of the same name, and the attributes that only the module has."""
 
 
-def forgotten_imports(
+def missing_imports(
     unknown: Mapping[str, list[str | None]], can_import: Callable[[str], bool], node: Any
 ) -> list[ast.stmt]:
     """Return the imports that a script is missing.
@@ -52,11 +52,11 @@ def forgotten_imports(
         module, member = _import_for(word, unknown[word])
         if not module or not can_import(module):
             continue
-        alias = ast.alias(name=member or module, **at(node))
+        alias = ast.alias(name=member or module, **position_of(node))
         if member:
-            found.append(ast.ImportFrom(module=module, names=[alias], level=0, **at(node)))
+            found.append(ast.ImportFrom(module=module, names=[alias], level=0, **position_of(node)))
         else:
-            found.append(ast.Import(names=[alias], **at(node)))
+            found.append(ast.Import(names=[alias], **position_of(node)))
     return found
 
 

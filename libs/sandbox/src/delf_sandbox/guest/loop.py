@@ -30,11 +30,11 @@ _DEEPEST = 30
 _QUIET_TURNS = 1_000
 
 
-def _nothing(*_: object) -> None:
+def _no_op(*_: object) -> None:
     """Do nothing; a placeholder until a session is attached."""
 
 
-def _same(given: Any) -> Any:
+def _identity(given: Any) -> Any:
     """Return the argument; a placeholder until a session is attached."""
     return given
 
@@ -67,12 +67,12 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self.tasks = 0
         self._tasks: weakref.WeakSet[Any] = weakref.WeakSet()
         self._lost: list[BaseException] = []
-        self._coroutine: Callable[[Any], Any] = _same
+        self._coroutine: Callable[[Any], Any] = _identity
         self._depth = 0
         self._threads = 0
         self._watched = selectors.PollSelector()
-        self._at_turn: Callable[[], None] = _nothing
-        self._deliver: Callable[[Sequence[int]], None] = _nothing
+        self._at_turn: Callable[[], None] = _no_op
+        self._deliver: Callable[[Sequence[int]], None] = _no_op
         self._look: Callable[[Callable[[], int]], int] | None = None
         self._past: deque[tuple[int, int]] = deque()
         self._notes: list[int] = []
@@ -165,7 +165,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         """True if a callback is ready to run."""
         return bool(self._ready)
 
-    def overlooked(self) -> list[BaseException]:
+    def unretrieved_exceptions(self) -> list[BaseException]:
         """Return exceptions of the script's tasks that were never retrieved, in creation order."""
         failed = [task for task in self._tasks if task.done() and task._log_traceback]
         failed.sort(key=hash)

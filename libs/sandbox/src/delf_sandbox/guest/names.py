@@ -8,14 +8,23 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from delf_sandbox.guest.imports import forgotten_imports
-from delf_sandbox.guest.nodes import PICK, TOOLS, AmbiguousError, at, attribute, call, name, tool
+from delf_sandbox.guest.imports import missing_imports
+from delf_sandbox.guest.nodes import (
+    PICK,
+    TOOLS,
+    AmbiguousError,
+    attribute,
+    call,
+    name,
+    position_of,
+    tool,
+)
 from delf_sandbox.guest.scopes import CallPlace, Place, Scope, Seen
 
 BUILTINS = frozenset(dir(builtins))
 
 
-def _nothing(_name: str) -> bool:
+def _never(_name: str) -> bool:
     return False
 
 
@@ -33,9 +42,9 @@ class Known:
 
     tools: Mapping[str, Sequence[str]]
     changing: Collection[str] = ()
-    can_import: Callable[[str], bool] = _nothing
-    is_bound: Callable[[str], bool] = _nothing
-    is_async: Callable[[str], bool] = _nothing
+    can_import: Callable[[str], bool] = _never
+    is_bound: Callable[[str], bool] = _never
+    is_async: Callable[[str], bool] = _never
 
 
 def same_name(name: str) -> str:
@@ -43,7 +52,7 @@ def same_name(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
 
 
-def taken_note(taken: Sequence[str]) -> str:
+def rebound_names_note(taken: Sequence[str]) -> str:
     """Word the note about tool names that a script rebound."""
     if not taken:
         return ""
@@ -104,7 +113,7 @@ class ToolNames:
                 # The script may rebind the name before this call; only the running script shows
                 # whether it has.
                 if how == "data" and place.scope.find(word) is self.seen.module:
-                    key = ast.Constant(value=word, **at(node))
+                    key = ast.Constant(value=word, **position_of(node))
                     node.func = call(PICK, name(node.func, word), key)
                     self.perhaps.add(id(node))
                 elif how:
@@ -147,7 +156,7 @@ class ToolNames:
     def _spell_method(function: ast.Attribute, methods: Sequence[str]) -> None:
         if function.attr not in methods:
             like = (m for m in methods if same_name(m) == same_name(function.attr))
-            function.attr = _only(like) or function.attr
+            function.attr = _only_item(like) or function.attr
 
     def _how_taken(self, word: str, scope: Scope) -> str | None:
         """Return how a tool's name is rebound in a scope: empty if not, None for a parameter."""
@@ -194,7 +203,7 @@ class ToolNames:
         for load, is_called in self.seen.loads:
             if load.node.id == defined and load.scope.find(defined) is not None and not is_called:
                 load.put(tool(load.node, defined))
-        place.put(ast.Pass(**at(place.node)))
+        place.put(ast.Pass(**position_of(place.node)))
 
     def _spell_attribute(self, place: Place, is_called: bool) -> None:
         """Turn an attribute into a tool: ``functions.weather`` and ``tools.shop``."""
@@ -240,7 +249,7 @@ class ToolNames:
                 unknown.setdefault(word, []).append(part)
         if not unknown or any("*" in (a.name for a in p.node.names) for p, _ in self.seen.imports):
             return False
-        new = forgotten_imports(unknown, self.known.can_import, tree.body[0])
+        new = missing_imports(unknown, self.known.can_import, tree.body[0])
         first = next(
             (index for index, node in enumerate(tree.body) if not _stays_first(node)),
             len(tree.body),
@@ -257,7 +266,7 @@ class ToolNames:
                 edits.append((place.box, place.key, new))
         # Backwards, so that the indexes of earlier statements stay valid.
         for box, index, new in reversed(edits):
-            box[index : index + 1] = new or [ast.Pass(**at(box[index]))]
+            box[index : index + 1] = new or [ast.Pass(**position_of(box[index]))]
         return bool(edits)
 
     def _import(self, place: Place, in_try: bool) -> list[ast.stmt] | None:
@@ -275,9 +284,9 @@ class ToolNames:
             bound = item.asname or item.name.partition(".")[0]
             if tool is not None:
                 if item.asname or (tool[1] or tool[0]) != bound or tool[1]:
-                    target = ast.Name(id=bound, ctx=ast.Store(), **at(node))
+                    target = ast.Name(id=bound, ctx=ast.Store(), **position_of(node))
                     value = self._spelled(node, tool)
-                    new.append(ast.Assign(targets=[target], value=value, **at(node)))
+                    new.append(ast.Assign(targets=[target], value=value, **position_of(node)))
             elif in_try or (self._misses_names() if item.name == "*" else self._is_read(bound)):
                 kept.append(item)
         if len(kept) == len(node.names):
@@ -349,7 +358,7 @@ def _stays_first(node: ast.stmt) -> bool:
             return False
 
 
-def _only(found: Iterator[str]) -> str | None:
+def _only_item(found: Iterator[str]) -> str | None:
     listed = list(found)
     return listed[0] if len(listed) == 1 else None
 

@@ -32,7 +32,7 @@ class ToolMisuseError(AmbiguousError):
     """A script uses a connection or action as a value, so that nothing is called."""
 
 
-def at(node: Any) -> dict[str, Any]:
+def position_of(node: Any) -> dict[str, Any]:
     """Return the source position of a node, for a new node."""
     return {
         "lineno": node.lineno,
@@ -44,25 +44,27 @@ def at(node: Any) -> dict[str, Any]:
 
 def name(node: Any, text: str) -> ast.Name:
     """Make a name node at the position of another node."""
-    return ast.Name(id=text, ctx=_LOAD, **at(node))
+    return ast.Name(id=text, ctx=_LOAD, **position_of(node))
 
 
 def call(function: str, *given: Any) -> ast.Call:
     """Make a call of a rewriting helper at the position of its first argument."""
-    return ast.Call(func=name(given[0], function), args=list(given), keywords=[], **at(given[0]))
+    return ast.Call(
+        func=name(given[0], function), args=list(given), keywords=[], **position_of(given[0])
+    )
 
 
-def awaited(node: Any) -> ast.Await:
+def await_node(node: Any) -> ast.Await:
     """Wrap a node in ``await``."""
-    return ast.Await(value=node, **at(node))
+    return ast.Await(value=node, **position_of(node))
 
 
 def attribute(value: Any, word: str) -> ast.Attribute:
     """Make an attribute node at the position of its object."""
-    return ast.Attribute(value=value, attr=word, ctx=_LOAD, **at(value))
+    return ast.Attribute(value=value, attr=word, ctx=_LOAD, **position_of(value))
 
 
 def tool(node: Any, word: str) -> ast.expr:
     """Make a node that refers to a tool even if its name is rebound."""
-    key = ast.Constant(value=word, **at(node))
-    return ast.Subscript(value=name(node, TOOLS), slice=key, ctx=_LOAD, **at(node))
+    key = ast.Constant(value=word, **position_of(node))
+    return ast.Subscript(value=name(node, TOOLS), slice=key, ctx=_LOAD, **position_of(node))

@@ -164,7 +164,7 @@ class FileSender:
         Without content, sends a file that the script has written.
         """
         scratch = self.scratch
-        written = None if scratch is None else _written(scratch, name, content)
+        written = None if scratch is None else _written_path(scratch, name, content)
         if scratch is not None and written is not None:
             is_named = content is not NOT_GIVEN and content != name
             return self._hand_over(name if is_named else written, scratch.read(written))
@@ -209,7 +209,7 @@ class FileSender:
         return Nothing()
 
 
-def _written(scratch: Scratch, name: Any, content: Any) -> str | None:
+def _written_path(scratch: Scratch, name: Any, content: Any) -> str | None:
     """Return the path of the written file that a call refers to, if any."""
     if content is NOT_GIVEN or (isinstance(content, str) and content == name):
         return scratch.find(name)

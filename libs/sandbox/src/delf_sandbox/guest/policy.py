@@ -56,14 +56,14 @@ def make_builtins(
     """
     names = {name: value for name, value in vars(builtins).items() if name not in _REMOVED}
     for name, instead in _REFUSED.items():
-        names[name] = _refused(name, instead)
+        names[name] = _refusing_function(name, instead)
     names["open"] = OwnFunction("open(file, mode)", open_file)
     names["__import__"] = _importer(modules, stand_ins)
     names["exit"] = names["quit"] = OwnFunction("exit(code)", leave)
     return names
 
 
-def _refused(name: str, instead: str) -> Callable[..., Any]:
+def _refusing_function(name: str, instead: str) -> Callable[..., Any]:
     def refuse(*_args: Any, **_kwargs: Any) -> NoReturn:
         raise RuntimeError(f"{name}() is not available in scripts: {instead}")
 
@@ -73,7 +73,7 @@ def _refused(name: str, instead: str) -> Callable[..., Any]:
 
 def can_import(name: str, modules: Sequence[str], stand_ins: Mapping[str, Any]) -> bool:
     """Return True if scripts may import a module."""
-    return name in stand_ins or _covered(name, frozenset(modules))
+    return name in stand_ins or _is_covered(name, frozenset(modules))
 
 
 def _importer(modules: Sequence[str], stand_ins: Mapping[str, Any]) -> Callable[..., Any]:
@@ -91,14 +91,14 @@ def _importer(modules: Sequence[str], stand_ins: Mapping[str, Any]) -> Callable[
         if name in stand_ins:
             return stand_ins[name if fromlist else name.partition(".")[0]]
         wanted = [name, *(f"{name}.{item}" for item in fromlist or ())]
-        if not (_covered(name, roots) or (fromlist and all(w in roots for w in wanted[1:]))):
+        if not (_is_covered(name, roots) or (fromlist and all(w in roots for w in wanted[1:]))):
             raise ImportError(refusal(name, modules))
         return real(name, globals, locals, fromlist, 0)
 
     return import_module
 
 
-def _covered(name: str, roots: frozenset[str]) -> bool:
+def _is_covered(name: str, roots: frozenset[str]) -> bool:
     parts = name.split(".")
     return any(".".join(parts[:count]) in roots for count in range(1, len(parts) + 1))
 

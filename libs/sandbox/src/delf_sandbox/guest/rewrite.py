@@ -33,7 +33,7 @@ from delf_sandbox.guest.nodes import (
     WAIT,
     WITH,
     attribute,
-    awaited,
+    await_node,
     call,
     name,
 )
@@ -160,9 +160,9 @@ class Rewriting:
         """Wrap an unknown function so that its calls return awaitables."""
         return call(LATER_OF, function)
 
-    def waited(self, place: Place, given: Any) -> ast.expr:
+    def await_or_block(self, place: Place, given: Any) -> ast.expr:
         """Await a call in place, or block if ``await`` is not allowed there."""
-        return awaited(given) if self._functions.can_await(place.scope) else call(WAIT, given)
+        return await_node(given) if self._functions.can_await(place.scope) else call(WAIT, given)
 
     def _write_call(self, place: CallPlace, outer: Place | None, may_give: bool) -> None:
         kind, node = self._kinds[id(place.node)], place.node
@@ -178,12 +178,12 @@ class Rewriting:
             pass
         elif kind == "tool":
             if self._functions.can_await(place.scope):
-                place.put(awaited(node))
+                place.put(await_node(node))
         elif kind == "async":
-            place.put(self.waited(place, node))
+            place.put(self.await_or_block(place, node))
         elif kind == "maybe" and self._functions.can_await(place.scope):
             node.func = self.later_of(node.func)
-            place.put(awaited(call(SETTLE, node)))
+            place.put(await_node(call(SETTLE, node)))
         elif kind in ("stream", "maybe") or (kind == "unknown" and may_give):
             place.put(call(MEANT, node))
         elif kind == "plain":

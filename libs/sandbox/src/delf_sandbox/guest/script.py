@@ -11,7 +11,7 @@ from types import CodeType
 from typing import Any
 
 from delf_sandbox.guest.names import Known
-from delf_sandbox.guest.nodes import at, name
+from delf_sandbox.guest.nodes import name, position_of
 from delf_sandbox.guest.rewrite import Rewriting
 
 VALUE = "__delf_value__"
@@ -87,10 +87,10 @@ def _own_nodes(tree: ast.AST) -> Iterator[ast.AST]:
 def call_forgotten(tree: ast.Module) -> None:
     """Call a function that the script defines and obviously meant to run."""
     _call_named(tree)
-    main = forgotten_function(tree)
+    main = uncalled_function(tree)
     if main is not None:
-        called = ast.Call(func=name(main, main.name), args=[], keywords=[], **at(main))
-        tree.body.append(ast.Expr(value=called, **at(main)))
+        called = ast.Call(func=name(main, main.name), args=[], keywords=[], **position_of(main))
+        tree.body.append(ast.Expr(value=called, **position_of(main)))
 
 
 def _call_named(tree: ast.Module) -> None:
@@ -99,12 +99,12 @@ def _call_named(tree: ast.Module) -> None:
         case [ast.Expr(value=ast.Name(id=word) as last) as line]:
             functions = [node for node in tree.body if getattr(node, "name", None) == word]
             if any(isinstance(node, _FUNCTIONS) and not _needs(node) for node in functions):
-                line.value = ast.Call(func=last, args=[], keywords=[], **at(last))
+                line.value = ast.Call(func=last, args=[], keywords=[], **position_of(last))
         case _:
             pass
 
 
-def forgotten_function(tree: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+def uncalled_function(tree: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     """Return ``main``, or the only uncalled function of a script that does nothing else."""
     found = [node for node in tree.body if isinstance(node, _FUNCTIONS) and not _needs(node)]
     if not found:
@@ -145,7 +145,7 @@ def keep_last_value(body: list[ast.stmt]) -> None:
     match last:
         case ast.Expr(value=value) if not _is_ellipsis(value):
             target = _name(VALUE, ast.Store(), last)
-            body[-1] = ast.Assign(targets=[target], value=value, **at(last))
+            body[-1] = ast.Assign(targets=[target], value=value, **position_of(last))
         case (
             ast.Assign(targets=[ast.Name(id=word)])
             | ast.AugAssign(target=ast.Name(id=word))
@@ -153,7 +153,7 @@ def keep_last_value(body: list[ast.stmt]) -> None:
         ):
             target = _name(VALUE, ast.Store(), last)
             value = _name(word, ast.Load(), last)
-            body.append(ast.Assign(targets=[target], value=value, **at(last)))
+            body.append(ast.Assign(targets=[target], value=value, **position_of(last)))
         case ast.If(body=first, orelse=second):
             keep_last_value(first)
             keep_last_value(second)
@@ -168,7 +168,7 @@ def _is_ellipsis(node: ast.expr) -> bool:
 
 
 def _name(word: str, context: ast.expr_context, node: ast.AST) -> ast.Name:
-    return ast.Name(id=word, ctx=context, **at(node))
+    return ast.Name(id=word, ctx=context, **position_of(node))
 
 
 def _wrap(tree: ast.Module) -> ast.Module:

@@ -43,7 +43,7 @@ from delf_sandbox.guest.failure import (
 )
 from delf_sandbox.guest.frames import FrameTooLargeError
 from delf_sandbox.guest.loop import GuestLoop
-from delf_sandbox.guest.names import Known, taken_note
+from delf_sandbox.guest.names import Known, rebound_names_note
 from delf_sandbox.guest.output import FileSender, LimitReachedError, Printer
 from delf_sandbox.guest.policy import can_import, link_inputs, make_builtins, make_open
 from delf_sandbox.guest.scratch import Scratch
@@ -257,9 +257,9 @@ class GuestSession:
             await self._finish_tasks()
             self._caller.script_ended(is_over=True)
         await self._stop_stray_tasks()
-        value = _settled(value)
+        value = _script_result(value)
         if error is None:
-            error = self._not_done() or misuse_in(value) or self._hand_over_files()
+            error = self._unfinished_call_error() or misuse_in(value) or self._hand_over_files()
         with self._lock:
             self._send_gathered()
             self._printer.end()
@@ -308,7 +308,7 @@ class GuestSession:
     def _describe_end(self, value: Any, error: BaseException | None) -> list[Any]:
         if self._rerun is not None:
             context, *rest = self._rerun
-            return ["rerun", context + taken_note(self._taken), *rest, self._variables()]
+            return ["rerun", context + rebound_names_note(self._taken), *rest, self._variables()]
         while is_a(error, BaseExceptionGroup) and len(error.exceptions) == 1:
             inner = error.exceptions[0]  # unwrap a group of one exception
             error = inner if inner.__traceback__ else inner.with_traceback(error.__traceback__)
@@ -320,7 +320,13 @@ class GuestSession:
         if limit is not None:
             return ["limit", *limit, *where]
         call = attempt(lambda: call_behind(error), None)
-        return ["failed", kind_name(error), _explain(error) + taken_note(self._taken), *where, call]
+        return [
+            "failed",
+            kind_name(error),
+            _explain(error) + rebound_names_note(self._taken),
+            *where,
+            call,
+        ]
 
     def _hand_over_files(self) -> BaseException | None:
         """Hand over files from the scratch folder; return the first error."""
@@ -330,7 +336,7 @@ class GuestSession:
             return error
         return None
 
-    def _not_done(self) -> BaseException | None:
+    def _unfinished_call_error(self) -> BaseException | None:
         """Return the error for a call that was never awaited or whose task failed."""
         lines = self._waiting.never_begun()
         missed = [
@@ -340,7 +346,7 @@ class GuestSession:
         if missed:
             listed = ", ".join(missed[:5])
             return NotAwaitedError(f"never awaited, so never made: {listed}; write `await …`")
-        return next(iter(self._loop.overlooked()), None)
+        return next(iter(self._loop.unretrieved_exceptions()), None)
 
     def _variables(self) -> dict[str, str]:
         return attempt(lambda: describe_variables(self._namespace, self._hidden), {})
@@ -353,10 +359,10 @@ class GuestSession:
                 # The script succeeded: send a value that cannot be encoded as text.
                 if answer[0] != "done":
                     raise
-                self._channel.send(["done", _shown(answer[1]), answer[2]])
+                self._channel.send(["done", _display_value(answer[1]), answer[2]])
 
 
-def _settled(value: Any) -> Any:
+def _script_result(value: Any) -> Any:
     """Return the result of a script's task; None if it failed, which is reported elsewhere."""
     if not asyncio.isfuture(value):
         return value
@@ -383,7 +389,7 @@ def _is_async(value: object) -> bool:
     return is_a(value, types.FunctionType) and inspect.iscoroutinefunction(value)
 
 
-def _shown(value: Any) -> str:
+def _display_value(value: Any) -> str:
     """Format a value that cannot be encoded as text."""
     if issubclass(type(value), (list, dict, set, tuple)):
         return f"<{describe_type(value)}>"

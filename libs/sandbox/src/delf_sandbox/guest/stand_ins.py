@@ -73,11 +73,11 @@ def make_modules(output: Any, wait: Callable[[Any], Any]) -> dict[str, types.Mod
     sys_module.stdout = sys_module.stderr = output
     sys_module.argv, sys_module.path, sys_module.modules = ["script.py"], [], {}
     sys_module.exit = OwnFunction("exit(code)", leave)
-    sys_module.setrecursionlimit = _nothing
+    sys_module.setrecursionlimit = _no_op
     inspect_module = _part("inspect", inspect, _INSPECT)
     shutil_module = _part("shutil", shutil, _SHUTIL)
     nest = types.ModuleType("nest_asyncio")
-    nest.apply = _nothing  # pyright: ignore[reportAttributeAccessIssue]
+    nest.apply = _no_op  # pyright: ignore[reportAttributeAccessIssue]
     threads = _copy("threading", threading)
     threads.Thread = _thread_class(wait)
     futures = _copy("concurrent.futures", concurrent.futures)
@@ -114,7 +114,7 @@ def _copy(name: str, real: Any) -> Any:
     return module
 
 
-def _nothing(*_: object, **__: object) -> None:
+def _no_op(*_: object, **__: object) -> None:
     """Do nothing."""
 
 

@@ -44,7 +44,7 @@ def settle(given: Any) -> Awaitable[Any]:
     return Ready(given)
 
 
-async def settled(given: Any) -> Any:
+async def as_coroutine(given: Any) -> Any:
     """Await a value as a coroutine."""
     return await settle(given)
 
@@ -72,14 +72,14 @@ class Waiting:
         self.names: dict[str, Any] = {
             nodes.TOOLS: tools,
             nodes.WAIT: self.wait,
-            nodes.MEANT: self.meant,
+            nodes.MEANT: self.await_if_coroutine,
             nodes.SETTLE: settle,
             nodes.LATER_OF: later_of,
             nodes.NOW_OF: self._now_of,
             nodes.PICK: self._pick,
-            nodes.ONCE: self._looped_over,
+            nodes.ONCE: self._iterate,
             nodes.ALL: list,
-            nodes.AGAIN: self._again,
+            nodes.AGAIN: self._reiterable,
             nodes.ASYNC_ITER: self._stream,
             nodes.ITER: self._items,
             nodes.ASYNC_WITH: _AsyncContext.of,
@@ -98,14 +98,14 @@ class Waiting:
 
     def wait(self, given: Any) -> Any:
         """Block until an awaitable is done, running other tasks meanwhile."""
-        return self._loop.block(settled(given)) if inspect.isawaitable(given) else given
+        return self._loop.block(as_coroutine(given)) if inspect.isawaitable(given) else given
 
-    def meant(self, given: Any) -> Any:
+    def await_if_coroutine(self, given: Any) -> Any:
         """Await a coroutine that a script uses as a result; return other values unchanged."""
         kind = _type_of(given)
         # Exact types only: a script may keep tasks and futures to await them later.
         if kind is ToolCall or kind is types.CoroutineType or kind is _Again:
-            return self._loop.block(settled(given))
+            return self._loop.block(as_coroutine(given))
         if kind is not types.AsyncGeneratorType:
             return given
         stream = _Stream(given, self.wait)
@@ -116,11 +116,11 @@ class Waiting:
     def _now_of(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def now(*args: Any, **kwargs: Any) -> Any:
-            return self.meant(function(*args, **kwargs))
+            return self.await_if_coroutine(function(*args, **kwargs))
 
         return now
 
-    def _again(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _reiterable(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def kept(*args: Any, **kwargs: Any) -> _Again:
             return _Again(function(*args, **kwargs), self._loop)
@@ -131,16 +131,20 @@ class Waiting:
         """Return the tool of a name, unless the script rebound the name to a function."""
         return value if callable(value) else self._tools[name]
 
-    def _looped_over(self, given: Iterable[Any]) -> Generator[Any, Any, Any]:
-        made = _each(given)
+    def _iterate(self, given: Iterable[Any]) -> Generator[Any, Any, Any]:
+        made = _iterate_awaiting(given)
         self._once.append((made, sys._getframe(1).f_lineno))  # pyright: ignore[reportPrivateUsage]
         return made
 
     def _stream(self, given: Any) -> AsyncIterator[Any]:
-        return given if hasattr(_type_of(given), "__aiter__") else _each_later(self.meant(given))
+        return (
+            given
+            if hasattr(_type_of(given), "__aiter__")
+            else _each_later(self.await_if_coroutine(given))
+        )
 
     def _items(self, given: Any) -> Iterable[Any]:
-        given = self.meant(given)
+        given = self.await_if_coroutine(given)
         if hasattr(_type_of(given), "__iter__") or not hasattr(_type_of(given), "__aiter__"):
             return given
         return _Stream(aiter(given), self.wait)
@@ -154,7 +158,7 @@ def _is_new(made: Generator[Any, Any, Any]) -> bool:
     return inspect.getgeneratorstate(made) == inspect.GEN_CREATED
 
 
-def _each(given: Iterable[Any]) -> Generator[Any, Any, Any]:
+def _iterate_awaiting(given: Iterable[Any]) -> Generator[Any, Any, Any]:
     yield from given
 
 
@@ -272,7 +276,7 @@ class Tolerant:
             setattr(module, name, OwnFunction(usage, getattr(self, name)))
         module.Runner = self._runner
         module.new_event_loop = self._new_loop
-        module.set_event_loop = _nothing
+        module.set_event_loop = _no_op
 
     def _new_loop(self) -> GuestLoop:
         return self._loop
@@ -286,7 +290,7 @@ class Tolerant:
             return given
         if isinstance(given, _FUNCTIONS) or type(given) is functools.partial:
             given = later_of(given)()
-        return given if inspect.iscoroutine(given) else settled(given)
+        return given if inspect.iscoroutine(given) else as_coroutine(given)
 
     def ensure_future(self, coro_or_future: Any, **_options: Any) -> asyncio.Future[Any]:
         """Return a future or task for an awaitable or plain value."""
@@ -349,7 +353,7 @@ class _Runner:
         """Do nothing, because the loop continues."""
 
 
-def _nothing(_loop: object) -> None:
+def _no_op(_loop: object) -> None:
     """Do nothing, because there is only one loop."""
 
 

@@ -122,7 +122,7 @@ class World:
         """Patch the standard library; slow, so call this before anybody waits."""
         module: Any = random
         os.urandom = module._urandom = self.bytes
-        module.Random.seed = _seeding(module.Random.seed, self.bytes)
+        module.Random.seed = _seeded_generator(module.Random.seed, self.bytes)
         module.seed = module._inst.seed
         _uuid._generate_time_safe = _uuid._UuidCreate = None  # these use the system's clock
         time.time_ns, time.time = self.now_ns, self.now
@@ -157,7 +157,9 @@ def _set_clock(name: str, read: Callable[..., int]) -> None:
     setattr(time, name, seconds)
 
 
-def _seeding(real: Callable[..., None], draw: Callable[[int], bytes]) -> Callable[..., None]:
+def _seeded_generator(
+    real: Callable[..., None], draw: Callable[[int], bytes]
+) -> Callable[..., None]:
     def seed(self: random.Random, a: Any = None, version: int = 2) -> None:
         # Without a seed, Python would use the system's randomness, which cannot be replayed.
         real(self, draw(32) if a is None else a, version)
@@ -246,7 +248,7 @@ class _LikeText:
         return super().__hash__()
 
 
-def _compared(name: str) -> Callable[[Any, Any], Any]:
+def _comparison_method(name: str) -> Callable[[Any, Any], Any]:
     """Make a comparison method that also accepts a date as text."""
 
     def compare(self: Any, other: Any) -> Any:
@@ -263,7 +265,7 @@ def _compared(name: str) -> Callable[[Any, Any], Any]:
 
 
 for _name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
-    setattr(_LikeText, _name, _compared(_name))
+    setattr(_LikeText, _name, _comparison_method(_name))
 
 
 def _calendar(now: Callable[[], float]) -> tuple[Any, Any]:
@@ -291,7 +293,7 @@ def _calendar(now: Callable[[], float]) -> tuple[Any, Any]:
         __qualname__ = "date"
 
         def __repr__(self) -> str:
-            return _qualified(super().__repr__(), type(self) in real)
+            return _qualify_name(super().__repr__(), type(self) in real)
 
         @classmethod
         def today(cls) -> Any:
@@ -303,7 +305,7 @@ def _calendar(now: Callable[[], float]) -> tuple[Any, Any]:
         __qualname__ = "datetime"
 
         def __repr__(self) -> str:
-            return _qualified(super().__repr__(), type(self) in real)
+            return _qualify_name(super().__repr__(), type(self) in real)
 
         @classmethod
         def now(cls, tz: Any = None) -> Any:
@@ -330,5 +332,5 @@ def _calendar(now: Callable[[], float]) -> tuple[Any, Any]:
 _UTC = dt.UTC
 
 
-def _qualified(text: str, is_of_module: bool) -> str:
+def _qualify_name(text: str, is_of_module: bool) -> str:
     return f"datetime.{text.removeprefix('datetime.')}" if is_of_module else text

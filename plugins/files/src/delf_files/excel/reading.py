@@ -20,7 +20,7 @@ from delf.protocols.formats import Peek
 from delf.values.json_reader import format_names
 from delf_confined.office import is_locked, usual_form
 from delf_confined.text import decode_if_text
-from delf_confined.words import shortened
+from delf_confined.words import shorten_message
 from delf_files.excel.scan import MAX_ROWS, Area, Sheet, check_archive, check_sheet
 from delf_files.forms import LOOKED_AT, form_of
 
@@ -192,7 +192,7 @@ def no_workbook(path: str, ending: str, error: Exception) -> ToolExecutionError:
             )
     return ToolExecutionError(
         f"the workbook is damaged, has a password, or is no {ending} file "
-        f"({shortened(f'{type(error).__name__}: {error}', _LONGEST)})"
+        f"({shorten_message(f'{type(error).__name__}: {error}', _LONGEST)})"
     )
 
 

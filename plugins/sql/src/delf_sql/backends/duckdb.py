@@ -19,7 +19,7 @@ from delf.errors import ConnectionFileNotFoundError
 from delf.values.encoding import dumps, loads
 from delf_confined.children import Child, Template
 from delf_confined.limits import Limits
-from delf_confined.readers import died, over_limit, result_of
+from delf_confined.readers import child_death_error, limit_error, result_of
 from delf_sql.backends.base import Problem, Written
 from delf_sql.catalog import Column, Relation, Table
 from delf_sql.gate import Statement
@@ -141,12 +141,12 @@ class _Session:
         except EOFError:
             status = child.end()
         except ValueError:
-            raise over_limit("answer", _STATEMENT, limits) from None
+            raise limit_error("answer", _STATEMENT, limits) from None
         finally:
             with self._lock:
                 self._running = None
         cause = "timeout" if self._is_stopped and self._reader else "unavailable"
-        text = died(status, _STATEMENT).message
+        text = child_death_error(status, _STATEMENT).message
         raise _DuckdbError(Problem(cause=cause, text=text, lost=not self._reader))
 
     def stop(self) -> None:

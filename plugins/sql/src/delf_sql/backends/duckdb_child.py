@@ -22,7 +22,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from delf.errors import DelfError, ToolRefusedError
-from delf_confined.words import shortened
+from delf_confined.words import shorten_message
 from delf_sql.backends.base import FailedAt, Problem, Written, first_line
 from delf_sql.backends.engine import EngineBackend, origin
 from delf_sql.catalog import Catalogue, Relation
@@ -194,7 +194,7 @@ class DuckdbEngine(EngineBackend):
         cause = origin(error)
         if not isinstance(cause, duckdb.Error):
             return super().explain(error)
-        text = first_line(shortened(str(cause)))
+        text = first_line(shorten_message(str(cause)))
         if isinstance(cause, duckdb.InterruptException):
             return Problem(cause="timeout", text=text)
         if isinstance(cause, (duckdb.IOException, duckdb.ConnectionException)):
