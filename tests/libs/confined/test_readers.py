@@ -261,7 +261,7 @@ async def test_caller_with_least_use_is_served_first():
     turns, order, loop = Turns(1), [], asyncio.get_running_loop()
 
     async def take(name, key):
-        async with turns.taken(Turn(key)):
+        async with turns.acquire(Turn(key)):
             order.append(name)
             now = loop.time()
             await until(lambda: loop.time() > now + 0.01)
@@ -284,7 +284,7 @@ async def test_caller_with_least_use_is_served_first():
 )
 async def test_long_call_yields_to_another_caller(turn, other, gives_way):
     turns, loop = Turns(1), asyncio.get_running_loop()
-    async with turns.taken(turn):
+    async with turns.acquire(turn):
         waiting = asyncio.create_task(_hold(turns, Turn(other)))
         end = loop.time() + 4 * SLICE
         await until(lambda: turn.gives_way.done() or loop.time() > end)
@@ -293,7 +293,7 @@ async def test_long_call_yields_to_another_caller(turn, other, gives_way):
 
 
 async def _hold(turns, turn):
-    async with turns.taken(turn):
+    async with turns.acquire(turn):
         pass
 
 

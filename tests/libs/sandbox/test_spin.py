@@ -23,12 +23,12 @@ def test_spin_sleeps_on_the_first_wait(looking):
 
 def test_spin_resumes_after_a_successful_wait(looking):
     looking.was_in_vain()
-    looking.paid()
+    looking.record_success()
     assert looking.pays()
 
 
 def test_spin_sleeps_longer_after_unsuccessful_waits(looking):
-    looking.paid()
+    looking.record_success()
     slept = []
     for _ in range(9):
         looking.was_in_vain()
@@ -38,5 +38,5 @@ def test_spin_sleeps_longer_after_unsuccessful_waits(looking):
 
 def test_spin_is_off_on_one_processor():
     looking = Spin(several=False)
-    looking.paid()
+    looking.record_success()
     assert not looking.pays()

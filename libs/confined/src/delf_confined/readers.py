@@ -72,7 +72,7 @@ class Readers:
         payload = await run_in_thread(dumps, arguments) if is_large(arguments) else dumps(arguments)
         turn, turns = Turn(key), Turns.of_loop(self._at_once)
         while True:
-            async with turns.taken(turn):
+            async with turns.acquire(turn):
                 answer = await self._once(turn, function, payload, about, readable, limits, preload)
             # A child that gave way to another caller starts again: it can have changed nothing.
             if answer is not None:

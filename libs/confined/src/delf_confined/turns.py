@@ -65,7 +65,7 @@ class Turns:
         return known.setdefault(most, cls(most))
 
     @asynccontextmanager
-    async def taken(self, turn: Turn) -> AsyncGenerator[None]:
+    async def acquire(self, turn: Turn) -> AsyncGenerator[None]:
         """Acquire a permit, and release it after the block."""
         loop = asyncio.get_running_loop()
         turn.place, turn.gives_way = loop.create_future(), loop.create_future()

@@ -146,10 +146,10 @@ class Channel:
                 slept_at = perf_counter()
                 self._wait.poll()
                 if perf_counter() - slept_at < SPIN_SECONDS:
-                    self._spin.paid()
+                    self._spin.record_success()
             except OSError:
                 return b""
             else:
                 if until:
-                    self._spin.paid()
+                    self._spin.record_success()
                 return data

@@ -174,7 +174,7 @@ class FileSender:
                 "no content was given"
             )
         if scratch is not None and isinstance(name, str):
-            scratch.passed_on(name)
+            scratch.mark_sent(name)
         return self._hand_over(name, content)
 
     def hand_over_written(self) -> None:

@@ -26,7 +26,7 @@ class Scratch:
         self._shown = folder if shown is None else shown
         self._marks: dict[str, _Mark] = {}
         for name in list(self.new()):  # existing files are not the script's output
-            self.passed_on(name)
+            self.mark_sent(name)
 
     def new(self) -> Iterator[str]:
         """Yield the names of files that are new or changed since they were last handed over.
@@ -65,10 +65,10 @@ class Scratch:
         Args:
             name: The name from :meth:`new` or :meth:`find`.
         """
-        self.passed_on(name)
+        self.mark_sent(name)
         return Path(self._folder, name).read_bytes()
 
-    def passed_on(self, name: str) -> None:
+    def mark_sent(self, name: str) -> None:
         """Record that a file was handed over in its current state."""
         mark = _mark(os.path.join(self._folder, name))
         if mark is not None:

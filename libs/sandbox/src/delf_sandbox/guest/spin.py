@@ -39,7 +39,7 @@ class Spin:
             return False
         return self._several
 
-    def paid(self) -> None:
+    def record_success(self) -> None:
         """Record a successful spin, or a sleep shorter than a spin."""
         self._rest = 0
         self._next_rest = 1
