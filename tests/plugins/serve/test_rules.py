@@ -253,6 +253,30 @@ async def test_edited_request_needs_a_third_approver(ruled):
     assert server.box.sent == [("fay", 1)]
 
 
+async def test_request_that_nobody_can_approve_says_so(ruled):
+    """Ada asked and bo edited the call; cy, the only other approver, was removed and comes back."""
+    server = await ruled(four_eyes=True, approvers=["ada", "bo", "cy"])
+    cy = next(one for one in await server.app.tasks.journal.people() if one.name == "cy")
+    removed = replace(cy, revoked_at=2.0)
+    await change(server, cy, removed)
+
+    async def reason(who: str, name: str) -> str:
+        address = f"/approvals/{name}"
+        return (await server.client.get(address, headers=bearer(f"{who}-key"))).json()["why_not"]
+
+    first = await asked(server, "ada")
+    assert "Nobody" not in await reason("ada", first)
+    await says(server, "bo", first, EDIT)
+    second = (await next_request(server, first))["request_id"]
+    for who in ("ada", "bo", "dee"):
+        assert "Nobody can approve it now" in await reason(who, second)
+    await change(server, removed, cy)
+    assert "Nobody" not in await reason("bo", second)
+    assert (await says(server, "cy", second)).status_code == 200
+    await ended(server, second)
+    assert server.box.sent == [("eve", 1)]
+
+
 async def test_rejecter_with_a_reason_cannot_approve_the_next_call(ruled):
     server = await ruled(four_eyes=True)
     request = await asked(server, "ada", TWICE)

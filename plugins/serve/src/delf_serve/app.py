@@ -90,7 +90,7 @@ class Application:
             streams=self.streams,
             sessions=self.sessions,
             oidc=OpenIdConnect(settings) if settings.oidc_issuer else None,
-            approvals=Approvals(agent, self.tasks),
+            approvals=Approvals(agent, self.tasks, self.keys),
             uploads=uploads,
             readiness=Readiness(agent, self.tasks),
             start=secrets.token_hex(8),

@@ -19,7 +19,9 @@ from delf.protocols.approval import (
     RememberedDecision,
 )
 from delf.protocols.journal import RequestRecord
+from delf.protocols.people import LOCAL
 from delf.protocols.questions import Question
+from delf.protocols.rules import ApprovalRule
 from delf.tools.action import Action
 from delf_cli.answering import (
     assign,
@@ -35,7 +37,7 @@ from delf_cli.answering import (
     send,
     why_not_approve,
 )
-from delf_serve.keys import Key
+from delf_serve.keys import Key, Keys
 from delf_serve.problems import ProblemError
 from delf_serve.schemas import (
     AlreadyDoneAnswer,
@@ -67,11 +69,13 @@ class Approvals:
     Args:
         agent: The agent, whose actions validate edited arguments.
         tasks: The journal.
+        keys: The people, of whom some may approve a request.
     """
 
-    def __init__(self, agent: Agent, tasks: Tasks) -> None:
+    def __init__(self, agent: Agent, tasks: Tasks, keys: Keys) -> None:
         self._agent = agent
         self._tasks = tasks
+        self._keys = keys
 
     async def list(
         self, key: Key, *, waiting: bool, mine: bool, rejectable: bool, limit: int, offset: int
@@ -102,7 +106,7 @@ class Approvals:
             found = [*(own if mine else ()), *others]
         part = found[offset : offset + limit]
         more = len(found) > offset + limit
-        return RequestList(approvals=[_request(record, key) for record in part], more=more)
+        return RequestList(approvals=[self._view(record, key) for record in part], more=more)
 
     async def waiting(self, key: Key) -> WaitingCount:
         """Count the requests that a person may decide, without building their details."""
@@ -118,7 +122,7 @@ class Approvals:
 
     async def detail(self, text: str, key: Key) -> Request:
         """Return a request with everything needed to answer it."""
-        return _request(await self._find(text, key), key)
+        return self._view(await self._find(text, key), key)
 
     async def record(self, request_id: str, key: Key) -> RequestRecord:
         """Return a visible request by its full id."""
@@ -156,12 +160,12 @@ class Approvals:
     async def comment(self, request_id: str, text: str, key: Key, via: str) -> Request:
         """Comment on a pending request, by its full id."""
         record = await self._for_talk(request_id, key)
-        return _request(await comment(self._tasks.journal, record, text, key.decider(via)), key)
+        return self._view(await comment(self._tasks.journal, record, text, key.decider(via)), key)
 
     async def assign(self, request_id: str, person: str | None, key: Key, via: str) -> Request:
         """Assign a pending request to a person or to nobody, by its full id."""
         record = await self._for_talk(request_id, key)
-        return _request(await assign(self._tasks.journal, record, person, key.decider(via)), key)
+        return self._view(await assign(self._tasks.journal, record, person, key.decider(via)), key)
 
     async def _for_talk(self, request_id: str, key: Key) -> RequestRecord:
         record = await self._find(request_id, key, whole=True)
@@ -173,6 +177,29 @@ class Approvals:
         """Return the people to whom a request can be assigned."""
         found = await assignable(self._tasks.journal, await self._find(text, key))
         return AssignableList(people=[person.name for person in found])
+
+    def _view(self, record: RequestRecord, key: Key) -> Request:
+        why = why_not_approve(record, key.decider(""))
+        if not has_right(record, key):
+            why = "you have no right to decide"
+        if why is not None and record.waits and self._is_stuck(record):
+            why = f"{why}. Nobody can approve it now: it can be rejected, or somebody be added"
+        return Request(
+            **request_data(record),
+            project=other_project(record.task),
+            can_decide=may_decide(record, key),
+            can_reject=_may_reject(record, key),
+            can_talk=record.waits and _may_comment(key),
+            why_not=why if record.waits else None,
+        )
+
+    def _is_stuck(self, record: RequestRecord) -> bool:
+        """Return True if a rule leaves nobody who may approve a request."""
+        rule = ApprovalRule.from_data(record.requested.rule)
+        if rule is None or LOCAL in rule.deciders:
+            return False
+        here = self._keys.everybody()
+        return not any(one.sees(record.task.key) and may_decide(record, one) for one in here)
 
     async def _check(self, record: RequestRecord, changed: Mapping[str, Any]) -> None:
         """Validate edited arguments like the gate, if this process has the action."""
@@ -243,20 +270,6 @@ def _may_reject(record: RequestRecord, key: Key) -> bool:
     if not record.waits or not has_right(record, key):
         return False
     return refusal_reason(record, key.decider(""), Rejected()) is None
-
-
-def _request(record: RequestRecord, key: Key) -> Request:
-    why = why_not_approve(record, key.decider(""))
-    if not has_right(record, key):
-        why = "you have no right to decide"
-    return Request(
-        **request_data(record),
-        project=other_project(record.task),
-        can_decide=may_decide(record, key),
-        can_reject=_may_reject(record, key),
-        can_talk=record.waits and _may_comment(key),
-        why_not=why if record.waits else None,
-    )
 
 
 def _remembered(decision: RememberedDecision) -> Remembered:

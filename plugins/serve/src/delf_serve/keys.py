@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -183,6 +183,11 @@ class Keys:
             theirs = (p for p in here if _lower(name) in (_lower(p.mail), _lower(p.name)))
             found = next(theirs, None)
         return None if found is None else self._people[found.holder]
+
+    def everybody(self) -> Iterator[Key]:
+        """Yield all people with their full rights, and the keys of the settings."""
+        yield from self._people.values()
+        yield from self._keys
 
     def of_holder(self, holder: str) -> Key | None:
         """Return the person, or the key of the settings, by owner name."""
