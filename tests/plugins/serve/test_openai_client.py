@@ -42,6 +42,9 @@ def say(*texts: str) -> list[dict[str, Any]]:
 async def test_models_endpoint_lists_the_agent_and_configured_models(opened):
     _, client = await opened(models=["small"])
     assert [model.id async for model in client.models.list()] == ["delf", "delf/small"]
+    assert (await client.models.retrieve("delf/small")).id == "delf/small"
+    with pytest.raises(openai.NotFoundError, match="no model 'big' is here: delf, delf/small"):
+        await client.models.retrieve("big")
 
 
 async def test_worker_is_listed_as_a_model_and_does_the_task(opened, tmp_path):
@@ -198,6 +201,61 @@ async def test_chat_answer_follows_a_response_schema(opened):
     assert json.loads(made.choices[0].message.content) == {"total": 42}
 
 
+def forced(name: str = "final") -> dict[str, Any]:
+    """A function whose call is the answer, as libraries for typed answers ask for it."""
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    function = {"name": name, "parameters": schema}
+    return {"tools": [{"type": "function", "function": function}]}
+
+
+@pytest.mark.parametrize(
+    "choice",
+    ["required", {"type": "function", "function": {"name": "final"}}],
+    ids=["any", "named"],
+)
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_chat_answer_calls_a_forced_function_of_the_client(opened, choice, streamed):
+    _, client = await opened()
+    given = {"model": "delf", "messages": say(doing("answer({'n': 3})")), **forced()}
+    made = await client.chat.completions.create(**given, tool_choice=choice, stream=streamed)
+    if streamed:
+        *_, delta, last = [piece.choices[0] async for piece in made]
+        (call,), finish = delta.delta.tool_calls, last.finish_reason
+    else:
+        (call,), finish = made.choices[0].message.tool_calls, made.choices[0].finish_reason
+    assert (call.function.name, json.loads(call.function.arguments)) == ("final", {"n": 3})
+    assert finish == "tool_calls"
+    result = {"role": "tool", "tool_call_id": call.id, "content": doing("answer({'n': 4})")}
+    again = {**given, "messages": [result]}
+    made = await client.chat.completions.create(**again, tool_choice=choice)
+    assert json.loads(made.choices[0].message.tool_calls[0].function.arguments) == {"n": 4}
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_response_calls_a_forced_function_of_the_client(opened, streamed):
+    _, client = await opened()
+    function = {"type": "function", **forced()["tools"][0]["function"], "strict": False}
+    given = {"model": "delf", "input": doing("answer({'n': 3})"), "tools": [function]}
+    given["tool_choice"] = {"type": "function", "name": "final"}
+    if streamed:
+        async with client.responses.stream(**given) as stream:
+            made = await stream.get_final_response()
+    else:
+        made = await client.responses.create(**given)
+    call = made.output[-1]
+    assert (call.name, json.loads(call.arguments)) == ("final", {"n": 3})
+
+
+async def test_chat_answer_is_an_object_if_the_client_asks_for_json(opened):
+    _, client = await opened()
+    made = await client.chat.completions.create(
+        model="delf",
+        messages=say(doing("answer({'n': 3})")),
+        response_format={"type": "json_object"},
+    )
+    assert json.loads(made.choices[0].message.content) == {"n": 3}
+
+
 async def test_chat_repeated_request_waits_for_the_same_task(opened):
     served, client = await opened()
     words = say(doing(SEND))
@@ -229,6 +287,8 @@ async def test_chat_repeated_request_waits_for_the_same_task(opened):
             },
             "the server opens no address",
         ),
+        ({**forced("a"), "tool_choice": {"function": {"name": "b"}}}, "one function"),
+        ({"tools": forced("a")["tools"] + forced("b")["tools"], "tool_choice": "required"}, "one"),
     ],
 )
 async def test_chat_refuses_unsupported_parameters(opened, more, message):
@@ -263,7 +323,12 @@ async def test_response_streams_the_answer(opened):
         kinds = [event.type async for event in stream]
         final = await stream.get_final_response()
     assert final.output_text == "thing 3"
-    assert "response.reasoning_summary_text.delta" in kinds
+    assert [item.type for item in final.output] == ["reasoning", "message"]
+    assert kinds[2:5] == [
+        "response.output_item.added",
+        "response.reasoning_summary_part.added",
+        "response.reasoning_summary_text.delta",
+    ]
     assert kinds[-1] == "response.completed"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from delf_serve.problems import ProblemError
@@ -31,6 +31,41 @@ def say(turn: Turn, role: str, content: object, *, is_last: bool) -> None:
     for part in parts if is_last else ():
         if _text(part) is None:
             _attach(turn, table(part))
+
+
+def forced_function(
+    tools: Sequence[Mapping[str, Any]], choice: object, *, besides: str = ""
+) -> tuple[str, dict[str, Any]] | None:
+    """Return name and JSON Schema of the client's function that an answer has to call.
+
+    Clients ask for data in this way: the arguments of the call are the answer.
+
+    Args:
+        tools: The functions, as chat completions or responses describe them.
+        choice: The client's ``tool_choice``.
+        besides: A function that does not count.
+
+    Raises:
+        ProblemError: If a call is forced, but not of one function that the client describes.
+    """
+    described = [table(tool.get("function")) or tool for tool in tools]
+    known = {str(one["name"]): one for one in described if one.get("name") not in (None, besides)}
+    chosen = table(choice)
+    name = table(chosen.get("function")).get("name") or chosen.get("name")
+    if name == besides or (name is None and (choice != "required" or not known)):
+        return None
+    if name is None and len(known) == 1:
+        (name,) = known
+    if name not in known:
+        raise ProblemError(
+            422,
+            "the answer can call one function that the client describes, and no choice of them",
+            param="tool_choice",
+        )
+    schema: Any = known[str(name)].get("parameters") or {"type": "object"}
+    if not isinstance(schema, dict):
+        raise ProblemError(422, "the parameters of a function are a JSON Schema", param="tools")
+    return str(name), cast("dict[str, Any]", schema)
 
 
 def text_of(content: object) -> str:

@@ -24,7 +24,7 @@ from delf_serve.operation import JSON, Operations
 from delf_serve.plain import json_bytes
 from delf_serve.problems import ProblemError
 from delf_serve.schemas import DecisionRequest
-from delf_serve.standards.content import say, table, text_of
+from delf_serve.standards.content import forced_function, say, table, text_of
 from delf_serve.standards.turns import (
     Outcome,
     Turn,
@@ -43,6 +43,8 @@ CHAT: Final = Operations()
 """The operations of the API."""
 DECIDE: Final = "delf_decide"
 """The function that a client offers to get questions as tool calls, and not as text."""
+CALL: Final = "call_"
+"""The begin of the id of a client's function call, which an answer makes."""
 Finish = Literal["stop", "tool_calls"]
 
 
@@ -69,7 +71,13 @@ class ChatBody(ClientBody):
     stream_options: dict[str, Any] | None = None
     n: int | None = None
     tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
     response_format: dict[str, Any] | None = None
+
+    @property
+    def forced(self) -> tuple[str, dict[str, Any]] | None:
+        """Name and schema of the function that the answer has to call."""
+        return forced_function(self.tools or (), self.tool_choice, besides=DECIDE)
 
 
 @CHAT.add("GET", "/v1/models", "read")
@@ -83,6 +91,17 @@ async def list_models(call: Call) -> Response:
     return shown_json({"object": "list", "data": data})
 
 
+@CHAT.add("GET", "/v1/models/{name}", "read")
+async def get_model(call: Call) -> Response:
+    """Return one of the models."""
+    name = call.part("name")
+    if name not in (names := await models_of(call)):
+        raise ProblemError(404, f"no model {name[:80]!r} is here: {', '.join(names)}")
+    return shown_json(
+        {"id": name, "object": "model", "created": int(time.time()), "owned_by": "delf"}
+    )
+
+
 @CHAT.add("POST", "/v1/chat/completions", "run")
 async def chat_completions(call: Call, body: ChatBody) -> Response:
     """Do the task of the last message, and return the answer or a question as a completion."""
@@ -92,11 +111,8 @@ async def chat_completions(call: Call, body: ChatBody) -> Response:
         # Begin the task before the stream, so that a refusal has an HTTP status.
         return EventStreamResponse(call, _chunks(call, body, await _task(call, body)))
     found = await outcome(call, await _task(call, body))
-    choice = {
-        "index": 0,
-        "message": _message(call, body, found),
-        "finish_reason": _finish(body, found),
-    }
+    message = _message(call, body, found)
+    choice = {"index": 0, "message": message, "finish_reason": _finish(message)}
     head = _head(body, found.detail.task_id, "chat.completion")
     more = {"usage": usage_of(found.usage), "delf": delf_of(found)}
     return shown_json({**head, "choices": [choice], **more})
@@ -105,7 +121,7 @@ async def chat_completions(call: Call, body: ChatBody) -> Response:
 async def _task(call: Call, body: ChatBody) -> str:
     """Begin the turn of a request: a decision, a reply, or a new task; return the task's id."""
     last = body.messages[-1]
-    if last.role == "tool":
+    if last.role == "tool" and not (last.tool_call_id or "").startswith(CALL):
         record = await call.service.approvals.record(last.tool_call_id or "", call.key)
         text = text_of(last.content)
         given = _decision_of(text) or reply_to(record, text)
@@ -140,18 +156,25 @@ def is_retry(call: Call) -> bool:
 
 def turn_of(body: ChatBody) -> Turn:
     """Read the messages of a request."""
-    turn = Turn(model=body.model, output=schema_of(body.response_format))
+    forced = body.forced
+    output = schema_of(body.response_format) if forced is None else forced[1]
+    turn = Turn(model=body.model, output=output)
     for message in body.messages:
-        if message.role == "tool":
+        is_result = (message.tool_call_id or "").startswith(CALL)
+        if message.role == "tool" and not is_result:
             continue  # the decision of an earlier question
-        say(turn, message.role, message.content, is_last=message is body.messages[-1])
+        # The client's words on an answer that was a call of its function.
+        role = "user" if is_result else message.role
+        say(turn, role, message.content, is_last=message is body.messages[-1])
     return turn
 
 
 def schema_of(wanted: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Return the JSON Schema of a ``response_format``, if it has one."""
-    if wanted is None or wanted.get("type") != "json_schema":
+    if wanted is None or wanted.get("type") not in ("json_schema", "json_object"):
         return None
+    if wanted["type"] == "json_object":
+        return {"type": "object"}
     schema = table(wanted.get("json_schema", wanted)).get("schema")
     if not isinstance(schema, dict):
         raise ProblemError(422, "a json_schema has its JSON Schema as schema")
@@ -163,18 +186,36 @@ def _asks_by_tool(body: ChatBody, found: Outcome) -> bool:
     return found.question is not None and DECIDE in names
 
 
-def _finish(body: ChatBody, found: Outcome) -> Finish:
-    return "tool_calls" if _asks_by_tool(body, found) else "stop"
+def call_of(
+    forced: tuple[str, dict[str, Any]] | None, found: Outcome
+) -> tuple[str, str, str] | None:
+    """Return id, name and arguments of the function call that is the answer of a done task."""
+    detail = found.detail
+    if forced is None or not detail.is_terminal or detail.value is None:
+        return None
+    arguments = json.dumps(to_jsonable(detail.value), ensure_ascii=False)
+    return f"{CALL}{detail.task_id}", forced[0], arguments
+
+
+def _finish(message: Mapping[str, Any]) -> Finish:
+    return "tool_calls" if message.get("tool_calls") else "stop"
 
 
 def _message(call: Call, body: ChatBody, found: Outcome) -> dict[str, Any]:
+    if (made := call_of(body.forced, found)) is not None:
+        return {"role": "assistant", "content": None, "tool_calls": [_call(*made)]}
     message: dict[str, Any] = {"role": "assistant", "content": answer_text(call, found)}
     if found.question is not None and _asks_by_tool(body, found):
         asked = found.question
         arguments = {"request_id": asked.request_id, "question": asked.text}
-        function = {"name": DECIDE, "arguments": json.dumps(arguments, ensure_ascii=False)}
-        message["tool_calls"] = [{"id": asked.request_id, "type": "function", "function": function}]
+        text = json.dumps(arguments, ensure_ascii=False)
+        message["tool_calls"] = [_call(asked.request_id, DECIDE, text)]
     return message
+
+
+def _call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
+    function = {"name": name, "arguments": arguments}
+    return {"id": call_id, "type": "function", "function": function}
 
 
 def answer_text(call: Call, found: Outcome) -> str:
@@ -220,11 +261,10 @@ async def _chunks(call: Call, body: ChatBody, task_id: str) -> AsyncGenerator[by
         match item:
             case Outcome():
                 message = _message(call, body, item)
-                calls = message.pop("tool_calls", [])
-                if calls:
-                    message["tool_calls"] = [{**made, "index": n} for n, made in enumerate(calls)]
+                for number, made in enumerate(message.get("tool_calls", ())):
+                    made["index"] = number
                 yield chunk(message)
-                yield chunk({}, _finish(body, item))
+                yield chunk({}, _finish(message))
                 if (body.stream_options or {}).get("include_usage"):
                     used = {"usage": usage_of(item.usage), "delf": delf_of(item)}
                     yield frame({**head, "choices": [], **used})

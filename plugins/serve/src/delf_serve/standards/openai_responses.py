@@ -23,10 +23,11 @@ from delf_serve.call import Call
 from delf_serve.event_stream import EventStreamResponse
 from delf_serve.operation import Operations
 from delf_serve.problems import ProblemError
-from delf_serve.standards.content import say, table
+from delf_serve.standards.content import forced_function, say, table
 from delf_serve.standards.openai_chat import (
     ClientBody,
     answer_text,
+    call_of,
     delf_of,
     frame,
     is_retry,
@@ -64,6 +65,14 @@ class ResponseBody(ClientBody):
     stream: bool = False
     background: bool = False
     text: dict[str, Any] | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+
+    @property
+    def forced(self) -> tuple[str, dict[str, Any]] | None:
+        """Name and schema of the function that the answer has to call."""
+        described = [tool for tool in self.tools or () if tool.get("type") == "function"]
+        return forced_function(described, self.tool_choice)
 
 
 @RESPONSES.add("POST", "/v1/responses", "run")
@@ -127,10 +136,16 @@ def _task_of(response_id: str) -> tuple[str, int]:
 
 
 def _turn(body: ResponseBody, items: Sequence[Mapping[str, Any]]) -> Turn:
-    turn = Turn(model=body.model, output=schema_of(table((body.text or {}).get("format"))))
+    forced = body.forced
+    wanted = schema_of(table((body.text or {}).get("format")))
+    turn = Turn(model=body.model, output=wanted if forced is None else forced[1])
     if body.instructions:
         turn.say("system", body.instructions)
     for item in items:
+        if item.get("type") == "function_call_output":
+            # The client's words on an answer that was a call of its function.
+            say(turn, "user", item.get("output"), is_last=item is items[-1])
+            continue
         if item.get("type", "message") != "message":
             continue  # reasoning, or an answered question
         say(turn, str(item.get("role")), item.get("content"), is_last=item is items[-1])
@@ -151,7 +166,7 @@ def _response(call: Call, body: ResponseBody | None, found: Outcome) -> dict[str
         "created_at": int(detail.started_at),
         "status": status,
         "error": error,
-        "output": _items(call, found) if is_over else [],
+        "output": _items(call, body, found) if is_over else [],
         "usage": {
             "input_tokens": used.input_tokens,
             "input_tokens_details": {"cached_tokens": used.cached_tokens},
@@ -180,7 +195,12 @@ def _head(body: ResponseBody | None, task_id: str, decided: int) -> dict[str, An
     }
 
 
-def _items(call: Call, found: Outcome) -> list[dict[str, Any]]:
+def _items(call: Call, body: ResponseBody | None, found: Outcome) -> list[dict[str, Any]]:
+    made = call_of(None if body is None else body.forced, found)
+    if made is not None:
+        call_id, name, arguments = made
+        item = {"type": "function_call", "id": f"fc_{call_id}", "status": "completed"}
+        return [{**item, "call_id": call_id, "name": name, "arguments": arguments}]
     text: dict[str, Any] = {
         "type": "output_text",
         "text": answer_text(call, found),
@@ -221,18 +241,34 @@ async def _events(call: Call, body: ResponseBody, task_id: str) -> AsyncGenerato
     begun = {**_head(body, task_id, 0), "status": "in_progress"}
     yield event("response.created", response=begun)
     yield event("response.in_progress", response=begun)
-    thought = {"item_id": f"rs_{task_id}", "output_index": 0, "summary_index": 0}
+    thoughts: list[str] = []
+    reasoning: dict[str, Any] = {"id": f"rs_{task_id}", "type": "reasoning", "summary": []}
+    thought = {"item_id": reasoning["id"], "output_index": 0, "summary_index": 0}
+    empty = {"type": "summary_text", "text": ""}
     async for item in watch(call, task_id):
         match item:
             case Outcome():
                 response = _response(call, body, item)
-                for place, made in enumerate(response["output"]):
+                first = 0
+                if thoughts:
+                    first, text = 1, "".join(thoughts)
+                    part = {**empty, "text": text}
+                    whole = {**reasoning, "summary": [part]}
+                    yield event("response.reasoning_summary_text.done", **thought, text=text)
+                    yield event("response.reasoning_summary_part.done", **thought, part=part)
+                    yield event("response.output_item.done", output_index=0, item=whole)
+                    response["output"].insert(0, whole)
+                for place, made in enumerate(response["output"][first:], first):
                     for frames in _item_events(event, place, made):
                         yield frames
                 kind = {"failed": "failed", "in_progress": "incomplete"}.get(response["status"])
                 yield event(f"response.{kind or 'completed'}", response=response)
             case CallStarted() | CallFinished():
                 text = f"{story(item)}\n"
+                if not thoughts:
+                    yield event("response.output_item.added", output_index=0, item=reasoning)
+                    yield event("response.reasoning_summary_part.added", **thought, part=empty)
+                thoughts.append(text)
                 yield event("response.reasoning_summary_text.delta", **thought, delta=text)
             case None:
                 yield BEAT
@@ -243,6 +279,19 @@ async def _events(call: Call, body: ResponseBody, task_id: str) -> AsyncGenerato
 def _item_events(event: Any, place: int, item: Mapping[str, Any]) -> list[bytes]:
     """Return the events of a finished item of the output."""
     where = {"output_index": place}
+    if item["type"] == "function_call":
+        arguments = {**where, "item_id": item["id"]}
+        return [
+            event("response.output_item.added", **where, item={**item, "arguments": ""}),
+            event("response.function_call_arguments.delta", **arguments, delta=item["arguments"]),
+            event(
+                "response.function_call_arguments.done",
+                **arguments,
+                name=item["name"],
+                arguments=item["arguments"],
+            ),
+            event("response.output_item.done", **where, item=item),
+        ]
     if item["type"] != "message":
         return [
             event("response.output_item.added", **where, item=item),
