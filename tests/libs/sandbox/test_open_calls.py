@@ -106,7 +106,7 @@ async def test_calls_cancelled_before_their_first_step_are_released(guest, waiti
         await guest.send(*(call(n, n) for n in numbers), *(["cancel", n] for n in numbers))
     await guest.send(DONE)
     assert isinstance(await running, Done)
-    assert guest.session.calls.held == 0
+    assert guest.session.calls.held_bytes == 0
 
 
 async def test_second_cancel_does_not_interrupt_cleanup(guest):
@@ -256,7 +256,7 @@ async def test_queued_calls_can_be_cancelled(few, guest, waiting):
     assert {(await guest.receive())[1] for _ in range(2)} == {0, 49}
     await guest.send(DONE)
     await running
-    assert guest.session.calls.held == 0
+    assert guest.session.calls.held_bytes == 0
 
 
 async def test_duplicate_number_of_a_queued_call_crashes_the_session(few, guest, waiting):

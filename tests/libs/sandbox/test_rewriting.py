@@ -17,7 +17,7 @@ TOOLS = Known(
     changing={"gmail.send"},
     can_import=lambda _: True,
 )
-_SAME = {nodes.SETTLE, nodes.MEANT, nodes.LATER_OF, nodes.ASYNC_ITER, nodes.ASYNC_WITH}
+_SAME = {nodes.SETTLE, nodes.RESULT, nodes.LATER_OF, nodes.ASYNC_ITER, nodes.ASYNC_WITH}
 """Functions that give back what they are given where that is awaited already."""
 
 

@@ -38,8 +38,8 @@ class Budget:
         self._calls = 0
         self._call_bytes = 0
         self._frames = self._printed = self._readings = self._turns = self._bytes = 0
-        self._most_frames = SPARE_FRAMES + _FRAMES_OF_A_CALL * limits.calls
-        self._most_bytes = _IDLE_BYTES
+        self._max_frames = SPARE_FRAMES + _FRAMES_OF_A_CALL * limits.calls
+        self._max_bytes = _IDLE_BYTES
         self._script_bytes = (
             SPARE_BYTES
             + _BYTES_OF_A_CANCEL * limits.calls
@@ -48,20 +48,20 @@ class Budget:
             + limits.frame_bytes
         )
         self.unread_bytes: Final = max(limits.memory_bytes, 2 * limits.frame_bytes)
-        """Bytes buffered in the host for the guest, including its calls."""
+        """The maximum number of bytes buffered in the host for the guest and its open calls."""
 
     def begin_script(self) -> None:
         """Reset the counts that apply to each script."""
         self._frames = self._printed = self._readings = self._turns = self._bytes = 0
-        self._most_bytes = self._script_bytes
+        self._max_bytes = self._script_bytes
 
     def end_script(self) -> None:
         """Allow almost no messages until the next script."""
         self._bytes = 0
-        self._most_bytes = _IDLE_BYTES
+        self._max_bytes = _IDLE_BYTES
 
-    def frame(self, length: int) -> None:
-        """Count a frame of any kind. Calls are counted separately, by :meth:`call_began`.
+    def count_frame(self, length: int) -> None:
+        """Count a frame of any kind. Calls are counted separately, by :meth:`count_call`.
 
         Args:
             length: The size in bytes.
@@ -71,8 +71,10 @@ class Budget:
         """
         self._frames += 1
         self._bytes += length
-        if self._frames > self._most_frames or self._bytes > self._most_bytes:
-            raise WireError("the sandbox sends messages without content, one after another")
+        if self._frames > self._max_frames or self._bytes > self._max_bytes:
+            raise WireError(
+                "the sandbox sent too many messages, or too much data, besides its calls"
+            )
 
     def printed(self, text: str) -> LimitReached | None:
         """Count printed text; return the limit if the script must stop."""
@@ -93,7 +95,7 @@ class Budget:
         if self._readings > _MAX_READINGS:
             raise WireError("the sandbox asked for the time too often")
 
-    def took_turns(self, turns: Sequence[int]) -> None:
+    def count_turns(self, turns: Sequence[int]) -> None:
         """Count recorded turns of the script's event loop.
 
         Raises:
@@ -103,7 +105,7 @@ class Budget:
         if self._turns > _MAX_TURNS:
             raise WireError("the sandbox noted too many turns")
 
-    def call_began(self, length: int, size: int) -> LimitReached | None:
+    def count_call(self, length: int, size: int) -> LimitReached | None:
         """Count a call; return the limit if the call must be refused.
 
         Args:

@@ -61,13 +61,13 @@ class OpenCalls:
         self._loop = loop
         self._answer = answer
         # A semaphore serves waiters in order, so calls begin in the order of the script.
-        self._places = asyncio.Semaphore(MAX_SERVED)
+        self._permits = asyncio.Semaphore(MAX_SERVED)
         self._script = 0
         self.open: dict[int, OpenCall] = {}
-        self.held = 0
+        self.held_bytes = 0
         """The bytes that all unanswered calls take in memory."""
-        self.when_less: Callable[[], None] | None = None
-        """Called whenever a call ends."""
+        self.on_call_end: Callable[[], None] | None = None
+        """Called whenever a call ends, if set."""
 
     def begin(self, host: ScriptHost, request: CallRequest, size: int) -> None:
         """Run a call as soon as the concurrency limit allows.
@@ -83,7 +83,7 @@ class OpenCalls:
         if request.call_id in self.open:
             raise WireError("the sandbox reused the number of a call that is open")
         call = self.open[request.call_id] = OpenCall(request, size + _SIZE_OF_A_CALL, self._script)
-        self.held += call.size
+        self.held_bytes += call.size
         call.task = self._loop.create_task(self._serve(call, host), name="delf-call")
 
     def abandon(self, number: int) -> None:
@@ -91,7 +91,7 @@ class OpenCalls:
         call = self.open.get(number)
         if call is None:
             return
-        if call.begun:  # now: the next frame may be another call
+        if call.begun:  # cancel at once, because the next frame may be another call
             call.abandon()
         else:
             # Cancel after the call's first step, which a repeated script does not wait for either.
@@ -111,7 +111,7 @@ class OpenCalls:
         call.begun = True
         answer: CallAnswer | None = None
         try:
-            async with self._places:
+            async with self._permits:
                 if call.script == self._script:
                     answer = await host.call(call.request)
         except asyncio.CancelledError:
@@ -137,7 +137,7 @@ class OpenCalls:
         if self.open.get(number) is not call:
             return False
         del self.open[number]
-        self.held -= call.size
-        if self.when_less is not None:
-            self.when_less()
+        self.held_bytes -= call.size
+        if self.on_call_end is not None:
+            self.on_call_end()
         return True

@@ -19,22 +19,22 @@ def remove_folder(folder: str) -> None:
     with suppress(OSError):
         Path(folder).rmdir()
         return
-    waiting, numbers = [folder], itertools.count()
-    while waiting:
-        current = waiting.pop()
+    pending, numbers = [folder], itertools.count()
+    while pending:
+        current = pending.pop()
         with suppress(OSError):
-            _open_up(current)
+            _make_accessible(current)
         for entry in _entries(current):
             with suppress(OSError):
                 if not entry.is_dir(follow_symlinks=False):
                     Path(entry.path).unlink()
                     continue
-                _open_up(entry.path)
+                _make_accessible(entry.path)
                 moved = f"{folder}/.removed-{next(numbers)}"
                 while os.path.lexists(moved):
                     moved = f"{folder}/.removed-{next(numbers)}"
                 Path(entry.path).rename(moved)
-                waiting.append(moved)
+                pending.append(moved)
         if current != folder:
             with suppress(OSError):
                 Path(current).rmdir()
@@ -43,7 +43,7 @@ def remove_folder(folder: str) -> None:
 
 
 def remove_folders(base: str) -> None:
-    """Remove a folder that contains such folders."""
+    """Remove a folder and its subfolders, each by :func:`remove_folder`."""
     for entry in _entries(base):
         remove_folder(entry.path)
     remove_folder(base)
@@ -54,20 +54,20 @@ def used_space(folder: str, most: int) -> int:
 
     Args:
         folder: The folder.
-        most: The number at which counting stops; too many entries and unreadable folders count as
-            more.
+        most: The number of bytes above which counting stops. The result also exceeds it if there
+            are too many entries or an unreadable folder.
     """
     used = seen = 0
-    waiting = [folder]
+    pending = [folder]
     try:
-        while waiting and used <= most:
-            for entry in _entries(waiting.pop()):
+        while pending and used <= most:
+            for entry in _entries(pending.pop()):
                 seen += 1
                 if seen > MAX_ENTRIES:
                     return most + 1
                 with suppress(FileNotFoundError):
                     if entry.is_dir(follow_symlinks=False):
-                        waiting.append(entry.path)
+                        pending.append(entry.path)
                     used += entry.stat(follow_symlinks=False).st_blocks * 512
     except OSError:  # unreadable, or the path is too long
         return most + 1
@@ -82,7 +82,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
         return []
 
 
-def _open_up(folder: str) -> None:
+def _make_accessible(folder: str) -> None:
     """Make a folder accessible to this user; no process may be running in it."""
     if Path(folder).lstat().st_mode & 0o700 != 0o700:
         Path(folder).chmod(0o700)

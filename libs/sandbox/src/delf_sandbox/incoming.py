@@ -19,7 +19,7 @@ class IncomingFiles:
     def __init__(self) -> None:
         self._open: dict[str, bytearray] = {}
         self._bytes = 0
-        self._whole = 0
+        self._complete = 0
 
     def begin_script(self) -> None:
         """Drop incomplete files of an earlier script."""
@@ -53,13 +53,13 @@ class IncomingFiles:
         if not last:
             return None
         del self._open[key]
-        self._whole += 1
-        if self._whole > MAX_FILES:
+        self._complete += 1
+        if self._complete > MAX_FILES:
             message = f"a task can have {MAX_FILES:,} files"
             return LimitReached(limit="file", message=message)
-        take = host.wrote_rows if kind == "rows" else host.wrote_file
+        pass_on = host.wrote_rows if kind == "rows" else host.wrote_file
         try:
-            take(check_file_name(name), bytes(content))
+            pass_on(check_file_name(name), bytes(content))
         except (ValueError, OSError) as error:
             message = f"output file {name[:80]!r} was refused: {error}"
             return Crashed(message=message, by_script=True)

@@ -137,10 +137,10 @@ class SessionPool(Generic[S, K]):
             # Cancelling a start half-way would leave an untracked process.
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
-            starting.add_done_callback(self._end_unwanted)
+            starting.add_done_callback(self._close_abandoned)
             raise
 
-    def _end_unwanted(self, starting: asyncio.Task[S]) -> None:
+    def _close_abandoned(self, starting: asyncio.Task[S]) -> None:
         if not starting.cancelled() and starting.exception() is None:
             self.in_background(starting.result().aclose())
 

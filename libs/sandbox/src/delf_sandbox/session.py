@@ -116,7 +116,7 @@ class WireSession(asyncio.BufferedProtocol):
             while self._unread and self.alive:
                 payload = self._unread.popleft()
                 # Count a frame before parsing it, because parsing makes a flood expensive.
-                self._budget.frame(len(payload))
+                self._budget.count_frame(len(payload))
                 # Keep the order: later frames wait until a large one is parsed.
                 if len(payload) > _LARGE:
                     self._parsing = self._loop.run_in_executor(None, _parse_whole, payload)
@@ -154,7 +154,7 @@ class WireSession(asyncio.BufferedProtocol):
             # The exit status, which distinguishes a reached limit from a crash, comes after the
             # end of the stream.
             task = self._loop.create_task(self._process.how_it_ended())
-            task.add_done_callback(lambda done: _hand_over(done, outcome))
+            task.add_done_callback(lambda done: _set_outcome(done, outcome))
 
     # -- SandboxSession -----------------------------------------------------------------
 
@@ -306,7 +306,7 @@ class WireSession(asyncio.BufferedProtocol):
     def _take_turns(self, turns: list[int]) -> None:
         if len(turns) % 2:
             raise WireError("the sandbox sent half a turn")
-        self._budget.took_turns(turns)
+        self._budget.count_turns(turns)
         if self._host is not None:
             self._host.turns_taken(turns)
 
@@ -324,15 +324,15 @@ class WireSession(asyncio.BufferedProtocol):
             refused = Raised("ToolError", "the script is over; no call can be made any more")
             self._write(*answer_frame(request.call_id, refused, 2**20)[0])
             return
-        outcome = self._budget.call_began(length, size)
+        outcome = self._budget.count_call(length, size)
         if outcome is not None:
             self._break(outcome)
             return
         self.calls.begin(self._host, request, size)
         # Back pressure: the guest blocks on its pipe until calls have ended, so that a script
         # cannot fill the host's memory with calls.
-        if self.calls.held > self._budget.unread_bytes:
-            self.calls.when_less = self._resume_if_possible
+        if self.calls.held_bytes > self._budget.unread_bytes:
+            self.calls.on_call_end = self._resume_if_possible
             self._hold_reading()
 
     def _answer(self, number: int, answer: CallAnswer) -> None:
@@ -351,11 +351,11 @@ class WireSession(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _resume_if_possible(self) -> None:
-        if self._parsing is None and self.calls.held <= self._budget.unread_bytes:
+        if self._parsing is None and self.calls.held_bytes <= self._budget.unread_bytes:
             self._resume()
 
     def _resume(self) -> None:
-        self.calls.when_less = None
+        self.calls.on_call_end = None
         if self.is_paused and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
         self.is_paused = False
@@ -401,7 +401,7 @@ def _crash_of(error: Exception) -> Crashed:
     return Crashed(message=f"a frame could not be handled: {error}", by_script=True)
 
 
-def _hand_over(done: asyncio.Task[Outcome], outcome: asyncio.Future[Outcome]) -> None:
+def _set_outcome(done: asyncio.Task[Outcome], outcome: asyncio.Future[Outcome]) -> None:
     if outcome.done():
         return
     if done.cancelled() or done.exception() is not None:

@@ -32,7 +32,7 @@ _SMALL = 128
 _VALUE_BYTES = 32
 _TAGGED = b'{"$t"'
 _COST_OF_A_DICT = 6
-_ESCAPED_HALF = re.compile(rb"(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]")
+_ESCAPED_SURROGATE = re.compile(rb"(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]")
 
 
 class WireError(SandboxExecutionError):
@@ -51,7 +51,7 @@ def parse(payload: bytes) -> list[Any]:
     # Check before decoding: two bytes can take seventy in memory.
     if has_too_many_values(payload):
         raise WireError(f"the sandbox sent a frame of more than {MAX_VALUES:,} values")
-    if _has_halves(payload):
+    if _has_unpaired_surrogates(payload):
         raise WireError("the sandbox sent halves of characters, which nothing here could write")
     try:
         frame = loads(payload)
@@ -76,10 +76,10 @@ def size_in_memory(payload: bytes) -> int:
     return size + _VALUE_BYTES * (values - _COST_OF_A_DICT * payload.count(_TAGGED))
 
 
-def _has_halves(payload: bytes) -> bool:
+def _has_unpaired_surrogates(payload: bytes) -> bool:
     """Return True if a payload contains unpaired surrogates, raw or escaped."""
     return (b"\xed" in payload and HALF.search(payload) is not None) or (
-        b"\\u" in payload and _ESCAPED_HALF.search(payload) is not None
+        b"\\u" in payload and _ESCAPED_SURROGATE.search(payload) is not None
     )
 
 

@@ -37,7 +37,7 @@ def check_lazy(tree: ast.Module, functions: Functions) -> None:
     parents = {id(inner): node for node in ast.walk(tree) for inner in ast.iter_child_nodes(node)}
     for node in ast.walk(tree):
         if isinstance(node, (ast.GeneratorExp, ast.Call)):
-            changed = functions.changes_one_by_one(node) or _named_expression_in(node)
+            changed = functions.write_action_per_item(node) or _named_expression_in(node)
             if changed and not _is_used_up(node, parents):
                 raise AmbiguousError.about(
                     node,
@@ -46,7 +46,7 @@ def check_lazy(tree: ast.Module, functions: Functions) -> None:
                 )
     for scope in functions.seen.functions:
         if isinstance(scope.node, FunctionNode) and scope.is_generator:
-            changed = functions.changed_in(scope) or _printed_in(scope.node)
+            changed = functions.write_action_in(scope) or _printed_in(scope.node)
             if changed:
                 raise AmbiguousError.about(
                     scope.node,

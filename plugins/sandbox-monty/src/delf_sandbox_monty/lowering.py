@@ -141,11 +141,11 @@ class MontyRewriting(Rewriting):
             place.node.id in words and not is_called for place, is_called in self._seen.loads
         )
 
-    def later_of(self, function: Any) -> Any:
+    def awaitable_variant(self, function: Any) -> Any:
         """Return an unknown function unchanged."""
         return function
 
-    def write_taken_functions(self, place: CallPlace) -> None:
+    def write_passed_functions(self, place: CallPlace) -> None:
         """Rewrite ``sorted(names, key=fetch)`` if the called function may wait."""
         node = place.node
         match node.func:

@@ -346,7 +346,7 @@ class MontySession:
                     "a task goes on with calls after the script's end: await it"
                 )
         plain_args, plain_kwargs, size = await _apart(self._checked, args, kwargs)
-        over = self._budget.call_began(0, size)
+        over = self._budget.count_call(0, size)
         if over is not None:
             self._over(over.limit, over.message)
             raise _EXCEPTIONS["ToolError"](over.message)
@@ -385,7 +385,7 @@ class MontySession:
             problem, looked_at = str(error), self._copied_bytes
         except UnsupportedValueError as error:
             problem = str(error)
-        over = self._budget.call_began(0, looked_at)  # refused arguments took time, too
+        over = self._budget.count_call(0, looked_at)  # refused arguments took time, too
         if over is not None:
             self._over(over.limit, over.message)
         raise _EXCEPTIONS["ToolArgumentError"](problem)

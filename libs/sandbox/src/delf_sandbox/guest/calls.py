@@ -18,8 +18,8 @@ from delf_sandbox.guest.misuse import misuse_message
 from delf_sandbox.guest.names import same_name
 from delf_sandbox.guest.nodes import LATER
 
-_ONCE_ONLY = (types.GeneratorType, map, filter, zip, reversed)
-_MAX_AFTER_END = 100
+_ITERATORS = (types.GeneratorType, map, filter, zip, reversed)
+_MAX_CALLS_AFTER_END = 100
 """The maximum number of calls that leftover tasks may make after the script's end."""
 _MAX_INSPECTED = 10_000
 """The maximum number of parts of a script's value that are searched for actions."""
@@ -148,23 +148,23 @@ def _forward_to_result(name: str) -> Callable[..., Any]:
     """Make a method that forwards to the call's result."""
 
     def method(self: ToolCall, *args: Any) -> Any:
-        given = [item.result() if isinstance(item, ToolCall) else item for item in args]
+        values = [item.result() if isinstance(item, ToolCall) else item for item in args]
         function = vars(operator).get(name) or getattr(builtins, name.strip("_"), None)
         if function is not None:
-            return function(self.result(), *given)
-        return getattr(self.result(), name)(*given)
+            return function(self.result(), *values)
+        return getattr(self.result(), name)(*values)
 
     method.__name__ = name
     return method
 
 
-_OF_RESULTS = (
+_FORWARDED_METHODS = (
     *("len", "iter", "bool", "str", "format", "int", "float", "round", "abs", "reversed"),
     *("contains", "getitem", "setitem", "delitem", "eq", "ne", "lt", "le", "gt", "ge"),
     *("add", "sub", "mul", "truediv", "floordiv", "mod", "neg", "index"),
 )
 """Special methods that use the result of a call."""
-for _name in _OF_RESULTS:
+for _name in _FORWARDED_METHODS:
     setattr(ToolCall, f"__{_name}__", _forward_to_result(f"__{_name}__"))
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod"):
 
@@ -199,28 +199,32 @@ class Caller:
         self._send = send
         self._receive = receive
         self._loop = loop
-        self._before = 0
+        self._last_of_earlier_scripts = 0
         self._last = 0
-        self._blocked = 0
+        self._blocking_number = 0
         self._arrived: dict[int, list[Any]] = {}
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._unawaited: dict[int, tuple[str, int]] = {}
         self._idle: asyncio.Future[None] | None = None
-        self._after_end: Counter[Any] | None = None
+        self._calls_after_end: Counter[Any] | None = None
 
     def block(self, call: Coroutine[Any, Any, Any]) -> Any:
         """Make a call, and wait for its result."""
         return self._loop.block(call)
 
     @property
-    def under_way(self) -> bool:
+    def has_open_calls(self) -> bool:
         """True if any call is unanswered."""
         return bool(self._waiting)
 
     def script_ended(self, *, is_over: bool) -> None:
-        """Record the end of the script; its leftover tasks run to their end."""
-        self._after_end = None if is_over else Counter()
+        """Record that the script's last line has run.
+
+        Args:
+            is_over: Whether the tasks that the script left running have ended, too.
+        """
+        self._calls_after_end = None if is_over else Counter()
 
     def when_idle(self) -> asyncio.Future[None]:
         """Return a future that completes when no call is in flight."""
@@ -231,7 +235,7 @@ class Caller:
         """Forget the unawaited calls of earlier scripts, as a new script begins."""
         self._unawaited.clear()
         self._arrived.clear()
-        self._before = self._last
+        self._last_of_earlier_scripts = self._last
 
     def note_unawaited(self, call: str, line: int) -> None:
         """Record a call expression whose call was never awaited."""
@@ -259,14 +263,14 @@ class Caller:
     async def _make(self, number: int, line: int, frame: list[Any]) -> Any:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._check_end()
-        alone = not self._waiting
-        only = alone and self._loop.only_waits()
+        is_alone = not self._waiting
+        is_blocking = is_alone and self._loop.only_waits()
         # Send a lone call at once; calls of the same turn are sent together at its end.
-        self._send([*frame, only, line], alone)
+        self._send([*frame, is_blocking, line], is_alone)
         self._waiting[number] = future
         try:
-            if only:
-                self._blocked = number
+            if is_blocking:
+                self._blocking_number = number
                 while not future.done():
                     self._receive()
             return await future
@@ -284,10 +288,10 @@ class Caller:
     def _check_end(self) -> None:
         """Raise if a leftover task keeps making calls after the script's end."""
         task = asyncio.current_task()
-        if self._after_end is None or task is None:
+        if self._calls_after_end is None or task is None:
             return
-        self._after_end[task] += 1
-        if self._after_end[task] > _MAX_AFTER_END:
+        self._calls_after_end[task] += 1
+        if self._calls_after_end[task] > _MAX_CALLS_AFTER_END:
             raise ToolError(
                 "a task goes on with calls after the script's end: await it, or cancel it"
             )
@@ -296,13 +300,13 @@ class Caller:
         """Process an answer from the host, now or in its recorded turn."""
         number = frame[1]
         # The whole guest is blocked on this answer, so no turn of the loop has to be recorded.
-        if number == self._blocked:
+        if number == self._blocking_number:
             self._hand_over(frame)
         # Replay: keep the answer until the turn in which it arrived at the first run.
-        elif self._loop.repeats:
+        elif self._loop.is_replaying:
             self._arrived[number] = frame
         elif number in self._waiting:
-            self._loop.note(number - self._before)
+            self._loop.note(number - self._last_of_earlier_scripts)
             self._hand_over(frame)
 
     def deliver(self, numbers: Sequence[int]) -> None:
@@ -312,7 +316,7 @@ class Caller:
             numbers: The numbers of the calls, counted from the script's first.
         """
         for number in numbers:
-            wanted = number + self._before
+            wanted = number + self._last_of_earlier_scripts
             # At the first run the answer had arrived by this turn, so wait until the host sends
             # it.
             while (
@@ -322,7 +326,7 @@ class Caller:
             frame = self._arrived.pop(wanted, None)
             if frame is not None:
                 self._hand_over(frame)
-        if not self._loop.repeats:  # the replay is over: process the kept answers
+        if not self._loop.is_replaying:  # the replay is over: process the kept answers
             rest, self._arrived = self._arrived, {}
             for frame in rest.values():
                 self.answer(frame)
@@ -351,7 +355,7 @@ class Caller:
 
 def _iterators_to_lists(given: Any) -> Any:
     """Convert iterators in the arguments of a call to lists."""
-    return list(cast("Iterable[Any]", given)) if isinstance(given, _ONCE_ONLY) else given
+    return list(cast("Iterable[Any]", given)) if isinstance(given, _ITERATORS) else given
 
 
 def _line_of_script(depth: int) -> int:
@@ -442,9 +446,9 @@ class ToolNamespace(_NoValue):
     def __getattr__(self, method: str) -> Callable[..., Any]:
         if method.startswith("_"):
             raise AttributeError(f"{self._name} has: {', '.join(self._methods)}")
-        like = [m for m in self._methods if same_name(m) == same_name(method)]
-        meant = like[0] if len(like) == 1 and method not in self._methods else method
-        call = ToolFunction(self._caller, self._name, meant)
+        similar = [m for m in self._methods if same_name(m) == same_name(method)]
+        is_misspelt = method not in self._methods and len(similar) == 1
+        call = ToolFunction(self._caller, self._name, similar[0] if is_misspelt else method)
         vars(self)[method] = call
         return call
 
@@ -503,15 +507,15 @@ class ToolFunction(_NoValue):
 
 def misuse_in(value: Any) -> TypeError | None:
     """Return the error for a script's final value that is or contains an action or connection."""
-    waiting, left = [value], _MAX_INSPECTED
-    while waiting and left:
-        left -= 1
+    waiting, remaining = [value], _MAX_INSPECTED
+    while waiting and remaining:
+        remaining -= 1
         item = waiting.pop()
         kind = cast("type[Any]", type(item))
         if issubclass(kind, _NoValue):
             return cast("_NoValue", item).misuse()
         if kind is dict:
-            waiting += itertools.islice(cast("dict[Any, Any]", item).values(), left)
+            waiting += itertools.islice(cast("dict[Any, Any]", item).values(), remaining)
         elif kind in (list, tuple, set, frozenset):
-            waiting += itertools.islice(cast("Iterable[Any]", item), left)
+            waiting += itertools.islice(cast("Iterable[Any]", item), remaining)
     return None

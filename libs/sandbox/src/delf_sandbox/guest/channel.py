@@ -133,16 +133,16 @@ class Channel:
             self._receive(_loads(payload))
 
     def _read(self) -> bytes:
-        until = perf_counter() + SPIN_SECONDS if self._spin.pays() else 0.0
+        deadline = perf_counter() + SPIN_SECONDS if self._spin.pays() else 0.0
         while True:
             try:
                 data = os.read(self._read_fd, _READ_SIZE)
             except BlockingIOError:
-                if perf_counter() < until:
+                if perf_counter() < deadline:
                     continue
-                if until:
+                if deadline:
                     self._spin.was_in_vain()
-                    until = 0.0
+                    deadline = 0.0
                 slept_at = perf_counter()
                 self._wait.poll()
                 if perf_counter() - slept_at < SPIN_SECONDS:
@@ -150,6 +150,6 @@ class Channel:
             except OSError:
                 return b""
             else:
-                if until:
+                if deadline:
                     self._spin.record_success()
                 return data

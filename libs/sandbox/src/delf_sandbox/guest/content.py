@@ -40,7 +40,7 @@ _NEVER_TEXT = frozenset(
     | {".parquet", ".pdf", ".png", ".pptx", ".sqlite", ".webp", ".zip"}
 )
 _CELLS = (str, int, float, dt.datetime, dt.date, dt.time, decimal.Decimal)
-_LARGEST = 50 * 1024 * 1024
+_MAX_BYTES = 50 * 1024 * 1024
 Grid = list[list[Any]]
 
 
@@ -78,7 +78,7 @@ class _Text(io.StringIO):
 
 
 def make_content(
-    name: str, content: Any, row_files: Collection[str] = (), most: int = _LARGEST
+    name: str, content: Any, row_files: Collection[str] = (), most: int = _MAX_BYTES
 ) -> Content:
     """Convert content to the format of its type and the name's suffix.
 
@@ -95,18 +95,18 @@ def make_content(
         RuntimeError: If the host has no plugin for the format.
         ContentTooLargeError: If the result exceeds ``most``; raw content is not checked.
     """
-    whole = getattr(content, "getvalue", None)
-    if callable(whole):  # io.StringIO, io.BytesIO
-        content = whole()
-    ending = _ending(name)
+    get_value = getattr(content, "getvalue", None)
+    if callable(get_value):  # io.StringIO, io.BytesIO
+        content = get_value()
+    ending = _suffix_of(name)
     table = None
     if not _is_bytes(content) and not _is_plain(content):
         table = table_of(content)
         if table is None:
             content = _as_collection(name, content)
-    missing = "" if ending else _ending_for(content, table)
-    made = _make(name, ending or missing, content, table, row_files, most)
-    return dataclasses.replace(made, ending=missing)
+    added = "" if ending else _default_suffix(content, table)
+    result = _make(name, ending or added, content, table, row_files, most)
+    return dataclasses.replace(result, ending=added)
 
 
 def _make(
@@ -142,14 +142,14 @@ def _make(
     elif table is not None:
         grid = chain([table.columns], table.rows)
         if ending in _PAGES:
-            return Content(_page(grid, most))
+            return Content(_html_table(grid, most))
         return Content(_encode_separated(grid, separator or ",", most))
     if separator is not None and isinstance(content, Mapping):
         raise TypeError(f"{name!r}: a {ending} file is made from a list of rows, not from one dict")
     if separator is not None:
         return Content(_encode_separated(_grid(given, most), separator, most))
     if ending in _PAGES and _is_list(content):
-        return Content(_page(_grid(content, most), most))
+        return Content(_html_table(_grid(content, most), most))
     if ending in _LINES and _is_list(content):
         lines = _Text(most)
         lines.writelines(_json(item) + "\n" for item in content)
@@ -157,12 +157,12 @@ def _make(
     return Content(_indented_json(given if table is None else content, most).encode())
 
 
-def _ending(name: str) -> str:
+def _suffix_of(name: str) -> str:
     last = name.rsplit("/", 1)[-1].lower()
     return last[last.rfind(".") :] if "." in last else ""
 
 
-def _ending_for(content: Any, table: Table | None) -> str:
+def _default_suffix(content: Any, table: Table | None) -> str:
     """Return the suffix for a name without one; empty for text and bytes."""
     if table is not None:
         return ".csv"
@@ -184,10 +184,10 @@ def _is_plain(value: Any) -> bool:
 def _as_collection(name: str, content: Any) -> Any:
     """Convert a value of another type to a list or dict."""
     if isinstance(content, Iterator):
-        return list(islice(cast("Iterator[Any]", content), _LARGEST))
-    made = plain_or_as_is(content)
-    if isinstance(made, (list, dict)):
-        return cast("Any", made)
+        return list(islice(cast("Iterator[Any]", content), _MAX_BYTES))
+    plain = plain_or_as_is(content)
+    if isinstance(plain, (list, dict)):
+        return cast("Any", plain)
     raise TypeError(
         f"{name!r}: cannot write a {type(content).__name__} as a file; "
         "give text, bytes, a dict, a list of dicts or a data frame"
@@ -289,19 +289,19 @@ def _grid(rows: Collection[Any], most: int) -> Iterator[list[Any]]:
     if not records or any(record is None for record in records):
         yield from (_cells(row) for row in rows)
         return
-    found = cast("list[Mapping[Any, Any]]", records)
-    columns = list(dict.fromkeys(key for record in found for key in record))
-    if len(columns) * len(found) > most:  # each cell takes at least one byte
+    mappings = cast("list[Mapping[Any, Any]]", records)
+    columns = list(dict.fromkeys(key for record in mappings for key in record))
+    if len(columns) * len(mappings) > most:  # each cell takes at least one byte
         raise ContentTooLargeError
     yield columns
-    yield from ([record.get(column) for column in columns] for record in found)
+    yield from ([record.get(column) for column in columns] for record in mappings)
 
 
 def _record(row: Any) -> Mapping[Any, Any] | None:
     if isinstance(row, Mapping):
         return cast("Mapping[Any, Any]", row)
-    named = getattr(row, "_asdict", None)
-    return cast("Mapping[Any, Any]", named()) if callable(named) else fields_of(row)
+    as_dict = getattr(row, "_asdict", None)
+    return cast("Mapping[Any, Any]", as_dict()) if callable(as_dict) else fields_of(row)
 
 
 def _cells(row: Any) -> list[Any]:
@@ -317,7 +317,7 @@ def _encode_separated(grid: Iterable[list[Any]], separator: str, most: int) -> b
     return out.getvalue().encode("utf-8", "surrogatepass")
 
 
-def _page(grid: Iterable[list[Any]], most: int) -> bytes:
+def _html_table(grid: Iterable[list[Any]], most: int) -> bytes:
     """Format rows as an HTML table."""
     out = _Text(most)
     out.write('<table border="1">\n')
@@ -405,7 +405,7 @@ def _sheet(table: Table) -> Grid:
 
 def _cell(value: Any) -> Any:
     """Convert a value for a cell: nested values as JSON, unknown types as text."""
-    shown = _format_cell(value)
-    if shown is None or isinstance(shown, _CELLS):
-        return shown
-    return str(shown)
+    formatted = _format_cell(value)
+    if formatted is None or isinstance(formatted, _CELLS):
+        return formatted
+    return str(formatted)

@@ -66,18 +66,18 @@ def hide_own_frames(own: str) -> None:
         own: A part of the file names of the guest's modules.
     """
 
-    def shown(walk: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        def walked(trace: Any) -> Any:
+    def without_own_frames(walk: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def walk_script_frames(trace: Any) -> Any:
             for frame, where in walk(trace):
                 if own not in frame.f_code.co_filename:
                     yield frame, where
 
-        return walked
+        return walk_script_frames
 
     module: Any = traceback
     for name in ("walk_tb", "_walk_tb_with_full_positions"):
         if hasattr(module, name):
-            setattr(module, name, shown(getattr(module, name)))
+            setattr(module, name, without_own_frames(getattr(module, name)))
 
 
 def find_place(error: BaseException, sources: Mapping[str, str]) -> Place:
@@ -124,14 +124,14 @@ def call_behind(error: BaseException | None) -> int | None:
     for _ in range(_MAX_CHAIN):
         if not chain:
             break
-        looked_at = chain.pop(0)
-        if looked_at is None:
+        current = chain.pop(0)
+        if current is None:
             continue
-        if is_a(looked_at, ToolError) and type(looked_at.call_number) is int:
-            return looked_at.call_number
-        if is_a(looked_at, BaseExceptionGroup):
-            chain += _members_of(looked_at)
-        chain.append(_cause_of(looked_at))
+        if is_a(current, ToolError) and type(current.call_number) is int:
+            return current.call_number
+        if is_a(current, BaseExceptionGroup):
+            chain += _members_of(current)
+        chain.append(_cause_of(current))
     return None
 
 

@@ -88,7 +88,7 @@ class Functions:
         plain = {id(s) for s in self.seen.functions if self._may_be_async(s, handed_over)}
         # Again, until nothing is added: the callers of a function that was made async have to await
         # it.
-        while found := self._waiting() & plain - self.made_async:
+        while found := self._functions_that_await() & plain - self.made_async:
             self.made_async |= found
 
     def _may_be_async(self, scope: Scope, handed_over: Collection[tuple[int, str]]) -> bool:
@@ -108,11 +108,11 @@ class Functions:
             return False
         return (id(owner), node.name) not in handed_over
 
-    def _waiting(self) -> set[int]:
+    def _functions_that_await(self) -> set[int]:
         """Return the functions that contain an ``await`` or need one."""
         calls = (p for p in self.seen.calls.values() if self.kind(p) in ("tool", "async"))
-        around = (p for p in (*self.seen.loops, *self.seen.contexts) if is_async_node(p.node))
-        return {id(place.scope.function) for place in (*calls, *self.seen.awaits, *around)}
+        blocks = (p for p in (*self.seen.loops, *self.seen.contexts) if is_async_node(p.node))
+        return {id(place.scope.function) for place in (*calls, *self.seen.awaits, *blocks)}
 
     def kind(self, place: CallPlace) -> str:
         """Classify the result of a call.
@@ -122,7 +122,7 @@ class Functions:
             ``plain`` (none of these) or ``unknown``.
         """
         if id(place.node) in self._tools.calls:
-            return "maybe" if id(place.node) in self._tools.perhaps else "tool"
+            return "maybe" if id(place.node) in self._tools.uncertain else "tool"
         function, scope = place.node.func, place.scope
         of_asyncio = self.seen.asyncio_function(function, scope)
         if of_asyncio is not None:
@@ -184,7 +184,7 @@ class Functions:
             if not isinstance(function, ast.Name) or function.id not in ("any", "all"):
                 continue
             if place.node.args and self._tools.is_free(function.id, place.scope):
-                label = self.changes_one_by_one(place.node.args[0])
+                label = self.write_action_per_item(place.node.args[0])
                 if label is not None:
                     first = "true" if function.id == "any" else "false"
                     raise AmbiguousError.about(
@@ -198,18 +198,18 @@ class Functions:
         """Map the id of each function that calls write actions to one of these actions."""
         found: dict[int, str] = {}
         while True:
-            more: dict[int, str] = {}
+            added: dict[int, str] = {}
             for place in self.seen.calls.values():
                 label = self._write_action_of(place, found)
                 scope: Scope | None = place.scope if label is not None else None
                 while scope is not None and label is not None:
                     if scope.kind == "function" and id(scope) not in found:
-                        more[id(scope)] = label
+                        added[id(scope)] = label
                     scope = scope.parent
             # Again, until nothing is added: a function writes if one that it calls does.
-            if not more:
+            if not added:
                 return found
-            found.update(more)
+            found.update(added)
 
     def _write_action_of(self, place: CallPlace, functions: Mapping[int, str]) -> str | None:
         label = self._tools.calls.get(id(place.node))
@@ -217,13 +217,13 @@ class Functions:
             return label
         return next((functions[id(s)] for s in self.targets(place) if id(s) in functions), None)
 
-    def changes_one_by_one(self, given: Any) -> str | None:
+    def write_action_per_item(self, given: Any) -> str | None:
         """Return the write action that a generator or ``map`` calls for each item, if any."""
         match given:
             case ast.GeneratorExp():
-                return self.changed_in(self.seen.scopes[id(given)])
+                return self.write_action_in(self.seen.scopes[id(given)])
             case ast.Call(func=ast.Name(id="map" | "filter"), args=[ast.Lambda() as function, *_]):
-                return self.changed_in(self.seen.scopes[id(function)])
+                return self.write_action_in(self.seen.scopes[id(function)])
             case ast.Call(func=ast.Name(id="map" | "filter"), args=[function, *_]):
                 label = label_of(function)
                 if label in self.known.changing:
@@ -235,7 +235,7 @@ class Functions:
             case _:
                 return None
 
-    def changed_in(self, inner: Scope) -> str | None:
+    def write_action_in(self, inner: Scope) -> str | None:
         """Return a write action called within a scope, if any."""
         for place in self.seen.calls.values():
             if any(scope is inner for scope in around(place.scope)):

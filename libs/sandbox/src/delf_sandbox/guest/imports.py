@@ -29,8 +29,8 @@ _MEMBERS: Final[Mapping[str, Sequence[str]]] = {
     ),
     "zoneinfo": ("ZoneInfo",),
 }
-_HOME: Final = {word: module for module, words in _MEMBERS.items() for word in words}
-_OF_MODULE: Final[Mapping[str, frozenset[str]]] = {
+_MODULE_OF: Final = {word: module for module, words in _MEMBERS.items() for word in words}
+_MODULE_ATTRIBUTES: Final[Mapping[str, frozenset[str]]] = {
     "datetime": frozenset({"date", "datetime", "time", "timedelta", "timezone", "UTC"}),
     "time": frozenset({"monotonic", "perf_counter", "sleep", "strftime", "time"}),
 }
@@ -61,13 +61,22 @@ def missing_imports(
 
 
 def _import_for(word: str, read: list[str | None]) -> tuple[str, str]:
-    """Return the module and the imported name that a name refers to; empty if ambiguous."""
+    """Return the import that defines a name.
+
+    Args:
+        word: The name.
+        read: The attributes read from the name; None for the name itself.
+
+    Returns:
+        The module, and the member to import from the module; an empty member imports the module
+        itself, an empty module means that the name is unknown or ambiguous.
+    """
     if word in _MODULES:
         return word, ""
-    if word in _HOME:
-        return _HOME[word], word
-    if word in _OF_MODULE:
-        of_module = [part in _OF_MODULE[word] for part in read]
+    if word in _MODULE_OF:
+        return _MODULE_OF[word], word
+    if word in _MODULE_ATTRIBUTES:
+        of_module = [part in _MODULE_ATTRIBUTES[word] for part in read]
         if all(of_module):
             return word, ""
         return (word, word) if word == "datetime" and not any(of_module) else ("", "")

@@ -25,7 +25,7 @@ class Later:
         self._seen = functions.seen
         self.handed_over: list[Place] = []
         """Functions passed on so that their calls are awaited later."""
-        self._asked: set[tuple[int, str, Path]] = set()
+        self._visited: set[tuple[int, str, Path]] = set()
         for expression, scope, path in self._seen.awaitables:
             self._keep(expression, scope, path)
 
@@ -93,7 +93,7 @@ class Later:
             case _:
                 pass
         if not path:
-            place.later = True
+            place.stays_awaitable = True
         self._keep_results(place, path)
 
     def _keep_builtin(self, word: str, place: CallPlace, path: Path) -> None:
@@ -108,7 +108,7 @@ class Later:
         elif word == "zip" and len(path) > 1 and isinstance(path[1], int) and path[1] < len(given):
             self._keep(given[path[1]], scope, (EACH, *path[2:]))
         elif word == "map" and given:
-            place.later = True
+            place.stays_awaitable = True
             self._keep_function(given[0], place, path[1:])
 
     def _keep_function(self, function: Any, place: CallPlace, path: Path) -> None:
@@ -138,16 +138,16 @@ class Later:
 
     def _keep_body(self, function: ast.Lambda, path: Path) -> None:
         scope = self._seen.scopes[id(function)]
-        if (key := (id(scope), "", path)) not in self._asked:
-            self._asked.add(key)
+        if (key := (id(scope), "", path)) not in self._visited:
+            self._visited.add(key)
             self._functions.gives_awaitables.add(id(scope))
             self._keep(function.body, scope, path)
 
     def _keep_returns(self, scope: Scope, path: Path) -> None:
         # A recursive function would never end.
-        if (key := (id(scope), "", path)) in self._asked:
+        if (key := (id(scope), "", path)) in self._visited:
             return
-        self._asked.add(key)
+        self._visited.add(key)
         self._functions.gives_awaitables.add(id(scope))
         for value in scope.returns:
             self._keep(value, scope, path)
@@ -164,28 +164,28 @@ class Later:
         self._keep_bound(id(found), word, found.binds.get(word, ()), path)
 
     def _keep_bound(self, owner: int, word: str, held: Sequence[Any], path: Path) -> None:
-        if (owner, word, path) in self._asked or len(path) > 6:  # a cycle of assignments
+        if (owner, word, path) in self._visited or len(path) > 6:  # a cycle of assignments
             return
-        self._asked.add((owner, word, path))
+        self._visited.add((owner, word, path))
         for value, scope, how in held:
-            out = sum(step == "-" for step in how)  # levels of containers to step out of
-            self._keep(value, scope, (*how[out:], *path[out:]))
+            levels = sum(step == "-" for step in how)  # of containers to step out of
+            self._keep(value, scope, (*how[levels:], *path[levels:]))
 
     def _keep_given(self, function: Scope, word: str, path: Path) -> None:
         """Mark the arguments passed for a parameter as awaited later."""
-        if (key := (id(function), f"({word})", path)) in self._asked:
+        if (key := (id(function), f"({word})", path)) in self._visited:
             return
-        self._asked.add(key)
+        self._visited.add(key)
         node = function.node
         # ``self`` is a parameter, but not among the arguments of the call.
         is_method = function.parent is not None and function.parent.kind == "class"
-        rest = node.args.vararg
+        vararg = node.args.vararg
         for place in self._functions.calls_of.get(id(function), ()):
             given: list[Any] = place.node.args
             for keyword in place.node.keywords:
                 if keyword.arg == word:
                     self._keep(keyword.value, place.scope, path)
-            if rest is not None and rest.arg == word:
+            if vararg is not None and vararg.arg == word:
                 for item in given[len(function.params) - is_method :]:
                     self._keep(item, place.scope, path[1:])
             elif word in function.params:

@@ -27,7 +27,7 @@ _MAX_NOTES = 10_000
 _MANY_CANCELLED = 100
 _DEEPEST = 30
 """The deepest nesting of blocking waits, each of which takes several stack frames."""
-_QUIET_TURNS = 1_000
+_MAX_TURNS_UNTIL_IDLE = 1_000
 
 
 def _no_op(*_: object) -> None:
@@ -66,18 +66,18 @@ class GuestLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self.tasks = 0
         self._tasks: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._lost: list[BaseException] = []
+        self._discarded_errors: list[BaseException] = []
         self._coroutine: Callable[[Any], Any] = _identity
         self._depth = 0
         self._threads = 0
         self._watched = selectors.PollSelector()
         self._at_turn: Callable[[], None] = _no_op
         self._deliver: Callable[[Sequence[int]], None] = _no_op
-        self._look: Callable[[Callable[[], int]], int] | None = None
-        self._past: deque[tuple[int, int]] = deque()
+        self._read_clock: Callable[[Callable[[], int]], int] | None = None
+        self._recorded: deque[tuple[int, int]] = deque()
         self._notes: list[int] = []
-        self._left = 0
-        self._turn = self._quiet = 0
+        self._remaining_notes = 0
+        self._turn = self._turns_until_idle = 0
         self._offset = 0
         super().__init__(self._watched)
         self.set_exception_handler(self._note_lost)
@@ -96,16 +96,16 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self,
         at_turn: Callable[[], None],
         deliver: Callable[[Sequence[int]], None],
-        look: Callable[[Callable[[], int]], int],
+        read_clock: Callable[[Callable[[], int]], int],
     ) -> None:
         """Attach a session.
 
         Args:
             at_turn: Called at the end of each turn, before the loop waits.
             deliver: Delivers the answers of the given calls, once they have arrived.
-            look: Reads a clock through recording and replay.
+            read_clock: Reads a clock through recording and replay.
         """
-        self._at_turn, self._deliver, self._look = at_turn, deliver, look
+        self._at_turn, self._deliver, self._read_clock = at_turn, deliver, read_clock
 
     def begin(self, turns: Sequence[int]) -> None:
         """Prepare for a script.
@@ -115,9 +115,13 @@ class GuestLoop(asyncio.SelectorEventLoop):
         """
         self.tasks = 0
         self._tasks.clear()
-        self._lost.clear()
-        self._turn, self._left, self._quiet = 0, _MAX_NOTES - len(turns) // 2, _QUIET_TURNS
-        self._past = deque(zip(turns[::2], turns[1::2], strict=True))
+        self._discarded_errors.clear()
+        self._turn, self._remaining_notes, self._turns_until_idle = (
+            0,
+            _MAX_NOTES - len(turns) // 2,
+            _MAX_TURNS_UNTIL_IDLE,
+        )
+        self._recorded = deque(zip(turns[::2], turns[1::2], strict=True))
         self._notes.clear()
 
     def take_notes(self) -> list[int]:
@@ -127,20 +131,20 @@ class GuestLoop(asyncio.SelectorEventLoop):
         del self._notes[:count]
         return notes
 
-    def note(self, what: int) -> None:
-        """Record that a call was answered in this turn; 0 stands for a timer."""
-        if self._left > 0:
-            self._left -= 1
-            self._notes.extend((self._turn, what))
+    def note(self, event: int) -> None:
+        """Record an event of this turn: the number of an answered call, or 0 for a timer."""
+        if self._remaining_notes > 0:
+            self._remaining_notes -= 1
+            self._notes.extend((self._turn, event))
 
     @property
-    def repeats(self) -> bool:
+    def is_replaying(self) -> bool:
         """True if messages of the host must wait for their recorded turn.
 
         Also true after the last recorded turn until the script only waits, because its work until
         then may have had no event.
         """
-        return bool(self._past) or self._quiet > 0
+        return bool(self._recorded) or self._turns_until_idle > 0
 
     def install(self, coroutine: Callable[[Any], Any]) -> None:
         """Set the function that converts awaitables for new tasks.
@@ -169,13 +173,13 @@ class GuestLoop(asyncio.SelectorEventLoop):
         """Return exceptions of the script's tasks that were never retrieved, in creation order."""
         failed = [task for task in self._tasks if task.done() and task._log_traceback]
         failed.sort(key=hash)
-        return [*self._lost, *(error for task in failed if (error := task.exception()))]
+        return [*self._discarded_errors, *(error for task in failed if (error := task.exception()))]
 
     def _note_lost(self, _loop: object, context: dict[str, Any]) -> None:
         """Record the exception of a discarded task that was never retrieved."""
         error = context.get("exception")
         if isinstance(context.get("future"), _Task) and error is not None:
-            self._lost.append(error)
+            self._discarded_errors.append(error)
 
     def block(self, coro: Any) -> Any:
         """Run a coroutine to its end, even from within running code.
@@ -242,7 +246,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         """Return the loop's time for timers."""
-        now = self._now() if self._look is None else self._look(self._now)
+        now = self._now() if self._read_clock is None else self._read_clock(self._now)
         self._offset = now - monotonic_ns()
         return now / 1e9
 
@@ -257,23 +261,23 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._drop_cancelled()
         self._at_turn()
         self._turn += 1
-        if self._past:
-            if not self._repeat():
+        if self._recorded:
+            if not self._replay_turn():
                 self._wait()
-        # After the last recorded event the script ran on until it only waited. Deliver no answer
-        # before it has done so again, or the order would change.
-        elif self._quiet and self._ready:
-            self._quiet -= 1
+        # In the recording, the script continued after the last event until it only waited for
+        # answers. Deliver no answer before it waits again, or the order would differ.
+        elif self._turns_until_idle and self._ready:
+            self._turns_until_idle -= 1
         else:
-            if self._quiet:
-                self._quiet = 0
+            if self._turns_until_idle:
+                self._turns_until_idle = 0
                 self.call_soon(self._deliver, ())
             self._wait()
         if not self._ready:
             # Do not count an idle wake-up as a turn: their number depends on the machine.
             self._turn -= 1
         for _ in range(len(self._ready)):
-            if not self._ready:  # a callback ran the loop and the rest of them
+            if not self._ready:  # a callback ran the loop, and with it the remaining callbacks
                 break
             handle = self._ready.popleft()
             if not handle._cancelled:
@@ -314,22 +318,22 @@ class GuestLoop(asyncio.SelectorEventLoop):
             if self._ready_timer():
                 self.note(_TIMER)
 
-    def _repeat(self) -> bool:
+    def _replay_turn(self) -> bool:
         """Replay the recorded events of this turn; return False to wait for a thread instead."""
-        if not self._ready and self._past[0][0] > self._turn:
+        if not self._ready and self._recorded[0][0] > self._turn:
             if _count_threads() != self._threads:
                 # A library's thread may call back, and skipping to the recorded turn would miss
                 # the call.
                 return False
-            self._turn = self._past[0][0]  # nothing can happen before that turn
+            self._turn = self._recorded[0][0]  # nothing can happen before that turn
         answered: list[int] = []
         timers = 0
-        while self._past and self._past[0][0] <= self._turn:
-            what = self._past.popleft()[1]
-            if what == _TIMER:
+        while self._recorded and self._recorded[0][0] <= self._turn:
+            event = self._recorded.popleft()[1]
+            if event == _TIMER:
                 timers += 1
             else:
-                answered.append(what)
+                answered.append(event)
         if answered:
             self.call_soon(self._deliver, answered)
         while timers and self._scheduled:

@@ -74,7 +74,7 @@ class ToolNames:
         self.known = known
         self.calls: dict[int, str] = {}
         """The calls of tools, by action, such as ``mail.send``."""
-        self.perhaps: set[int] = set()
+        self.uncertain: set[int] = set()
         """Calls whose name may also refer to a function of the script."""
         self.taken: dict[str, str] = {}
         """Tool names that the script rebinds, to ``data`` or a ``function``."""
@@ -82,7 +82,7 @@ class ToolNames:
         has_new = self._import_forgotten(tree)
         if (self.seen.imports and self._tidy_imports()) or has_new:
             self.seen = Seen(tree)  # the edits moved the statements behind them
-        self._find_taken()
+        self._find_rebound()
         for place, is_called in self.seen.attributes:
             self._spell_attribute(place, is_called)
         for place, is_called in self.seen.loads:
@@ -107,7 +107,7 @@ class ToolNames:
         tools, node = self.known.tools, place.node
         match node.func:
             case ast.Name(id=word) if word in tools and not tools[word]:
-                how = self._how_taken(word, place.scope)
+                how = self._rebinding_of(word, place.scope)
                 if how is None:
                     return
                 # The script may rebind the name before this call; only the running script shows
@@ -115,7 +115,7 @@ class ToolNames:
                 if how == "data" and place.scope.find(word) is self.seen.module:
                     key = ast.Constant(value=word, **position_of(node))
                     node.func = call(PICK, name(node.func, word), key)
-                    self.perhaps.add(id(node))
+                    self.uncertain.add(id(node))
                 elif how:
                     node.func = tool(node.func, word)
                 self.calls[id(node)] = word
@@ -128,7 +128,7 @@ class ToolNames:
                 node.func = inner
                 self.calls[id(node)] = word
             case ast.Attribute(value=ast.Name(id=word)) as function if tools.get(word):
-                how = self._how_taken(word, place.scope)
+                how = self._rebinding_of(word, place.scope)
                 self._spell_method(function, tools[word])
                 if function.attr.startswith("_"):
                     return
@@ -158,14 +158,14 @@ class ToolNames:
             like = (m for m in methods if same_name(m) == same_name(function.attr))
             function.attr = _only_item(like) or function.attr
 
-    def _how_taken(self, word: str, scope: Scope) -> str | None:
+    def _rebinding_of(self, word: str, scope: Scope) -> str | None:
         """Return how a tool's name is rebound in a scope: empty if not, None for a parameter."""
         found = scope.find(word)
         if found is None:
             return ""
         return None if "param" in found.names[word] else self.taken.get(word, "data")
 
-    def _find_taken(self) -> None:
+    def _find_rebound(self) -> None:
         """Find tool names that the script rebinds, dropping copies of the prompt's stubs."""
         tools = self.known.tools
         for scope in self._all_scopes():
@@ -232,26 +232,27 @@ class ToolNames:
     def _import_forgotten(self, tree: ast.Module) -> bool:
         """Add missing imports; return True if there were any."""
         unknown: dict[str, list[str | None]] = {}
-        whole = {id(place.node.value): place.node.attr for place, _ in self.seen.attributes}
+        attribute_of = {id(p.node.value): p.node.attr for p, _ in self.seen.attributes}
         for place, _ in self.seen.loads:
             word = place.node.id
             if self._is_unknown(word, place.scope) and same_name(word) not in self._spellings:
-                unknown.setdefault(word, []).append(whole.get(id(place.node)))
+                unknown.setdefault(word, []).append(attribute_of.get(id(place.node)))
         for node in _annotations(tree):
             match node:
-                case ast.Attribute(value=ast.Name(id=word), attr=part):
+                case ast.Attribute(value=ast.Name(id=word), attr=member):
                     pass
                 case ast.Name(id=word):
-                    part = None
+                    member = None
                 case _:
                     continue
             if self._is_unknown(word, self.seen.module):
-                unknown.setdefault(word, []).append(part)
-        if not unknown or any("*" in (a.name for a in p.node.names) for p, _ in self.seen.imports):
+                unknown.setdefault(word, []).append(member)
+        has_star = any("*" in (a.name for a in place.node.names) for place, _ in self.seen.imports)
+        if not unknown or has_star:  # a star import may define the names
             return False
         new = missing_imports(unknown, self.known.can_import, tree.body[0])
         first = next(
-            (index for index, node in enumerate(tree.body) if not _stays_first(node)),
+            (index for index, node in enumerate(tree.body) if not _must_come_first(node)),
             len(tree.body),
         )
         tree.body[first:first] = new
@@ -313,13 +314,13 @@ class ToolNames:
 
     def _is_read(self, word: str) -> bool:
         """Return True if a name is read other than as a prefix of tools, such as ``tools.shop``."""
-        ahead = {
+        prefixes = {
             id(place.node.value)
             for place, _ in self.seen.attributes
             if same_name(place.node.attr) in self._spellings
         }
         return any(
-            place.node.id == word and id(place.node) not in ahead for place, _ in self.seen.loads
+            place.node.id == word and id(place.node) not in prefixes for place, _ in self.seen.loads
         )
 
 
@@ -347,7 +348,7 @@ def _annotations(tree: ast.Module) -> Iterator[ast.AST]:
             waiting.extend(ast.iter_child_nodes(node))
 
 
-def _stays_first(node: ast.stmt) -> bool:
+def _must_come_first(node: ast.stmt) -> bool:
     """Return True for a docstring or ``__future__`` import, which must come first."""
     match node:
         case ast.Expr(value=ast.Constant(value=str())):

@@ -26,9 +26,9 @@ from delf_sandbox.guest.nodes import (
     ITER,
     LATER,
     LATER_OF,
-    MEANT,
     NOW_OF,
     ONCE,
+    RESULT,
     SETTLE,
     WAIT,
     WITH,
@@ -93,7 +93,7 @@ class Rewriting:
         may_give_coroutines = self.may_give_coroutines()
         for scope in self._seen.functions:
             if isinstance(scope.node, ast.AsyncFunctionDef):
-                self._let_cache(scope.node)
+                self._make_cacheable(scope.node)
         for place in self._seen.loops:
             self._keep_stream(place)
         for place in self._seen.awaits:
@@ -117,7 +117,7 @@ class Rewriting:
                 # both classes have the same fields.
                 scope.node.__class__ = ast.AsyncFunctionDef
 
-    def _let_cache(self, function: ast.AsyncFunctionDef) -> None:
+    def _make_cacheable(self, function: ast.AsyncFunctionDef) -> None:
         """Make a cached async function's result awaitable repeatedly."""
         for decorator in function.decorator_list:
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
@@ -154,9 +154,9 @@ class Rewriting:
 
     def hand_over_later(self, place: Place) -> None:
         """Make the calls of a passed function return awaitables."""
-        place.put(self.later_of(place.node))
+        place.put(self.awaitable_variant(place.node))
 
-    def later_of(self, function: Any) -> Any:
+    def awaitable_variant(self, function: Any) -> Any:
         """Wrap an unknown function so that its calls return awaitables."""
         return call(LATER_OF, function)
 
@@ -164,17 +164,26 @@ class Rewriting:
         """Await a call in place, or block if ``await`` is not allowed there."""
         return await_node(given) if self._functions.can_await(place.scope) else call(WAIT, given)
 
-    def _write_call(self, place: CallPlace, outer: Place | None, may_give: bool) -> None:
+    def _write_call(
+        self, place: CallPlace, outer: Place | None, may_return_awaitable: bool
+    ) -> None:
+        """Rewrite a call so that the script gets its result, or an awaitable if it needs one.
+
+        Args:
+            place: The call.
+            outer: The ``await`` around the call, if any.
+            may_return_awaitable: Whether a call of an unknown function may return an awaitable.
+        """
         kind, node = self._kinds[id(place.node)], place.node
         if kind == "tool" and (
-            outer is not None or place.later or self._functions.can_await(place.scope)
+            outer is not None or place.stays_awaitable or self._functions.can_await(place.scope)
         ):
-            self.make_later(place, is_awaited=not place.later or outer is not None)
-        if kind in ("unknown", "maybe") and (outer is not None or place.later):
-            node.func = self.later_of(node.func)
+            self.make_later(place, is_awaited=not place.stays_awaitable or outer is not None)
+        if kind in ("unknown", "maybe") and (outer is not None or place.stays_awaitable):
+            node.func = self.awaitable_variant(node.func)
         if outer is not None:
             self._write_await(outer, is_sure=kind in ("tool", "async"))
-        elif place.later:
+        elif place.stays_awaitable:
             pass
         elif kind == "tool":
             if self._functions.can_await(place.scope):
@@ -182,12 +191,12 @@ class Rewriting:
         elif kind == "async":
             place.put(self.await_or_block(place, node))
         elif kind == "maybe" and self._functions.can_await(place.scope):
-            node.func = self.later_of(node.func)
+            node.func = self.awaitable_variant(node.func)
             place.put(await_node(call(SETTLE, node)))
-        elif kind in ("stream", "maybe") or (kind == "unknown" and may_give):
-            place.put(call(MEANT, node))
+        elif kind in ("stream", "maybe") or (kind == "unknown" and may_return_awaitable):
+            place.put(call(RESULT, node))
         elif kind == "plain":
-            self.write_taken_functions(place)
+            self.write_passed_functions(place)
 
     def _write_await(self, place: Place, *, is_sure: bool) -> None:
         given = place.node.value
@@ -196,7 +205,7 @@ class Rewriting:
         elif not is_sure:
             place.node.value = call(SETTLE, given)
 
-    def write_taken_functions(self, place: CallPlace) -> None:
+    def write_passed_functions(self, place: CallPlace) -> None:
         """Rewrite async functions that plain functions call, as in ``sorted(names, key=fetch)``."""
         node = place.node
         if not isinstance(node.func, ast.Name) or node.func.id not in _TAKING_FUNCTIONS:
@@ -215,16 +224,16 @@ class Rewriting:
 
     def _keep_stream(self, place: Place) -> None:
         """Keep an async generator as such if ``async for`` iterates it."""
-        call_of = self._seen.calls.get(id(place.node.iter))
+        call_place = self._seen.calls.get(id(place.node.iter))
         if (
-            call_of is not None
-            and self._streams(place)
-            and self._kinds[id(call_of.node)] == "stream"
+            call_place is not None
+            and self._allows_async_for(place)
+            and self._kinds[id(call_place.node)] == "stream"
         ):
-            call_of.later = True
+            call_place.stays_awaitable = True
 
-    def _streams(self, place: Place) -> bool:
-        """Return True if ``async for`` is allowed instead of a loop."""
+    def _allows_async_for(self, place: Place) -> bool:
+        """Return True if a loop is an ``async for`` and may stay one."""
         return (
             is_async_node(place.node)
             and self._functions.can_await(place.scope)
@@ -234,7 +243,7 @@ class Rewriting:
     def _write_loop(self, place: Place) -> None:
         """Rewrite ``async for`` over a plain iterable, or where ``async for`` is not allowed."""
         node = place.node
-        if self._streams(place):
+        if self._allows_async_for(place):
             node.iter = call(ASYNC_ITER, node.iter)
         elif is_async_node(node):
             node.iter = call(ITER, node.iter)
@@ -265,9 +274,9 @@ class Rewriting:
         for place in self._seen.calls.values():
             match place.node:
                 case ast.Call(func=ast.Name(id="map" | "filter"), args=[function, *_]):
-                    if not place.later and self._calls_tools(function):
+                    if not place.stays_awaitable and self._calls_tools(function):
                         found.append(place)
-                case _ if not place.later and self._makes_generator(place):
+                case _ if not place.stays_awaitable and self._makes_generator(place):
                     found.append(place)
                 case _:
                     pass
@@ -280,7 +289,7 @@ class Rewriting:
         return any(
             scope is inner
             for place in self._seen.calls.values()
-            if self._kinds[id(place.node)] in ("tool", "async") and not place.later
+            if self._kinds[id(place.node)] in ("tool", "async") and not place.stays_awaitable
             for scope in around(place.scope)
         )
 

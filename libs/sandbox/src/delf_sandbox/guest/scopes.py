@@ -141,11 +141,11 @@ class Place:
 class CallPlace(Place):
     """A call with its scope and the use of its result."""
 
-    __slots__ = ("later",)
+    __slots__ = ("stays_awaitable",)
 
     def __init__(self, node: Any, scope: Scope, box: Any, key: Any) -> None:
         super().__init__(node, scope, box, key)
-        self.later = False
+        self.stays_awaitable = False
         """True if the call must return an awaitable instead of its result."""
 
 
@@ -268,14 +268,14 @@ class Seen:
             if inner.__class__ is ast.Name:
                 self.attributes.append((Place(function, scope, node, "func"), True))
             self._visit(inner, scope, function, "value")
-            self._inserted(node, scope)
+            self._record_insert(node, scope)
         else:
             self._visit(function, scope, node, "func")
         self._each(node.args, scope)
         for keyword in node.keywords:
             self._visit(keyword.value, scope, keyword, "value")
 
-    def _inserted(self, node: ast.Call, scope: Scope) -> None:
+    def _record_insert(self, node: ast.Call, scope: Scope) -> None:
         """Record a value that is added to a container, as in ``names.append(…)``."""
         function = node.func
         if not isinstance(function, ast.Attribute):
@@ -283,9 +283,9 @@ class Seen:
         path = _INSERTS.get(function.attr)
         if path is not None and len(node.args) == 1:
             # The value is an item of the container: step into the container first.
-            self._bound_to(function.value, node.args[0], scope, ("-",) if path == () else ())
+            self._record_binding(function.value, node.args[0], scope, ("-",) if path == () else ())
 
-    def _bound_to(self, target: ast.expr, value: ast.expr, scope: Scope, path: Path) -> None:
+    def _record_binding(self, target: ast.expr, value: ast.expr, scope: Scope, path: Path) -> None:
         """Record that a value, or a path into it, is bound to a target."""
         match target:
             case ast.Name(id=name):
@@ -293,20 +293,20 @@ class Seen:
             case ast.Attribute(attr=name):
                 self.stores.setdefault(name, []).append((value, scope, path))
             case ast.Subscript(value=inner):
-                self._bound_to(inner, value, scope, ("-", *path))
+                self._record_binding(inner, value, scope, ("-", *path))
             case ast.Tuple(elts=items) | ast.List(elts=items):
                 for index, item in enumerate(items):
                     if isinstance(item, ast.Starred):
-                        self._bound_to(item.value, value, scope, path)
+                        self._record_binding(item.value, value, scope, path)
                     else:
-                        self._bound_to(item, value, scope, (*path, index))
+                        self._record_binding(item, value, scope, (*path, index))
             case _:
                 pass
 
     def _assign(self, node: ast.Assign, scope: Scope, box: Any, key: Any) -> None:
         self._visit(node.value, scope, node, "value")
         for index, target in enumerate(node.targets):
-            self._bound_to(target, node.value, scope, ())
+            self._record_binding(target, node.value, scope, ())
             self._visit(target, scope, node.targets, index)
             if isinstance(target, ast.Name) and isinstance(node.value, ast.Lambda):
                 self.definitions.append(Place(node, scope, box, key))
@@ -314,12 +314,12 @@ class Seen:
     def _ann_assign(self, node: ast.AnnAssign, scope: Scope, box: Any, key: Any) -> None:
         if node.value is not None:
             self._visit(node.value, scope, node, "value")
-            self._bound_to(node.target, node.value, scope, ())
+            self._record_binding(node.target, node.value, scope, ())
             self._visit(node.target, scope, node, "target")
 
     def _aug_assign(self, node: ast.AugAssign, scope: Scope, box: Any, key: Any) -> None:
         self._visit(node.value, scope, node, "value")
-        self._bound_to(node.target, node.value, scope, ())
+        self._record_binding(node.target, node.value, scope, ())
         self._visit(node.target, scope, node, "target")
 
     def _named(self, node: ast.NamedExpr, scope: Scope, box: Any, key: Any) -> None:
@@ -334,7 +334,7 @@ class Seen:
     def _for(self, node: ast.For | ast.AsyncFor, scope: Scope, box: Any, key: Any) -> None:
         self.loops.append(Place(node, scope, box, key))
         self._visit(node.iter, scope, node, "iter")
-        self._bound_to(node.target, node.iter, scope, (EACH,))
+        self._record_binding(node.target, node.iter, scope, (EACH,))
         self._visit(node.target, scope, node, "target")
         self._each(node.body, scope)
         self._each(node.orelse, scope)
@@ -387,7 +387,7 @@ class Seen:
             around = scope if index == 0 else inner
             self.loops.append(Place(part, around, node.generators, index))
             self._visit(part.iter, around, part, "iter")
-            self._bound_to(part.target, part.iter, inner, (EACH,))
+            self._record_binding(part.target, part.iter, inner, (EACH,))
             self._visit(part.target, inner, part, "target")
             self._each(part.ifs, inner)
         for name in ("key", "value", "elt"):

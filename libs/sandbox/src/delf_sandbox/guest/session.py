@@ -91,7 +91,7 @@ class GuestSession:
         self._known = Known({})
         self._files = FileSender(self._send_file)
         self._world = World(lambda readings: self._channel.send(["clock", readings]))
-        loop.serve(self._flush, self._caller.deliver, self._world.look)
+        loop.serve(self._flush, self._caller.deliver, self._world.read_clock)
         self._module = types.ModuleType("__main__")
         self._namespace = self._module.__dict__
         self._hidden: frozenset[str] = frozenset()
@@ -201,7 +201,7 @@ class GuestSession:
             )
         self._names = {**EXCEPTIONS, **self._tools, **self._waiting.names}
         self._names["add_to_output_files"] = OwnFunction(ADD_FILE, self._files)
-        self._names["rerun"] = OwnFunction(RERUN, self._ask_rerun)
+        self._names["rerun"] = OwnFunction(RERUN, self._request_rerun)
         self._names["asyncio"] = asyncio
         modules, stand_ins = spec["modules"], self._stand_ins
         self._known = Known(
@@ -226,7 +226,7 @@ class GuestSession:
         if found and filename in self._sources:
             self._caller.note_unawaited(f"{found[1]}(…)", lineno)
 
-    def _ask_rerun(self, context: str, remaining: str, carry: Any = None) -> NoReturn:
+    def _request_rerun(self, context: str, remaining: str, carry: Any = None) -> NoReturn:
         """End this script, so that the next one is written with new context."""
         names = [carry] if isinstance(carry, str) else [str(name) for name in carry or ()]
         self._rerun = [str(context)[:_MAX_TEXT], str(remaining)[:_MAX_TEXT], names]
@@ -237,7 +237,7 @@ class GuestSession:
         self._rerun = None
         self._caller.forget()
         self._waiting.begin()
-        self._tolerant.left.clear()
+        self._tolerant.abandoned.clear()
         self._namespace.update(self._names)  # an earlier script may have rebound them
         self._taken = []
         self._loop.begin(self._turns)
@@ -250,8 +250,8 @@ class GuestSession:
         value, error = (None, asyncio.CancelledError()) if task.cancelled() else task.result()
         if is_a(error, SystemExit) and not error.code:  # exit() ends a script successfully
             error = None
-        # Tasks that a successful script left may still make calls; those of a failed script are
-        # cancelled.
+        # Tasks that a successful script left running may still make calls; those of a failed
+        # script are cancelled.
         if error is None or self._rerun is not None:
             self._caller.script_ended(is_over=False)
             await self._finish_tasks()
@@ -286,10 +286,10 @@ class GuestSession:
         """Run leftover tasks of a script until they have made their calls."""
         own = asyncio.current_task()
         for _ in range(_MAX_TURNS):
-            stray = asyncio.all_tasks() - {own, *self._tolerant.left}
+            stray = asyncio.all_tasks() - {own, *self._tolerant.abandoned}
             if not stray:
                 return
-            if self._caller.under_way:
+            if self._caller.has_open_calls:
                 await wait({self._caller.when_idle(), *stray}, return_when=FIRST_COMPLETED)
             elif self._loop.is_busy:
                 await asyncio.sleep(0)

@@ -66,21 +66,21 @@ def make_modules(output: Any, wait: Callable[[Any], Any]) -> dict[str, types.Mod
         output: The script's standard output.
         wait: Blocks until an awaitable is done.
     """
-    os_module = _part("os", os, _OS)
+    os_module = _subset_module("os", os, _OS)
     os_module.environ = {}
     os_module.getenv = OwnFunction("getenv(key, default)", _getenv)
-    sys_module = _part("sys", sys, _SYS)
+    sys_module = _subset_module("sys", sys, _SYS)
     sys_module.stdout = sys_module.stderr = output
     sys_module.argv, sys_module.path, sys_module.modules = ["script.py"], [], {}
     sys_module.exit = OwnFunction("exit(code)", leave)
     sys_module.setrecursionlimit = _no_op
-    inspect_module = _part("inspect", inspect, _INSPECT)
-    shutil_module = _part("shutil", shutil, _SHUTIL)
+    inspect_module = _subset_module("inspect", inspect, _INSPECT)
+    shutil_module = _subset_module("shutil", shutil, _SHUTIL)
     nest = types.ModuleType("nest_asyncio")
     nest.apply = _no_op  # pyright: ignore[reportAttributeAccessIssue]
-    threads = _copy("threading", threading)
+    threads = _copy_module("threading", threading)
     threads.Thread = _thread_class(wait)
-    futures = _copy("concurrent.futures", concurrent.futures)
+    futures = _copy_module("concurrent.futures", concurrent.futures)
     executor = _executor_class(wait)
     futures.ThreadPoolExecutor = futures.ProcessPoolExecutor = executor
     parent = types.ModuleType("concurrent")
@@ -98,17 +98,16 @@ def make_modules(output: Any, wait: Callable[[Any], Any]) -> dict[str, types.Mod
     }
 
 
-def _part(name: str, real: Any, names: Iterable[str]) -> Any:
+def _subset_module(name: str, real: Any, names: Iterable[str]) -> Any:
     module = _StandIn(name)
     module.__dict__.update({item: getattr(real, item) for item in names if hasattr(real, item)})
     return module
 
 
-def _copy(name: str, real: Any) -> Any:
+def _copy_module(name: str, real: Any) -> Any:
     module = types.ModuleType(name)
-    for key, value in cast(
-        "dict[str, Any]", real.__dict__
-    ).items():  # and not what it would load by then
+    # Names that the module would only load on access are omitted.
+    for key, value in cast("dict[str, Any]", real.__dict__).items():
         if not key.startswith("__"):
             setattr(module, key, value)
     return module
@@ -182,8 +181,8 @@ def _executor_class(wait: Callable[[Any], Any]) -> type:
             timeout: float | None = None,
             chunksize: int = 1,
         ) -> Iterator[Any]:
-            found = [self.submit(fn, *given) for given in zip(*iterables, strict=False)]
-            return (future.result() for future in found)
+            futures = [self.submit(fn, *items) for items in zip(*iterables, strict=False)]
+            return (future.result() for future in futures)
 
         def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
             """Do nothing, because there are no threads to end."""

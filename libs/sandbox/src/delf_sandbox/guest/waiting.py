@@ -49,10 +49,12 @@ async def as_coroutine(given: Any) -> Any:
     return await settle(given)
 
 
-def later_of(function: Any) -> Any:
-    """Return a function whose calls of a tool return awaitables."""
+def awaitable_variant(function: Any) -> Any:
+    """Return a variant of a function that returns an awaitable where the function calls a tool."""
     if _type_of(function) is functools.partial and hasattr(function.func, nodes.LATER):
-        return functools.partial(later_of(function.func), *function.args, **function.keywords)
+        return functools.partial(
+            awaitable_variant(function.func), *function.args, **function.keywords
+        )
     return getattr(function, nodes.LATER, function)
 
 
@@ -72,10 +74,10 @@ class Waiting:
         self.names: dict[str, Any] = {
             nodes.TOOLS: tools,
             nodes.WAIT: self.wait,
-            nodes.MEANT: self.await_if_coroutine,
+            nodes.RESULT: self.await_if_coroutine,
             nodes.SETTLE: settle,
-            nodes.LATER_OF: later_of,
-            nodes.NOW_OF: self._now_of,
+            nodes.LATER_OF: awaitable_variant,
+            nodes.NOW_OF: self._blocking_variant,
             nodes.PICK: self._pick,
             nodes.ONCE: self._iterate,
             nodes.ALL: list,
@@ -113,7 +115,7 @@ class Waiting:
         self._streams.append((stream, sys._getframe(1).f_lineno))  # pyright: ignore[reportPrivateUsage]
         return stream
 
-    def _now_of(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _blocking_variant(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def now(*args: Any, **kwargs: Any) -> Any:
             return self.await_if_coroutine(function(*args, **kwargs))
@@ -122,10 +124,10 @@ class Waiting:
 
     def _reiterable(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
-        def kept(*args: Any, **kwargs: Any) -> _Again:
+        def call(*args: Any, **kwargs: Any) -> _Again:
             return _Again(function(*args, **kwargs), self._loop)
 
-        return kept
+        return call
 
     def _pick(self, value: Any, name: str) -> Any:
         """Return the tool of a name, unless the script rebound the name to a function."""
@@ -264,7 +266,7 @@ class Tolerant:
 
     def __init__(self, loop: GuestLoop) -> None:
         self._loop = loop
-        self.left: list[asyncio.Future[Any]] = []
+        self.abandoned: list[asyncio.Future[Any]] = []
         """Awaitables that the script stopped waiting for, for example after a timeout."""
 
     def install(self) -> None:
@@ -289,7 +291,7 @@ class Tolerant:
         if inspect.iscoroutine(given) or isinstance(given, ToolCall):
             return given
         if isinstance(given, _FUNCTIONS) or type(given) is functools.partial:
-            given = later_of(given)()
+            given = awaitable_variant(given)()
         return given if inspect.iscoroutine(given) else as_coroutine(given)
 
     def ensure_future(self, coro_or_future: Any, **_options: Any) -> asyncio.Future[Any]:
@@ -312,9 +314,9 @@ class Tolerant:
         return _gather(*self._futures(given), **options)
 
     async def wait(self, *given: Any, **options: Any) -> Any:
-        options_given = {name: options.pop(name) for name in ("fs", "aws") if name in options}
-        done, pending = await _wait(self._futures((*given, *options_given.values())), **options)
-        self.left += pending
+        by_keyword = [options.pop(name) for name in ("fs", "aws") if name in options]
+        done, pending = await _wait(self._futures((*given, *by_keyword)), **options)
+        self.abandoned += pending
         return done, pending
 
     async def wait_for(self, fut: Any, timeout: float | None = None) -> Any:
@@ -330,7 +332,7 @@ class Tolerant:
         return self._loop.block(self.coroutine(main))
 
     async def to_thread(self, func: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        return await settle(later_of(func)(*args, **kwargs))
+        return await settle(awaitable_variant(func)(*args, **kwargs))
 
 
 class _Runner:

@@ -31,11 +31,11 @@ class World:
 
     def __init__(self, send: Callable[[list[int]], None]) -> None:
         self._send = send
-        self._past: deque[int] = deque()
+        self._recorded: deque[int] = deque()
         self._new: list[int] = []
-        self._left = 0
+        self._remaining_reads = 0
         self._origin: int | None = None
-        self._latest = self._worked = 0
+        self._latest = self._cpu_ns = 0
         self._seed = b""
         self._blocks = 0
 
@@ -47,10 +47,10 @@ class World:
             clock: The first clock reads, in nanoseconds.
         """
         if not self._seed:  # earlier reads were the guest's own
-            self._origin, self._latest, self._worked = None, 0, 0
+            self._origin, self._latest, self._cpu_ns = None, 0, 0
         self._seed, self._blocks = seed.encode(), 0
-        self._past = deque(clock)
-        self._left = _MAX_READINGS - len(clock)
+        self._recorded = deque(clock)
+        self._remaining_reads = _MAX_READINGS - len(clock)
         random.seed(seed)
         node = hashlib.sha256(b"node/" + self._seed).digest()[:6]
         # uuid1() contains the machine's address and continues from its last time. RFC 9562 marks
@@ -65,19 +65,19 @@ class World:
             del self._new[:count]
             self._send(readings)
 
-    def look(self, real: Callable[[], int]) -> int:
+    def read_clock(self, real: Callable[[], int]) -> int:
         """Read a clock, replaying recorded reads first."""
-        if self._past:
-            return self._past.popleft()
-        seen = real()
-        if self._left > 0:
-            self._left -= 1
-            self._new.append(seen)
-        return seen
+        if self._recorded:
+            return self._recorded.popleft()
+        reading = real()
+        if self._remaining_reads > 0:
+            self._remaining_reads -= 1
+            self._new.append(reading)
+        return reading
 
     def now_ns(self) -> int:
         """Return the time as the script sees it, in nanoseconds."""
-        return self.look(_real_time_ns)
+        return self.read_clock(_real_time_ns)
 
     def now(self) -> float:
         """Return the time in seconds."""
@@ -97,8 +97,8 @@ class World:
 
     def worked_ns(self) -> int:
         """Return the processor time used by the script, in nanoseconds."""
-        self._worked = max(self._worked, self.look(_real_process_time_ns))
-        return self._worked
+        self._cpu_ns = max(self._cpu_ns, self.read_clock(_real_process_time_ns))
+        return self._cpu_ns
 
     def clock_ns(self, clock: int) -> int:
         """Return the time of a system clock by its id, in nanoseconds."""
@@ -135,11 +135,11 @@ class World:
             setattr(time, name, _with_time(getattr(time, name), self.now))
         time.asctime = _with_parts(time.asctime, 0)
         time.strftime = _with_parts(time.strftime, 1)
-        ours = _calendar(self.now)
-        _patch_during_load(SourceFileLoader, "exec_module", *ours)
+        types = _calendar(self.now)
+        _patch_during_load(SourceFileLoader, "exec_module", *types)
         for step in ("create_module", "exec_module"):
             _patch_during_load(ExtensionFileLoader, step, _DAY, _MOMENT)
-        dt.date, dt.datetime = ours
+        dt.date, dt.datetime = types
 
 
 _real_time_ns = time.time_ns
@@ -189,7 +189,7 @@ def _patch_during_load(loader: type, step: str, days: Any, moments: Any) -> None
     """
     load = getattr(loader, step)
 
-    def load_seeing(self: Any, of: Any) -> Any:
+    def load_with_types(self: Any, of: Any) -> Any:
         before = dt.date, dt.datetime
         dt.date, dt.datetime = days, moments
         try:
@@ -197,7 +197,7 @@ def _patch_during_load(loader: type, step: str, days: Any, moments: Any) -> None
         finally:
             dt.date, dt.datetime = before
 
-    setattr(loader, step, load_seeing)
+    setattr(loader, step, load_with_types)
 
 
 _OF_TEXT = frozenset(
