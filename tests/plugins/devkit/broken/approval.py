@@ -9,6 +9,7 @@ from planting import planting
 
 from delf.protocols.approval import Approved, Edited, Rejected
 from delf.protocols.facts import FactKind, facts, plain_lines
+from delf.terminal import visible
 from delf.testing import ApprovalContract, ScriptedApprovals, Shown
 
 
@@ -330,3 +331,49 @@ class TestEditsTheRequestItself(ScriptedApprovals):
         if isinstance(decision, Edited):
             request.arguments.update(decision.arguments)
         return decision
+
+
+@breaks("test_yes_approves_one_of_equal_requests", says="not to its action")
+class TestBindsAYesToTheAction(ScriptedApprovals):
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.waiting = {}
+
+    async def decide(self, request):
+        if request.action not in self.waiting:
+            self.waiting[request.action] = asyncio.ensure_future(super().decide(request))
+            asyncio.get_running_loop().call_later(0.01, self.waiting.pop, request.action)
+        return await asyncio.shield(self.waiting[request.action])
+
+
+@breaks("test_yes_approves_only_its_own_request", says="waits for nobody")
+class TestKeepsAYesForTheNext(ScriptedApprovals):
+    left = None
+
+    async def decide(self, request):
+        if self.left is not None and request.action == "bank.close_all":
+            return self.left
+        decision = await super().decide(request)
+        self.left = decision if isinstance(decision, Approved) else self.left
+        return decision
+
+
+@breaks("test_approval_can_be_remembered", says="nobody was asked")
+class TestRemembersByItself(ScriptedApprovals):
+    always = False
+
+    async def decide(self, request):
+        if self.always:
+            return Approved(reason="always")
+        decision = await super().decide(request)
+        self.always = isinstance(decision, Approved) and decision.remember != "no"
+        return decision
+
+
+class TestLetsArgumentsBeginALine(Shows):
+    breaks = ("test_argument_cannot_look_like_a_fact",)
+    says = "looks like the fact"
+
+    def text(self, request):
+        raw = [visible(str(value)) for value in request.arguments.values()]
+        return "\n".join([*plain_lines(facts(request)), *raw])

@@ -101,6 +101,11 @@ class Errands(Desk):
 
 
 class TestGoodWithContext(Suite):
+    passes = (
+        "test_call_returns_its_declared_type_and_keeps_defaults",
+        "test_connection_works_in_a_task",
+        "test_use_leaves_the_process_unchanged",
+    )
     kind = Errands
     answer = "closed"
     calls = (Call("hand_over", ticket="1"), Call("close", ticket="1"))
@@ -108,6 +113,12 @@ class TestGoodWithContext(Suite):
 
 
 class TestGoodDynamic(Suite):
+    passes = (
+        "test_actions_have_descriptions",
+        "test_connection_describes_itself_consistently",
+        "test_connection_works_in_a_task",
+        "test_inspect_needs_no_credentials",
+    )
     slow_call = None
     untested = ()
 
@@ -410,6 +421,7 @@ class TestAsksAFastServer(Desk):
 
 
 class TestGoodChecked(Suite):
+    passes = ("test_check_refuses_what_the_call_refuses",)
     refused = (Call("close", ticket="7"),)
 
     class kind(Desk):

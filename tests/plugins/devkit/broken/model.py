@@ -12,7 +12,7 @@ import pytest
 from planting import planting
 
 from delf.errors import LLMExecutionError
-from delf.messages import ModelReply, Price, ToolCall, Usage
+from delf.messages import FilePart, ModelReply, Price, ToolCall, Usage
 from delf.testing import ModelContract, ScriptedModel
 
 
@@ -368,3 +368,33 @@ class TestCountsAStreamTwice(ScriptedModel):
 class TestCostsWithoutAPrice(ScriptedModel):
     async def complete(self, request):
         return replace(await super().complete(request), cost_usd=2.5)
+
+
+class TestSqueezesBlanks(Suite):
+    breaks = ("test_request_contains_every_message_unchanged",)
+    says = "lose their indentation"
+
+    def as_sent(self, request):
+        return " ".join(super().as_sent(request).split())
+
+
+class TestSendsTheFirstSystemMessage(Suite):
+    breaks = ("test_every_system_message_is_sent_or_refused",)
+    says = "without a part of its instructions"
+
+    def as_sent(self, request):
+        first, *rest = request.messages
+        left = (first, *(message for message in rest if message.role != "system"))
+        return super().as_sent(replace(request, messages=left))
+
+
+class TestLeavesFilesOut(Suite):
+    breaks = ("test_file_is_sent_or_refused",)
+    says = "what it never read"
+
+    def as_sent(self, request):
+        left = [
+            replace(m, parts=tuple(p for p in m.parts if not isinstance(p, FilePart)))
+            for m in request.messages
+        ]
+        return super().as_sent(replace(request, messages=tuple(left)))

@@ -580,7 +580,7 @@ class Sharing(Session):
 
     async def execute(self, code, host):
         outcome = await super().execute(code, host)
-        if "of another user" in code:
+        if "write('of another')" in code:
             self.backend.left = self
         elif "left.txt" in code and self.backend.shows(self):
             outcome = dataclasses.replace(outcome, value=["left.txt"])
@@ -633,3 +633,56 @@ class TestKeepsItsSpecInSelf(Backend):
         self.spec = spec
         await asyncio.sleep(0)
         return await super().open(self.spec)
+
+
+class Spoiling(Backend):
+    """Answers the suite's looks at files and folders as a sandbox with a fault would."""
+
+    what, answer = "", None
+
+    class session(Session):
+        async def execute(self, code, host):
+            outcome = await super().execute(code, host)
+            if self.backend.what in code and isinstance(outcome, (Done, Failed)):
+                return self.backend.spoilt(outcome)
+            return outcome
+
+    def spoilt(self, outcome):
+        return Done(value=self.answer, variables={})
+
+
+@breaks("test_input_files_arrive_as_they_are_now", says="hand over all bytes")
+class TestHandsOverAMegabyte(Spoiling):
+    what, answer = "data[-2:]", [1_000_000, b"\r\n\xff\x00", b"\x00\x00"]
+
+
+@breaks("test_input_files_arrive_as_they_are_now", says="a file beside its input file")
+class TestShowsTheFolderOfInputs(Spoiling):
+    what, answer = "salaries.csv", "Ann,9000"
+
+
+@breaks("test_files_of_a_script_are_limited", says="set RLIMIT_FSIZE")
+class TestLimitsNoFile(Spoiling):
+    what, answer = "buffering=0", 4 * 1024 * 1024
+
+
+@breaks("test_open_files_are_limited", says="set RLIMIT_NOFILE")
+class TestLimitsNoOpenFiles(Backend):
+    async def open(self, spec):
+        limits = dataclasses.replace(spec.limits, open_files=1_000)
+        return await super().open(dataclasses.replace(spec, limits=limits))
+
+
+class TestSharesAFolder(Suite):
+    breaks = ("test_sessions_share_no_writable_folder",)
+    says = "/tmp too"
+    confines = frozenset({"files"})
+
+    class kind(Spoiling):
+        what, answer = '"delf-left" in str(inside', ["/tmp"]
+
+    @pytest.fixture
+    def backend(self):
+        made = self.kind()
+        made.real = LocalBackend("disk", pool_size=0)
+        return made

@@ -23,10 +23,6 @@ class Suite(SharedJournalContract):
 breaks = planting(Suite)
 
 
-class TestGood(Suite):
-    pass
-
-
 @breaks("test_journal_satisfies_the_shared_protocol", says="it is not a SharedJournal")
 class TestIsForOneProcess(SqlJournal):
     find_requests = property()

@@ -32,14 +32,11 @@ class Suite(StrategyContract):
 breaks = planting(Suite)
 
 
-class TestGood(Suite):
-    pass
-
-
 class ByCall:
     """A tool, and the value of its argument, for each line of an answer; else the answer."""
 
     most = 20
+    calls_only = True
 
     async def solve(self, host):
         messages = self.begin(host)
@@ -79,6 +76,8 @@ class TestGoodByCall(Suite):
 
 
 class TestGoodByCallsTogether(TestGoodByCall):
+    passes = ("test_results_match_their_calls", "test_killed_task_resumes_from_every_event")
+
     class kind(ByCall):
         async def make(self, host, calls):
             return await asyncio.gather(*(self.call(host, *call) for call in calls))
@@ -232,7 +231,7 @@ class OneByOne(TestGoodByCall):
 
 
 class TestGoodOneByOne(OneByOne):
-    pass
+    passes = ("test_results_match_their_calls", "test_killed_task_resumes_from_every_event")
 
 
 breaks_calls = planting(TestGoodByCall)

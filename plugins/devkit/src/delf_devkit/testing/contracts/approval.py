@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import pytest
@@ -21,6 +21,7 @@ from delf.protocols.approval import (
     SupportsPresence,
     SupportsQuestions,
 )
+from delf.protocols.facts import FactKind, facts, plain_lines
 from delf_devkit.testing.contracts.base import Contract, missing, needs
 from delf_devkit.testing.contracts.clocks import clock_ahead
 from delf_devkit.testing.requests import (
@@ -55,6 +56,19 @@ _WAIT_SECONDS = 2.0
 _LONG_WAITS = (60.0, 600.0, 7_200.0, 90_000.0)
 _MARK = "marmalade-7741"
 
+_CONTROLS: Mapping[str, str] = {
+    "\x1b[2J": "clear the screen",
+    "\x1b]8": "hide a link",
+    "\u202e": "turn text round",
+    "\x9b": "begin a command of the terminal",
+    "\x08": "overwrite what stands before it",
+    "\u2066": "turn text round",
+    "\u200b": "make two words look alike",
+    "\u00ad": "make two words look alike",
+    "\x7f": "be seen as nothing",
+}
+"""Characters that must not arrive as they are, with what each does to a reader."""
+
 _ODD: Mapping[str, Any] = {
     "text": "Grüße 🦊\x1b[2J\x00\n\u202eevil",
     "long": "x" * 100_000,
@@ -75,6 +89,17 @@ class Shown:
 
     text: str
     offers_yes: bool
+
+
+def _numbered(number: int, request: ApprovalRequest) -> ApprovalRequest:
+    """Return a request with an id of its own, as real ones have."""
+    return replace(request, request_id=f"{request.request_id}_{number}", call_id=number)
+
+
+def _effect_line(request: ApprovalRequest) -> str:
+    """Return the line by which a plain channel tells the effect of a request."""
+    effect = [fact for fact in facts(request) if fact.kind is FactKind.EFFECT]
+    return "\n".join(plain_lines(effect))
 
 
 def _decision(answer: Any) -> Any:
@@ -188,7 +213,7 @@ class ApprovalContract(Contract):
     @needs("people:edits")
     async def test_edit_has_all_arguments(self, channel_to: Callable[..., Any]) -> None:
         channel, names = channel_to("edits"), ("Ann", "Bob", "Cleo")
-        requests = [request_for(to=name, amount=12) for name in names]
+        requests = [_numbered(n, request_for(to=name, amount=12)) for n, name in enumerate(names)]
         answers = await asyncio.gather(*(channel.decide(r) for r in requests))
         for name, request in zip(names, requests, strict=True):
             assert dict(request.arguments) == {"to": name, "amount": 12}, (
@@ -213,6 +238,23 @@ class ApprovalContract(Contract):
                 "engine's work, not a channel's"
             )
 
+    @needs("people:changes their mind")
+    async def test_yes_approves_one_of_equal_requests(self, channel_to: Callable[..., Any]) -> None:
+        channel = channel_to("changes their mind")
+        requests = [_numbered(n, request_for(to="Ann", amount=n)) for n in range(3)]
+        asked = {asyncio.ensure_future(channel.decide(request)) for request in requests}
+        await asyncio.wait(asked, timeout=_WAIT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        done, waiting = await asyncio.wait(asked, timeout=0.1)
+        for each in waiting:  # a person may look at one question at a time
+            each.cancel()
+        await asyncio.wait(asked)
+        decisions = [_decision(each.result()) for each in done if each.exception() is None]
+        approved = sum(isinstance(decision, Approved) for decision in decisions)
+        assert approved <= 1, (
+            f"one yes approved {approved} calls of one action that waited together: bind an answer "
+            "to the id of its request, not to its action or its task"
+        )
+
     @needs("people:decides one")
     async def test_yes_approves_only_its_own_request(self, channel_to: Callable[..., Any]) -> None:
         channel = channel_to("decides one")
@@ -227,6 +269,14 @@ class ApprovalContract(Contract):
                 "the yes to one request answered another that waits, too: bind an answer to the "
                 "id of its request"
             )
+            other.cancel()
+            await asyncio.wait({other})
+            other = asyncio.ensure_future(channel.decide(request_for("bank.close_all", account=8)))
+            await asyncio.wait({other}, timeout=0.1)
+            assert not other.done(), (
+                "a request that nobody answered got an answer: one that came for another request "
+                "waits for nobody"
+            )
         finally:
             other.cancel()
             await asyncio.wait({other})
@@ -235,36 +285,63 @@ class ApprovalContract(Contract):
     async def test_control_characters_are_shown_as_text(
         self, shown_to: Callable[[ApprovalRequest], Awaitable[Shown]]
     ) -> None:
+        odd = "".join(_CONTROLS)
         request = request_for(
             to="Ann\x1b[2J\x1b]8;;http://evil\x07",
             note="pay\u202eyna\r\u200b",
-            iban="\x9b1K\x08\u2066DE",
+            iban=f"\x9b1K\x08\u2066DE{odd}",
         )
-        shown = await self.within(shown_to(request), self.seconds)
-        raw = {
-            "\x1b[2J": "clear the screen",
-            "\x1b]8": "hide a link",
-            "\u202e": "turn text round",
-            "\x9b": "begin a command of the terminal",
-            "\x08": "overwrite what stands before it",
-            "\u2066": "turn text round",
-            "\u200b": "make two words look alike",
+        places = {
+            "an argument": request,
+            "the name of a parameter": request_for(**{f"to{odd}": "Ann"}),
+            "a nested argument": request_for(to=[{"name": f"Ann{odd}"}]),
+            "the preview": replace(request_for(), preview=f"Ann{odd}"),
+            "the task": replace(request_for(), task=f"Pay Ann{odd}"),
+            "the reason": replace(request_for(), reason=f"Ann{odd}"),
         }
-        for sign, does in raw.items():
-            assert sign not in shown.text, (
-                f"{sign!r} arrives as it is, and can {does} for the person who decides: lay out "
-                "the lines of delf.protocols.facts.plain_lines, or delf.terminal.visible(text)"
-            )
+        for place, each in places.items():
+            shown = await self.within(shown_to(each), self.seconds)
+            for sign, does in _CONTROLS.items():
+                assert sign not in shown.text, (
+                    f"{sign!r} of {place} arrives as it is, and can {does} for the person who "
+                    "decides: lay out the lines of delf.protocols.facts.plain_lines, or "
+                    "delf.terminal.visible(text)"
+                )
+
+    @needs("people:approves")
+    async def test_argument_cannot_look_like_a_fact(
+        self, shown_to: Callable[[ApprovalRequest], Awaitable[Shown]]
+    ) -> None:
+        request = request_for()
+        forged, real = (_effect_line(replace(request, effect=e)) for e in ("read", request.effect))
+        request = replace(request, arguments={"to": f"Ann\n{forged}"})
+        shown = await self.within(shown_to(request), self.seconds)
+        lines = shown.text.split("\n")
+        assert real not in lines or forged not in lines, (
+            f"the argument 'Ann\\n{forged}' arrives as a line of its own, {forged!r}, which looks "
+            f"like the fact {real!r}: indent or quote all lines of a value, as plain_lines does"
+        )
 
     @needs("people:remembers")
     async def test_approval_can_be_remembered(self, channel_to: Callable[..., Any]) -> None:
-        decision = _decision(await channel_to("remembers").decide(request_for()))
-        assert isinstance(decision, Approved)
-        assert decision.remember in ("task", "until_revoked")
-        assert decision.covers == "call", (
-            f"a lasting yes covers the {decision.covers}, with any arguments: the person has seen "
-            "this call alone; offer `covers='action'` as a choice of its own"
+        channel = channel_to("remembers")
+        others = (
+            request_for(to="Bob", amount=99, note="new"),
+            request_for("bank.close", account=7),
         )
+        for number, request in enumerate((request_for(), *others)):
+            decision = _decision(await channel.decide(_numbered(number, request)))
+            assert isinstance(decision, Approved)
+            assert decision.remember in ("task", "until_revoked"), (
+                f"a person who says always is heard as {decision.remember!r}"
+                if number == 0
+                else "a call with other arguments was approved after an always, and nobody was "
+                "asked: to remember is the engine's work, not a channel's"
+            )
+            assert decision.covers == "call", (
+                f"a lasting yes covers the {decision.covers}, with any arguments: the person has "
+                "seen this call alone; offer `covers='action'` as a choice of its own"
+            )
 
     @needs("people:is away")
     async def test_channel_without_a_person_never_approves(

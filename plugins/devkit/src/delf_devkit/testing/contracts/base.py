@@ -7,7 +7,6 @@ import contextlib
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
 import pytest
@@ -19,8 +18,10 @@ from delf_devkit.testing.contracts.guard import (
     held_frames,
     listen_for_what_blocks,
     place_of,
+    queued_seconds,
+    started_programs,
 )
-from delf_devkit.testing.contracts.leaks import captured_logs, secrets_of
+from delf_devkit.testing.contracts.leaks import captured_logs, reprs_of, secrets_of, texts_of
 from delf_devkit.testing.contracts.leavings import check_leavings
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -31,7 +32,10 @@ _LOOP_SECONDS = 0.25
 _LOOP_TRIES = 3
 _FIRST_SECONDS = 1.5
 _BEAT_SECONDS = 0.01
-_QUEUE: Final = Path("/proc/thread-self/schedstat")
+IN_A_COMMAND: Final = (
+    "a secret is on the command line of a program, which every user of the machine can list: give "
+    "it by the environment or a pipe"
+)
 
 
 def needs(*flags: str) -> Callable[[F], F]:
@@ -151,17 +155,19 @@ class Contract:
         """Use an object, and check that its texts, logs, errors and results hold no secret."""
         __tracebackhide__ = True
         secrets = secrets_of(self, {"subject": subject})
-        shown = [repr(subject), str(subject), str(getattr(subject, "place", ""))]
-        with captured_logs() as lines:
+        shown = [*reprs_of(subject), str(getattr(subject, "place", ""))]
+        with captured_logs() as lines, started_programs() as programs:
             try:
                 shown.append(repr(await use()))
             except Exception as error:
-                shown += [f"{each!s} {each!r}" for each in chain(error)]
+                shown += map(texts_of, chain(error))
         owner = type(self).__name__
         for text in shown:
             secrets.check(text, f"{owner}: a secret is in a repr, a result or an error")
         for line in lines:
             secrets.check(line, f"{owner}: a secret is logged or printed")
+        for line in programs:
+            secrets.check(line, f"{owner}: {IN_A_COMMAND}")
 
 
 async def _longest_pause(beat: Callable[[], None]) -> float:
@@ -170,26 +176,15 @@ async def _longest_pause(beat: Callable[[], None]) -> float:
     Args:
         beat: Called in each turn.
     """
-    longest, last, queued = 0.0, time.monotonic(), _queued_seconds()
+    longest, last, queued = 0.0, time.monotonic(), queued_seconds()
     with contextlib.suppress(asyncio.CancelledError):
         while True:
             beat()
             await asyncio.sleep(_BEAT_SECONDS)
-            now, waited = time.monotonic(), _queued_seconds()
+            now, waited = time.monotonic(), queued_seconds()
             longest = max(longest, now - last - (waited - queued))
             last, queued = now, waited
-    return max(longest, time.monotonic() - last - (_queued_seconds() - queued))
-
-
-def _queued_seconds() -> float:
-    """Return the seconds for which this thread was ready and the machine ran others.
-
-    Linux tells them; elsewhere the result is 0.
-    """
-    try:
-        return int(_QUEUE.read_bytes().split()[1]) / 1e9
-    except (OSError, IndexError):
-        return 0.0
+    return max(longest, time.monotonic() - last - (queued_seconds() - queued))
 
 
 def _tests(cls: type) -> Iterator[tuple[str, Any]]:

@@ -11,23 +11,33 @@ from typing import Any, Final
 
 import pytest
 
-_AWAY: Final = dt.timedelta(days=400, hours=5, minutes=7, seconds=9)
-"""Another year, month, weekday, hour and minute."""
+_AWAYS: Final = [dt.timedelta(days=400 + 31 * n, hours=5 + 3 * n, minutes=7) for n in range(7)]
+"""Other years, months, hours and minutes, and each day of the week."""
+OTHER_DAYS: Final = len(_AWAYS)
 
 
 @contextlib.contextmanager
-def another_day(subject: object) -> Generator[None]:
-    """Make an object's package see another day, whichever clock function it uses."""
+def another_day(subject: object, number: int = 0) -> Generator[None]:
+    """Make an object's package see another day, whichever clock function it uses.
+
+    Args:
+        subject: The object.
+        number: The day, below ``OTHER_DAYS``.
+    """
     package = type(subject).__module__.partition(".")[0]
+    clocks, away = _Clocks(_AWAYS[number]), _AWAYS[number]
     later: dict[Any, Any] = {
-        dt.datetime: _moved_datetime(),
-        dt.date: _moved_date(),
-        time.time: _later(time.time),
-        time.time_ns: _nanoseconds_later(),
-        time.localtime: _default_later(time.localtime),
-        time.gmtime: _default_later(time.gmtime),
-        time.ctime: _default_later(time.ctime),
-        time.strftime: _formatted_later(),
+        dt.datetime: _moved_datetime(away),
+        dt.date: _moved_date(away),
+        time.time: clocks.time,
+        time.time_ns: clocks.time_ns,
+        time.localtime: clocks.default(time.localtime),
+        time.gmtime: clocks.default(time.gmtime),
+        time.ctime: clocks.default(time.ctime),
+        time.asctime: clocks.asctime,
+        time.clock_gettime: clocks.gettime(time.clock_gettime, 1),
+        time.clock_gettime_ns: clocks.gettime(time.clock_gettime_ns, 10**9),
+        time.strftime: clocks.strftime,
     }
     modules = [
         module for name, module in list(sys.modules.items()) if name.partition(".")[0] == package
@@ -41,27 +51,37 @@ def another_day(subject: object) -> Generator[None]:
         yield
 
 
-def _later(real: Callable[[], float]) -> Callable[[], float]:
-    return lambda: real() + _AWAY.total_seconds()
+class _Clocks:
+    """The functions of :mod:`time`, moved on.
 
+    Args:
+        away: The time between the real day and the other.
+    """
 
-def _default_later(real: Callable[..., Any]) -> Callable[..., Any]:
-    now = time.time
-    return lambda *given: real(*(given or (now() + _AWAY.total_seconds(),)))
+    def __init__(self, away: dt.timedelta) -> None:
+        self._seconds = round(away.total_seconds())
+        self._time, self._time_ns = time.time, time.time_ns
+        self._local, self._strftime, self._asctime = time.localtime, time.strftime, time.asctime
 
+    def time(self) -> float:
+        return self._time() + self._seconds
 
-def _formatted_later() -> Callable[..., str]:
-    real, moment = time.strftime, _default_later(time.localtime)
+    def time_ns(self) -> int:
+        return self._time_ns() + self._seconds * 10**9
 
-    def formatted(form: str, *given: Any) -> str:
-        return real(form, *(given or (moment(),)))
+    def default(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function of a moment, whose default is the other day."""
+        return lambda *given: real(*(given or (self.time(),)))
 
-    return formatted
+    def asctime(self, *given: Any) -> str:
+        return self._asctime(*(given or (self._local(self.time()),)))
 
+    def strftime(self, form: str, *given: Any) -> str:
+        return self._strftime(form, *(given or (self._local(self.time()),)))
 
-def _nanoseconds_later() -> Callable[[], int]:
-    real = time.time_ns
-    return lambda: real() + round(_AWAY.total_seconds()) * 10**9
+    def gettime(self, real: Callable[[int], Any], unit: int) -> Callable[[int], Any]:
+        """Move the clock of the day; clocks that count seconds since a start stay."""
+        return lambda clock: real(clock) + self._seconds * unit * (clock == time.CLOCK_REALTIME)
 
 
 class _LikeReal(type):
@@ -76,7 +96,7 @@ class _LikeReal(type):
         return issubclass(subclass, cls.real)
 
 
-def _moved_datetime() -> Any:
+def _moved_datetime(away: dt.timedelta) -> Any:
     real = dt.datetime
 
     class Moved(real, metaclass=_LikeReal):
@@ -85,21 +105,21 @@ def _moved_datetime() -> Any:
 
         @classmethod
         def now(cls, tz: dt.tzinfo | None = None) -> Any:
-            return real.now(tz) + _AWAY
+            return real.now(tz) + away
 
         @classmethod
         def today(cls) -> Any:
-            return real.now() + _AWAY
+            return real.now() + away
 
         @classmethod
         def utcnow(cls) -> Any:
-            return real.now(dt.UTC).replace(tzinfo=None) + _AWAY
+            return real.now(dt.UTC).replace(tzinfo=None) + away
 
     Moved.real = real
     return Moved
 
 
-def _moved_date() -> Any:
+def _moved_date(away: dt.timedelta) -> Any:
     real = dt.date
 
     class Moved(real, metaclass=_LikeReal):
@@ -108,7 +128,7 @@ def _moved_date() -> Any:
 
         @classmethod
         def today(cls) -> Any:
-            return real.today() + _AWAY
+            return real.today() + away
 
     Moved.real = real
     return Moved

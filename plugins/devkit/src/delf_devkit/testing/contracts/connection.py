@@ -38,6 +38,7 @@ from delf.tools.permissions import is_allowed
 from delf.tools.signature import check_name
 from delf.values.encoding import dumps, loads
 from delf_devkit.testing.contracts.base import (
+    IN_A_COMMAND,
     TURNS,
     Contract,
     cancelled_at,
@@ -45,12 +46,15 @@ from delf_devkit.testing.contracts.base import (
     missing,
     needs,
 )
-from delf_devkit.testing.contracts.clocks import another_day
+from delf_devkit.testing.contracts.clocks import OTHER_DAYS, another_day
+from delf_devkit.testing.contracts.guard import started_programs
 from delf_devkit.testing.contracts.leaks import (
     captured_logs,
     declared_by,
     plain_secrets,
+    reprs_of,
     secrets_of,
+    texts_of,
     types_of,
 )
 from delf_devkit.testing.hosts import TestHost
@@ -63,6 +67,7 @@ _START_SECONDS = 60.0
 VERDICTS = (Allowed, NeedsApproval, Refused)
 _COMPARED = frozenset({list, dict, str, int, bool, bytes, tuple, set})
 _INSTANT = 0.01
+_DATES = ("%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%d %B %Y", "%B %d, %Y", "%d %b %Y", "%Y/%m/%d")
 _INSPECT = """
 import importlib, json, sys
 sys.path[:] = json.loads(sys.argv[1])
@@ -218,15 +223,22 @@ class ConnectionContract(Contract):
         today = dt.datetime.now().astimezone()
         for text in (f"{today:%Y-%m-%d}", f"{today:%H:%M:%S}", str(int(today.timestamp()))[:7]):
             assert text not in first, "the current time is in the prompt: leave it out"
-        with another_day(connection):
-            try:
-                later = await self._stubs_of(connection)
-            except Exception:  # such as an expired login
-                later = first
-        assert later == first, (
-            "the prompt is another one on another day: leave the date, the weekday and the time "
-            "out of actions() and context()"
-        )
+        described = await self._stubs_of(connection, with_context=False)
+        for form in _DATES:
+            assert f"{today:{form}}" not in described, (
+                f"the current date is in the prompt, as {today:{form}}: leave it out"
+            )
+        for day in range(OTHER_DAYS):
+            whole = day == 0  # a context may ask its service, which takes a while
+            with another_day(connection, day):
+                try:
+                    later = await self._stubs_of(connection, with_context=whole)
+                except Exception:  # such as an expired login
+                    later = None
+            assert later is None or later == (first if whole else described), (
+                "the prompt is another one on another day: leave the date, the weekday and the "
+                "time out of actions() and context()"
+            )
         kind = cast("Any", type(connection))
         if getattr(kind, "actions", None) is Connection.actions:
             both = asyncio.gather(_elsewhere(kind, "1"), _elsewhere(kind, "2"))
@@ -235,7 +247,7 @@ class ConnectionContract(Contract):
                 "the prompt differs from process to process: sort what comes from a set"
             )
 
-    async def _stubs_of(self, connection: Any) -> str:
+    async def _stubs_of(self, connection: Any, *, with_context: bool = True) -> str:
         """Return the connection's description for a model."""
         actions = await connection.actions()
         schemas = [action.schema() for action in actions if action.schema is not None]
@@ -244,7 +256,7 @@ class ConnectionContract(Contract):
             [a.name, a.effect, a.summary, a.signature, a.description, a.returns_doc, a.notes]
             for a in actions
         ]
-        context = await _context(connection)
+        context = await _context(connection) if with_context else None
         assert context is None or context.strip(), "its context is an empty text"
         return json.dumps([described, schemas, context], default=str)
 
@@ -355,12 +367,9 @@ class ConnectionContract(Contract):
 
     async def test_secrets_are_never_shown(self, connection: Any) -> None:
         settings = getattr(connection, "settings", None)
-        shown = [repr(connection), str(connection), repr(settings), str(settings)]
+        shown = [*reprs_of(connection), repr(settings), str(settings)]
         shown += [json.dumps(connection.inspect(verbose=True)), repr(connection.metadata)]
-        package = type(connection).__module__.partition(".")[0]
-        held = list[object](cast("dict[str, object]", vars(connection)).values())
-        shown += [repr(own) for own in held if type(own).__module__.partition(".")[0] == package]
-        with captured_logs() as lines:
+        with captured_logs() as lines, started_programs() as programs:
             shown.append(str(await _context(connection)))
             for call in self._calls():
                 text = dumps(await self._make(call, connection)).decode(errors="replace")
@@ -368,13 +377,15 @@ class ConnectionContract(Contract):
             for call in self.failing_calls:
                 with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever it raises
                     await self._make(call, connection)
-                for error in chain(caught.value):
-                    shown += [str(error), repr(error), getattr(error, "hint", None) or ""]
+                shown += map(texts_of, chain(caught.value))
+            shown += reprs_of(connection)
             await _close(connection)
         for text in shown:
             self._has_no_secret(connection, text, "a secret is shown")
         for line in lines:
             self._has_no_secret(connection, line, "a secret is logged or printed")
+        for line in programs:
+            self._has_no_secret(connection, line, IN_A_COMMAND)
 
     def test_secret_settings_are_declared_as_secrets(self, connection: Any) -> None:
         settings = getattr(connection, "settings", None)
@@ -386,6 +397,11 @@ class ConnectionContract(Contract):
             f"the setting {plain[0]!r} is a plain str: `delf config`, errors and logs would show "
             "it; declare it as delf.settings.SecretStr"
         )
+        for name, value in settings:
+            assert not (isinstance(value, str) and value in {*self.secrets}), (
+                f"the setting {name!r} is a plain str and holds one of the suite's `secrets`: "
+                "declare it as delf.settings.SecretStr"
+            )
 
     def test_refused_login_is_attempted(self, connection: Any) -> None:
         if not declared_by(getattr(connection, "settings", None)) or not self.logs_in:
@@ -396,13 +412,38 @@ class ConnectionContract(Contract):
         )
 
     @needs("refused_login")
-    async def test_refused_login_raises(self, refused_connection: Any) -> None:
+    async def test_refused_login_raises(
+        self, connection: Any, request: pytest.FixtureRequest
+    ) -> None:
+        # The right login first: what is kept of it in a class or module would serve the wrong one.
+        results = [(call, await self._make(call, connection)) for call in self._calls()]
+        refused_connection = request.getfixturevalue("refused_connection")
+        try:
+            await self._check_refused(refused_connection)
+            for call, result in results:
+                if result and call.action not in {named.action for named in self.refused_login}:
+                    await self._check_not_empty(call, refused_connection)
+        finally:
+            await _close(refused_connection)
+
+    async def _check_not_empty(self, call: Call, refused_connection: Any) -> None:
+        """Fail if an action that `refused_login` does not name finds nothing by a wrong login."""
+        try:
+            result = await self._make(call, refused_connection)
+        except Exception:
+            return
+        assert result or result is False, (
+            f"{call.action} gave {result!r} with the login that the service refuses, and more with "
+            "the right one: the answer of a task would be that there is nothing; raise "
+            "ToolExecutionError"
+        )
+
+    async def _check_refused(self, refused_connection: Any) -> None:
         for call in self.refused_login:
             try:
                 result = await self._make(call, refused_connection)
             except DelfError as refusal:
-                for error in chain(refusal):
-                    shown = f"{error!s} {error!r} {getattr(error, 'hint', '')}"
+                for shown in map(texts_of, chain(refusal)):
                     self._has_no_secret(refused_connection, shown, "the error shows the login")
                 continue
             except Exception as error:

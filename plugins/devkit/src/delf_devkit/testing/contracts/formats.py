@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import json
+import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,12 +18,16 @@ from delf.errors import ToolExecutionError
 from delf.protocols.formats import FileFormat
 from delf.values.encoding import dumps, loads
 from delf_devkit.testing.contracts.base import Contract, missing, needs
+from delf_devkit.testing.contracts.leavings import open_files
 
 _AT_ONCE = 8
 _MANY = 2_500
 ODD_VALUES = ('a "b"', "it's", "a,b;c", "a\tb", "a\nb", "a=b", "\\n", "ä 🦊", "<b>&amp;", " x ")
 
 KINDS_OF_VALUES = ("007", "1e5", "true", "NA", "2026-03-01", 7, 2**60 + 1, 1.5, True, None)
+_AMOUNT = Decimal("1234567.85")
+_NAIVE = datetime(2026, 3, 1, 12, 30, 5)  # noqa: DTZ001 - a time without a zone
+_ZONES = (timedelta(hours=5, minutes=30), -timedelta(hours=3, minutes=30))
 
 
 class FormatContract(Contract):
@@ -110,6 +115,29 @@ class FormatContract(Contract):
                 "ToolExecutionError, so that a script learns what is wrong"
             )
         assert rows, "random bytes were read as no rows: a damaged file would count as empty"
+
+    async def test_damaged_text_raises(self, file_format: Any, path: Path, tmp_path: Path) -> None:
+        """Check a file in which a byte of a value is no longer text."""
+        whole = path.read_bytes()  # noqa: ASYNC240
+        values = [value for row in self.rows for value in row.values() if isinstance(value, str)]
+        word = next((v for v in values if len(v) > 2 and whole.count(v.encode()) == 1), None)
+        if word is None:
+            return  # the values are compressed, or no texts
+        damaged = tmp_path / f"damaged{path.suffix}"
+        damaged.write_bytes(whole.replace(word.encode(), word.encode()[:1] + b"\xff\xfe" + b"x"))
+        try:
+            rows = await file_format.read(str(damaged), None)
+        except ToolExecutionError:
+            return
+        except Exception as error:
+            pytest.fail(f"a damaged file raised {type(error).__name__}: {error}")
+        shown = [str(value) for row in rows for value in row.values()]
+        lost = f"{word[:1]}x"
+        changed = next((text for text in shown if "\ufffd" in text or text == lost), None)
+        assert changed is None, (
+            f"bytes that are no text were read as {changed!r}: what is damaged would look like a "
+            "value; raise ToolExecutionError"
+        )
 
     async def test_concurrent_reads_are_independent(
         self, file_format: Any, path: Path, tmp_path: Path
@@ -227,7 +255,7 @@ class FormatContract(Contract):
 
         await self.leaves_nothing(file_format, use, marks=(str(path),))
         gc.collect()
-        assert not any(str(path) in name for name in _open_files()), (
+        assert str(path) not in open_files(), (
             f"{path.name} stays open after it was read: a process has so many files only"
         )
 
@@ -239,11 +267,14 @@ class FormatContract(Contract):
         for table in ([["name"]], []):
             try:
                 made.write_bytes(await file_format.write({"first": table}))
+                rows = await file_format.read(str(made), None)
             except ToolExecutionError:
                 continue  # it says that it cannot keep that
             except Exception as error:
-                pytest.fail(f"the table {table!r} raised {type(error).__name__}: {error}")
-            rows = await file_format.read(str(made), None)
+                pytest.fail(
+                    f"the table {table!r} raised {type(error).__name__}: {error}; raise "
+                    "ToolExecutionError"
+                )
             assert rows == [], f"the table {table!r} without rows was read back as {rows!r}"
 
     @needs("writes")
@@ -258,6 +289,15 @@ class FormatContract(Contract):
             return  # the format refuses two tables
         parts = list(await file_format.parts(str(made)))
         assert len(parts) == len(tables), f"of two tables {parts!r} are left: the other is lost"
+        assert set(parts) == set(tables), (
+            f"the tables {[*tables]!r} are called {parts!r} in the file: a script that asks for "
+            "one by its name would not find it; keep the names, or raise ToolExecutionError"
+        )
+        for part in parts:
+            rows = await file_format.read(str(made), part)
+            assert str(tables[part][1][0]) in str(rows), (
+                f"the table {part!r} holds the rows of another: {rows!r}"
+            )
         read = [await file_format.read(str(made), part) for part in parts]
         assert sorted(str(rows) for rows in read) == sorted(
             str([{"name": name}]) for name in ("desk", "lamp")
@@ -267,27 +307,84 @@ class FormatContract(Contract):
     async def test_time_keeps_its_zone_or_is_refused(
         self, file_format: Any, tmp_path: Path, path: Path
     ) -> None:
-        zoned = datetime(2026, 3, 1, 12, 30, tzinfo=timezone(timedelta(hours=5, minutes=30)))
-        made = tmp_path / f"zoned{path.suffix}"
+        for offset in _ZONES:
+            zoned = _NAIVE.replace(tzinfo=timezone(offset))
+            value = await self._written_and_read(file_format, tmp_path, path, zoned)
+            moment = _moment_of(value)
+            has_zone = moment.tzinfo is not None if moment else _names_zone(value)
+            assert value is _REFUSED or has_zone, (
+                f"{zoned} was read back as {value!r}, which has no zone: it is another moment "
+                "wherever it is read; keep the zone, or say UTC, or raise ToolExecutionError"
+            )
+            assert not has_zone or moment is None or moment == zoned, (
+                f"{zoned} was read back as {value!r}: that is another moment"
+            )
+
+    @needs("writes")
+    async def test_time_without_a_zone_gets_none(
+        self, file_format: Any, tmp_path: Path, path: Path
+    ) -> None:
+        value = await self._written_and_read(file_format, tmp_path, path, _NAIVE)
+        moment = _moment_of(value)
+        assert moment is None or moment.tzinfo is None, (
+            f"{_NAIVE}, without a zone, was read back as {value!r}: nobody knows its zone"
+        )
+        assert moment is None or moment == _NAIVE, f"{_NAIVE} was read back as {value!r}"
+
+    @needs("writes")
+    async def test_days_and_decimals_are_kept_or_refused(
+        self, file_format: Any, tmp_path: Path, path: Path
+    ) -> None:
+        value = await self._written_and_read(file_format, tmp_path, path, _AMOUNT)
         try:
-            made.write_bytes(await file_format.write({"first": [["name"], [zoned]]}))
-        except ToolExecutionError:
-            return  # the format refuses time zones
-        ((value,),) = (row.values() for row in await file_format.read(str(made), None))
-        as_text = str(value)
-        same = value == zoned if isinstance(value, datetime) and value.tzinfo else False
-        assert same or "05:30" in as_text or "07:00" in as_text, (
-            f"{zoned} was read back as {value!r}: without its zone it is another moment"
+            same = value is _REFUSED or Decimal(str(value)) == _AMOUNT
+        except InvalidOperation:  # a currency or groups of digits are no loss
+            same = "Decimal" not in str(value)
+        assert same, (
+            f"{_AMOUNT} was read back as {value!r}: an amount loses its cents, or can no longer be "
+            "added up; keep the digits, or raise ToolExecutionError"
+        )
+        day = _NAIVE.date()
+        value = await self._written_and_read(file_format, tmp_path, path, day)
+        moment = _moment_of(value)
+        assert value is _REFUSED or moment is None or moment.date() == day, (
+            f"{day} was read back as {value!r}: that is another day"
         )
 
+    async def _written_and_read(
+        self, file_format: Any, folder: Path, path: Path, value: object
+    ) -> Any:
+        """Write a table of one value and read it back; ``_REFUSED`` if the format refuses it."""
+        made = folder / f"value{path.suffix}"
+        try:
+            made.write_bytes(await file_format.write({"first": [["name"], [value]]}))
+        except ToolExecutionError:
+            return _REFUSED
+        ((kept,),) = (row.values() for row in await file_format.read(str(made), None))
+        return kept
 
-def _open_files() -> set[str]:
-    """Return the open files of this process; an empty set where they cannot be listed."""
-    found: set[str] = set()
-    for link in Path("/proc/self/fd").glob("*"):
-        with contextlib.suppress(OSError):
-            found.add(str(link.readlink()))
-    return found
+
+_REFUSED = object()
+
+
+def _moment_of(value: object) -> datetime | None:
+    """Return the time that a value of a file stands for; None if it cannot be told."""
+    if isinstance(value, datetime):
+        return value
+    if isinstance(value, (int, float)):
+        return None
+    text = re.sub(r"\s*(UTC|GMT|Z)$", "+00:00", str(value).strip())
+    text = re.sub(r"\s+([+-]\d\d:?\d\d)$", r"\1", text)
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _names_zone(value: object) -> bool:
+    """Return True if a value that is no known time names a zone, or counts seconds of UTC."""
+    seconds = r"-?\d{9,}(\.\d+)?"
+    return re.search(rf"UTC|GMT|\dZ|[+-]\d\d:?\d\d|^{seconds}$", str(value)) is not None
 
 
 def _inside_a_line(content: bytes) -> int:

@@ -27,6 +27,7 @@ _LOOKS: Final = 8
 _LOOK_SECONDS: Final = 0.05
 _HELD_SECONDS: Final = 5.0
 """The interval of checks in seconds."""
+_QUEUE: Final = Path("/proc/thread-self/schedstat")
 
 
 def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) -> Callable[..., Any]:
@@ -140,7 +141,8 @@ def _alarm(seconds: float) -> Generator[Callable[[], None]]:
     """Fail if the event loop blocks; call the yielded function in each turn of the loop.
 
     A signal is used, because only signals interrupt a blocked thread. Nothing is checked without
-    signals, or if another tool such as pytest-timeout uses the signal.
+    signals, or if another tool such as pytest-timeout uses the signal. The time for which the
+    machine ran other processes is subtracted.
     """
     usable = (
         hasattr(signal, "setitimer")
@@ -151,13 +153,22 @@ def _alarm(seconds: float) -> Generator[Callable[[], None]]:
         yield lambda: None
         return
 
+    queued = queued_seconds()
+
     def held(_number: int, frame: FrameType | None) -> None:
+        nonlocal queued
+        before, queued = queued, queued_seconds()
+        if queued - before > seconds / _LOOKS:
+            signal.setitimer(signal.ITIMER_REAL, queued - before)
+            return
         where = "" if frame is None else f" at {_line(frame.f_code, frame.f_lineno)}"
         pytest.fail(f"the event loop has been held for {seconds:g} s{where}; use a thread")
 
     before = signal.signal(signal.SIGALRM, held)
 
     def again() -> None:
+        nonlocal queued
+        queued = queued_seconds()
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
     again()
@@ -166,6 +177,17 @@ def _alarm(seconds: float) -> Generator[Callable[[], None]]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def queued_seconds() -> float:
+    """Return the seconds for which this thread was ready and the machine ran others.
+
+    Linux tells them; elsewhere the result is 0.
+    """
+    try:
+        return int(_QUEUE.read_bytes().split()[1]) / 1e9
+    except (OSError, IndexError):
+        return 0.0
 
 
 class HeldFrames:
@@ -249,6 +271,25 @@ def listen_for_what_blocks() -> None:
         return connection
 
     sqlite3.connect = watched  # sqlite3 raises no audit event for statements
+
+
+@contextlib.contextmanager
+def started_programs() -> Generator[list[str]]:
+    """Collect the command lines of programs that are started while the block runs."""
+    listen_for_what_blocks()
+    found = list[str]()
+
+    def listen(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "subprocess.Popen":
+            found.append(str(arguments[1]))
+        if event == "os.system":
+            found.append(str(arguments[0]))
+
+    _listeners.append(listen)
+    try:
+        yield found
+    finally:
+        _listeners.remove(listen)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,15 @@ from typing import Any, ClassVar
 import pytest
 
 from delf.errors import DelfError, TaskStoppedError, UnknownTaskError
-from delf.events import Event, Printed, TaskFinished, TaskQueued, TaskResumed, TaskStarted
+from delf.events import (
+    CallFinished,
+    Event,
+    Printed,
+    TaskFinished,
+    TaskQueued,
+    TaskResumed,
+    TaskStarted,
+)
 from delf.protocols.journal import Journal
 from delf.protocols.shared_journal import SharedJournal
 from delf.protocols.states import state_of
@@ -23,6 +31,15 @@ _BEHIND = 1_500
 _MANY = 500
 _AT_ONCE = 8
 _MARK = "marmalade-7741"
+_TEXTS = (
+    "a\u2028b\x85c\x0bd\x1ce",
+    "one\r\ntwo\rthree\n",
+    "nul \x00 end",
+    '\\n "quoted" \\u0041 {x} %s',
+    " blanks around ",
+    "",
+)
+"""Texts that lines, quotes or patterns of a format can change."""
 
 
 def started(task_id: str, at: float = 1.0, key: str | None = None) -> TaskStarted:
@@ -117,10 +134,10 @@ class JournalContract(Contract):
     async def test_subscribers_see_later_appends(self, journal: Any) -> None:
         await journal.append(started("a"))
         one, every = journal.subscribe("a"), journal.subscribe()
-        for event in (printed("a", 2), started("b"), printed("a", 3)):
+        for event in (printed("a", 2), started("ab"), started("b"), printed("a", 3)):
             await journal.append(event)
         assert await self._take(one, 2) == [("a", 2), ("a", 3)]
-        assert await self._take(every, 3) == [("a", 2), ("b", 1), ("a", 3)]
+        assert await self._take(every, 4) == [("a", 2), ("ab", 1), ("b", 1), ("a", 3)]
 
     async def test_subscriber_sees_events_once_stored(self, journal: Any) -> None:
         one, every = journal.subscribe("a"), journal.subscribe()
@@ -189,11 +206,12 @@ class JournalContract(Contract):
         assert kept == events, "an event that is appended again is kept twice, or lost"
 
     async def test_unusual_names_are_accepted(self, journal: Any) -> None:
-        names = ("it's", 'a "b"', "50%_*?", "../up", "a/b", "'; DROP TABLE events; --", "ä 🦊")
+        names = ("a", "it's", 'a "b"', "50%_*?", "../up", "a/b", "'; DROP TABLE events; --", "ä 🦊")
         for name in names:
             await journal.append(started(name))
         for name in names:
-            assert [event.task_id for event in await journal.read(name)] == [name]
+            kept = [event.task_id for event in await journal.read(name)]
+            assert kept == [name], f"the task {name!r} has events of {kept!r}"
         assert {item.task_id for item in await journal.find()} == {*names}
 
     async def test_large_event_is_kept_whole(self, journal: Any) -> None:
@@ -205,27 +223,47 @@ class JournalContract(Contract):
             f"of an event with {len(text)} characters {len(kept)} are kept: a resumed task would "
             "go on with half a result; raise an error rather than cut it"
         )
+        call = next(event for event in every_event() if isinstance(event, CallFinished))
+        result = {"rows": [{"name": f"row {n}", "note": "é" * 500} for n in range(2_000)]}
+        await journal.append(replace(call, task_id="t", seq=3, result=result))
+        found = (await journal.read("t"))[-1].result
+        assert found == result, (
+            "the result of a call with 2,000 rows is not what was appended: a resumed task would "
+            "go on with another"
+        )
+
+    async def test_text_of_any_characters_is_kept(self, journal: Any) -> None:
+        await journal.append(started("t"))
+        for seq, text in enumerate(_TEXTS, 2):
+            await journal.append(printed("t", seq, text))
+        kept = [event.text for event in (await journal.read("t"))[1:]]
+        wrong = [text for text, found in zip(_TEXTS, kept, strict=False) if text != found]
+        assert kept == list(_TEXTS), (
+            f"{(wrong or ['an event'])[0]!r} is not kept as it was: what a task printed or read "
+            "would be another text once it is resumed"
+        )
 
     async def test_slow_subscriber_loses_nothing(self, journal: Any) -> None:
         await journal.append(started("t"))
-        slow = journal.subscribe("t")
+        slow, every = journal.subscribe("t"), journal.subscribe()
         events = [printed("t", seq) for seq in range(2, _BEHIND)]
         for event in events:
             await self.within(journal.append(event), self.seconds * 10)
-        taken: list[int] = []
+        for who, stream in (("of one task", slow), ("of all tasks", every)):
+            taken: list[int] = []
 
-        async def take() -> None:
-            while len(taken) < len(events):
-                taken.append((await anext(slow)).seq)
+            async def take(stream: Any = stream, taken: list[int] = taken) -> None:
+                while len(taken) < len(events):
+                    taken.append((await anext(stream)).seq)
 
-        taking = asyncio.ensure_future(take())
-        await asyncio.wait({taking}, timeout=self.seconds / 2)
-        taking.cancel()
-        await asyncio.wait({taking})
-        assert taken == [event.seq for event in events], (
-            f"a subscriber that is slow gets {len(taken)} of {len(events)} events: a page would "
-            "show a task that never ends"
-        )
+            taking = asyncio.ensure_future(take())
+            await asyncio.wait({taking}, timeout=self.seconds / 2)
+            taking.cancel()
+            await asyncio.wait({taking})
+            assert taken == [event.seq for event in events], (
+                f"a subscriber {who} that is slow gets {len(taken)} of {len(events)} events: a "
+                "page would show a task that never ends"
+            )
 
     async def test_queued_task_is_found_as_queued(self, journal: Any) -> None:
         queued = TaskQueued(task_id="q", seq=1, at=1.0, task="do q", timeout=30)
@@ -238,6 +276,14 @@ class JournalContract(Contract):
         found = [state_of(record) for record in await journal.find()]
         assert found == ["running"], (
             f"once it has begun, it is listed as {found!r}: a record counts the task's `events`"
+        )
+        stopped = replace(finished("s", 2, status=False), code=TaskStoppedError.code)
+        for event in (replace(queued, task_id="s", at=9.0), stopped):
+            await journal.append(event)
+        found = [state_of(record) for record in await journal.find()]
+        assert found == ["stopped", "running"], (
+            f"a task that was stopped before it began is listed as {found[0]!r}: a runner would "
+            "take it"
         )
 
     async def test_resumed_task_is_found_as_running(self, journal: Any) -> None:
@@ -284,13 +330,15 @@ class JournalContract(Contract):
             again: Any = reopen()
             await use(await again if inspect.isawaitable(again) else again, "second")
 
-        await use(journal, "first")
+        await journal.append(started("before"))
         try:
             await asyncio.to_thread(asyncio.run, elsewhere())
+            await use(journal, "first")
         except RuntimeError as error:
             pytest.fail(
-                f"a second journal, on the event loop of another agent, fails: {error}; make locks "
-                "and queues in `__init__`, not in a class or a module"
+                f"two journals on the event loops of two agents disturb each other: {error}; make "
+                "locks, queues and clients in `__init__`, not in a class or a module, and close "
+                "in `aclose` what belongs to this journal"
             )
 
     async def test_secrets_are_never_shown(self, journal: Any) -> None:

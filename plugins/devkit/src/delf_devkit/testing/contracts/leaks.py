@@ -7,7 +7,8 @@ import io
 import logging
 import re
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from typing import Any, Final
+from itertools import islice
+from typing import Any, Final, cast
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -20,7 +21,9 @@ from delf_engine.secrets import secrets_of_options
 _HIDDEN = "[redacted]"
 _AROUND = 80
 _PROBE: Final = "marmalade-7741-probe"
-_TEXT: Final = re.compile(r"\bstr\b")
+_TEXT: Final = re.compile(r"\b(str|bytes|Any)\b")
+_LOOKED_AT: Final = 1_000
+"""The number of items of an object's containers that are looked at."""
 
 
 class Secrets:
@@ -64,7 +67,7 @@ def plain_secrets(types: Mapping[str, Any]) -> list[str]:
     """
     found: list[str] = []
     for name, kind in types.items():
-        text = "str" if kind is str else str(kind)
+        text = kind.__name__ if isinstance(kind, type) else str(kind)
         is_path = "_local_path" in text or "LocalPath" in text  # the path of a file with the secret
         if is_secret_name(name) and _TEXT.search(text) and "Secret" not in text and not is_path:
             found.append(name)
@@ -100,6 +103,30 @@ def _held_by(value: object) -> Iterator[str]:
             yield held.get_secret_value()
         elif isinstance(held, str) and is_secret_name(name):
             yield from secrets_of_options({name: held})
+
+
+def reprs_of(subject: object) -> list[str]:
+    """Return what an object, and the objects of its package that it holds, show of themselves."""
+    package = type(subject).__module__.partition(".")[0]
+    found = [repr(subject), str(subject)]
+    for held in list(getattr(subject, "__dict__", {}).values()):
+        items = cast("Iterable[object]", [held])
+        if isinstance(held, dict):
+            items = list(cast("dict[object, object]", held).values())
+        elif isinstance(held, (list, tuple, set)):
+            items = cast("Iterable[object]", held)
+        found += [
+            repr(item)
+            for item in islice(items, _LOOKED_AT)
+            if type(item).__module__.partition(".")[0] == package
+        ]
+    return found
+
+
+def texts_of(error: BaseException) -> str:
+    """Return what an error shows: its message, notes and hint."""
+    notes = getattr(error, "__notes__", ())
+    return f"{error!s} {error!r} {notes} {getattr(error, 'hint', None) or ''}"
 
 
 def declared_by(settings: object) -> set[str]:

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import contextlib
+import decimal
 import functools
+import gc
 import io
 import locale
 import logging
 import os
+import random
 import signal
 import socket
+import ssl
+import subprocess
 import sys
 import tempfile
 import threading
+import time
+import warnings
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, Final, cast
 
 import pytest
@@ -33,6 +41,9 @@ _LARGEST: Final = 1_000
 """The number of items from which a container counts as a table of constants."""
 _SHORTEST_MARK: Final = 4
 _OURS: Final = frozenset({"delf", "delf_devkit", "delf_engine", "builtins"})
+_NO_FILES: Final = ("/dev", "/proc", "/sys", "/memfd", sys.prefix, sys.base_prefix)
+"""The beginnings of paths that are devices, or files of Python and of installed packages."""
+_USES: Final = 2
 _OF_PYTHON: Final = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 
 
@@ -58,13 +69,17 @@ async def check_leavings(
     threads, tasks = {*threading.enumerate()}, asyncio.all_tasks()
     children = _children()
     shared = _Shared(subject, marks)
-    printed = io.StringIO()
+    printed, opened = io.StringIO(), open_files()
+    random.seed()  # an earlier test may have left the state that a plugin sets
+    chance = [random.getstate()]
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", folder)
         with contextlib.redirect_stdout(printed) if silent else contextlib.nullcontext():
             await use()
             shared.first()
+            chance.append(random.getstate())
             await use()
+            chance.append(random.getstate())
             shared.check()
             await close()
         await _check_running(threads, tasks)
@@ -73,6 +88,15 @@ async def check_leavings(
     assert not printed.getvalue(), (
         f"it prints {printed.getvalue()[:80]!r}: the answer of a task goes to the standard output "
         "of the command, and nothing else may; use logging"
+    )
+    assert not chance[0] != chance[1] == chance[2], (
+        "it seeds Python's random numbers on each use: what other plugins and the program draw "
+        "repeats; use an own random.Random(seed)"
+    )
+    left_open = [path for path in open_files() if path not in opened]
+    assert len(left_open) < _USES, (
+        f"{left_open[0]} stays open after aclose(), once for each use: a process has so many files "
+        "only"
     )
     assert not files, (
         f"the temporary file {files[0]!r} is left after aclose(): a long-lived agent fills the disk"
@@ -131,6 +155,17 @@ def _children() -> set[int]:
     return {pid for pid in found if _command(pid) != ""}  # an ended process has an empty command
 
 
+def open_files() -> list[str]:
+    """Return the paths of this process's open files; empty where they cannot be listed."""
+    found: list[str] = []
+    for link in Path("/proc/self/fd").glob("*"):
+        with contextlib.suppress(OSError):
+            path = str(link.readlink())
+            if path.startswith("/") and not path.startswith(_NO_FILES):
+                found.append(path)
+    return found
+
+
 def _command(pid: int) -> str:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
@@ -141,6 +176,15 @@ def _is_multiprocessing_helper(pid: int) -> bool:
     """Return True for a helper process of Python's multiprocessing."""
     return any(name in _command(pid) for name in _OF_PYTHON)
 
+
+_PATCHED: Final = (
+    *((socket, name) for name in ("socket", "create_connection", "getaddrinfo")),
+    *((builtins, name) for name in ("open", "print", "__import__")),
+    (ssl, "_create_default_https_context"),
+    (subprocess, "Popen"),
+    (time, "time"),
+)
+"""Functions and classes that plugins of the kind of gevent replace for the whole process."""
 
 # -- the process ---------------------------------------------------------------------------------
 
@@ -160,7 +204,18 @@ def _process() -> dict[str, object]:
         "sys.excepthook": sys.excepthook,
         "sys.stdout": id(sys.stdout),
         "sys.stderr": id(sys.stderr),
+        "the limit of recursion": sys.getrecursionlimit(),
+        "the collector of garbage (gc)": gc.isenabled(),
+        "the list of filters of warnings": tuple(warnings.filters),
+        "the precision of decimals": decimal.getcontext().prec,
+        "threading.excepthook": threading.excepthook,
     }
+    with contextlib.suppress(RuntimeError):  # no event loop runs
+        loop = asyncio.get_running_loop()
+        found["the exception handler of the event loop"] = loop.get_exception_handler()
+        found["the task factory of the event loop"] = loop.get_task_factory()
+    for module, name in _PATCHED:
+        found[f"{module.__name__}.{name}"] = getattr(module, name, None)
     for number in (signal.SIGINT, signal.SIGTERM):
         found[f"the handler of {number.name}"] = signal.getsignal(number)
     return found
@@ -248,6 +303,9 @@ def restored_process() -> Generator[None]:
     os.umask(mask)
     root, timeout, term = logging.getLogger(), socket.getdefaulttimeout(), signal.SIGTERM
     level, handler = root.level, signal.getsignal(term)
+    collects, recursion = gc.isenabled(), sys.getrecursionlimit()
+    filters, precision = warnings.filters[:], decimal.getcontext().prec
+    patched = {place: getattr(*place) for place in _PATCHED if hasattr(*place)}
     try:
         yield
     finally:
@@ -257,6 +315,12 @@ def restored_process() -> Generator[None]:
         os.umask(mask)
         root.setLevel(level)
         socket.setdefaulttimeout(timeout)
+        (gc.enable if collects else gc.disable)()
+        sys.setrecursionlimit(recursion)
+        warnings.filters[:] = filters  # pyright: ignore[reportIndexIssue]
+        decimal.getcontext().prec = precision
+        for (module, name), value in patched.items():
+            setattr(module, name, value)
         if signal.getsignal(term) is not handler and handler is not None:
             signal.signal(term, handler)
 
@@ -287,6 +351,14 @@ def _text(value: object) -> str:
         return ""
 
 
+def _held_by(value: object, package: str) -> object:
+    """Return what an object or a function of a module holds; the value itself if nothing."""
+    home = str(getattr(type(value), "__module__", "")).partition(".")[0]
+    if isinstance(value, FunctionType) or home == package:
+        return getattr(value, "__dict__", None) or None
+    return None
+
+
 def _own(kind: type) -> Iterator[tuple[str, object]]:
     """Yield the containers and caches of an object's own classes."""
     for cls in kind.__mro__:
@@ -313,3 +385,5 @@ def _of_module(module: ModuleType) -> Iterator[tuple[str, object]]:
                     yield f"{value.__qualname__}.{inner}", held
         elif _is_small(value):
             yield f"{module.__name__}.{name}", cast("object", value)
+        elif (held := _held_by(value, module.__name__.partition(".")[0])) is not None:
+            yield f"{module.__name__}.{name}", held

@@ -13,6 +13,7 @@ import pytest
 
 from delf.errors import DelfError
 from delf.messages import (
+    FilePart,
     ImagePart,
     ModelDelta,
     ModelReply,
@@ -40,7 +41,14 @@ _CONCURRENT = 4
 _ROUNDED = 0.05
 _MARK = "marmalade-7741"
 _PIXEL = b"\x89PNG\r\n\x1a\nmarmalade-7741"
-_WITH_IMAGE = ModelRequest(messages=(user("What is it?", [ImagePart(_PIXEL, "image/png")]),))
+_IMAGE = ImagePart(_PIXEL, "image/png")
+_OTHER = ImagePart(_PIXEL + b"-other", "image/png")
+_SEEN = (user("What is it?", [_IMAGE]), assistant("A jam."), user("Are you sure?"))
+_WITH_IMAGES = {
+    "in the last message": ModelRequest(messages=(user("What is it?", [_IMAGE]),)),
+    "in one message": ModelRequest(messages=(user("What are they?", [_IMAGE, _OTHER]),)),
+    "in an earlier message": ModelRequest(messages=_SEEN),
+}
 _ADD = ModelTool(
     name="add",
     description="Adds two numbers.",
@@ -187,7 +195,9 @@ class ModelContract(Contract):
     ) -> None:
         words = [f"{_MARK}-{number}-x" for number in range(4)]
         messages = (system(words[0]), user(words[1]), assistant(words[2]), user(words[3]))
+        before = len(sent())
         await model.complete(ModelRequest(messages=messages))
+        assert len(sent()) > before, "nothing was sent: `sent` has a text for each request"
         lost = [word for word in words if word not in sent()[-1]]
         assert not lost, (
             f"of four messages {len(lost)} did not arrive, first that of the role "
@@ -196,6 +206,44 @@ class ModelContract(Contract):
         places = [sent()[-1].index(word) for word in words[1:]]
         assert places == sorted(places), (
             "the messages of user and assistant arrive in another order than they were given"
+        )
+
+    @needs("sends")
+    async def test_request_contains_every_message_unchanged(
+        self, model: Any, sent: Callable[[], Sequence[str]]
+    ) -> None:
+        again, spaced, end = f"{_MARK}-again", f"if {_MARK}:    pass", f"{_MARK}-end-x"
+        messages = (system("Be brief."), user(again), assistant("Yes."), user(again))
+        await model.complete(ModelRequest(messages=messages))
+        assert sent()[-1].count(again) >= 2, (
+            "of two equal messages one did not arrive: the model sees another conversation"
+        )
+        await model.complete(_about(spaced))
+        assert spaced in sent()[-1], (
+            "the blanks of a message are not as they were: scripts in it lose their indentation"
+        )
+        try:
+            await model.complete(_about(f"{'word ' * 10_000} {end}"))
+        except DelfError:
+            return  # it is too long for the model
+        assert end in sent()[-1], (
+            "a message of 50,000 characters was cut: the model would answer without the rest; "
+            "send it whole, or raise LLMExecutionError"
+        )
+
+    @needs("sends")
+    async def test_every_system_message_is_sent_or_refused(
+        self, model: Any, sent: Callable[[], Sequence[str]]
+    ) -> None:
+        words = [f"{_MARK}-{number}-x" for number in range(2)]
+        messages = (*map(system, words), user("Say hello."))
+        try:
+            await model.complete(ModelRequest(messages=messages))
+        except DelfError:
+            return
+        assert all(word in sent()[-1] for word in words), (
+            "of two system messages one did not arrive: the model works without a part of its "
+            "instructions; send both, joined if need be"
         )
 
     @needs("sends")
@@ -225,27 +273,58 @@ class ModelContract(Contract):
     async def test_image_is_sent_or_refused(
         self, model: Any, request: pytest.FixtureRequest
     ) -> None:
-        if not self.images:
-            try:
-                await model.complete(_WITH_IMAGE)
-            except DelfError as error:
-                assert error.message.strip()  # noqa: PT017
-                return
-            pytest.fail(
-                "a request with an image was answered: the model never saw the picture; raise "
-                "LLMExecutionError, or send it and say images = True"
+        for where, asked in _WITH_IMAGES.items():
+            if not self.images:
+                await self._refuses(model, asked, f"an image {where}")
+                continue
+            await model.complete(asked)
+            if not self.sends:
+                continue
+            sent = request.getfixturevalue("sent")
+            pictures = {b64encode(part.data).decode() for part in _images_of(asked)}
+            lost = [picture for picture in pictures if picture not in sent()[-1]]
+            assert not lost, (
+                f"of {len(pictures)} images {where} {len(lost)} did not arrive: the model answers "
+                "about a picture that it never saw"
             )
-        await model.complete(_WITH_IMAGE)
-        if not self.sends:
+
+    async def _refuses(self, model: Any, asked: ModelRequest, what: str) -> None:
+        try:
+            await model.complete(asked)
+        except DelfError as error:
+            assert error.message.strip()  # noqa: PT017
             return
-        sent = request.getfixturevalue("sent")
-        assert b64encode(_PIXEL).decode() in sent()[-1], (
-            "the image did not arrive: the model answers about a picture that it never saw"
+        pytest.fail(
+            f"a request with {what} was answered: the model never saw it; raise LLMExecutionError, "
+            "or send it (for images, say images = True)"
+        )
+
+    @needs("sends")
+    async def test_file_is_sent_or_refused(
+        self, model: Any, sent: Callable[[], Sequence[str]]
+    ) -> None:
+        words = f"{_MARK}-in-a-file"
+        file = FilePart(name="notes.txt", data=words.encode(), media_type="text/plain")
+        try:
+            await model.complete(ModelRequest(messages=(user("Sum it up.", [file]),)))
+        except DelfError as error:
+            assert error.message.strip()  # noqa: PT017
+            return
+        forms = (words, b64encode(words.encode()).decode(), words.encode().hex())
+        assert any(form in sent()[-1] for form in forms), (
+            "a request with a file was answered, and the file was not sent: the model answers "
+            "about what it never read; raise LLMExecutionError, or send it"
         )
 
     @needs("echoes")
     async def test_concurrent_answers_are_independent(self, echo_model: Any) -> None:
         marks = [f"{_MARK}-{number}-x" for number in range(_CONCURRENT)]
+        odd = "Grüße 🦊 łódź"
+        reply = await echo_model.complete(_about(odd))
+        assert odd in reply.text, (
+            f"the service answers with {odd!r}, and the model gives {reply.text!r}: decode UTF-8 "
+            "as a whole, and drop nothing"
+        )
         whole = await asyncio.gather(*(echo_model.complete(_about(mark)) for mark in marks))
         streams = await asyncio.gather(
             *(_collect(echo_model.stream(_about(mark))) for mark in marks)
@@ -270,8 +349,20 @@ class ModelContract(Contract):
         asked: Any = model
         price = await asked.price() if isinstance(model, SupportsPrice) else None
         streamed = (await _collect(asked.stream(question)))[-1]
-        for reply in (await asked.complete(question), streamed):
-            if not reply.cost_usd or (price is not None and min(price.input, price.output) < 0):
+        whole = await asked.complete(question)
+        assert (whole.cost_usd is None) == (streamed.cost_usd is None), (
+            f"an answer costs {whole.cost_usd} USD, and {streamed.cost_usd} as a stream: a budget "
+            "would count one kind alone"
+        )
+        for reply in (whole, streamed):
+            if price is not None and min(price.input, price.output) < 0:
+                continue
+            if not reply.cost_usd:
+                due = 0.0 if price is None else price.cost(reply.usage)
+                assert reply.cost_usd is None or not due, (
+                    f"an answer of {reply.usage.text} costs nothing, and by its price {due:g} USD: "
+                    "a budget would never be used up; where the cost is not known, say None"
+                )
                 continue
             due = self.cost if price is None else price.cost(reply.usage) + (reply.fees_usd or 0)
             assert due is not None, (
@@ -416,6 +507,11 @@ class ModelContract(Contract):
 
 def _about(word: str) -> ModelRequest:
     return ModelRequest(messages=(system("Be brief."), user(f"What is a {word}?")))
+
+
+def _images_of(request: ModelRequest) -> list[ImagePart]:
+    parts = [part for message in request.messages for part in message.parts]
+    return [part for part in parts if isinstance(part, ImagePart)]
 
 
 def _takes_tools(model: Model) -> bool:

@@ -23,6 +23,8 @@ from delf_devkit.testing.contracts.sandbox_calls import SandboxCalls
 from delf_devkit.testing.scripts import RecordingScriptHost
 from delf_engine.sandboxes.isolation import CHANGES_INPUTS, WAYS
 
+_LARGE = 3_000_000
+
 _CHANGES = {
     "append to": "with open(path, 'a') as f: f.write('2')",
     "overwrite": "with open(path, 'r+') as f: f.write('xx')",
@@ -273,6 +275,37 @@ add_to_output_files("empty.txt", "")
                         f"a task reads {outcome.value!r}, the input file of another task"
                     )
 
+    @needs("input_files", "cpython")
+    async def test_input_files_arrive_as_they_are_now(
+        self, backend: SandboxBackend, tmp_path: Path
+    ) -> None:
+        path, beside = tmp_path / "orders.csv", tmp_path / "salaries.csv"
+        shown = backend.visible_path(str(path))
+        beside.write_text("Ann,9000", encoding="utf-8")
+        contents = {"whole": b"\r\n\xff\x00" + bytes(_LARGE) + b"\r\n", "changed": b"id\n1\n"}
+        ends = f"data = open({shown!r}, 'rb').read()\n[len(data), data[:4], data[-2:]]"
+        async with Bench(backend) as bench:
+            for what, content in contents.items():
+                path.write_bytes(content)
+                run = await bench.open(files=(str(path),))
+                found = done(await run(ends)).value
+                assert found == [len(content), content[:4], content[-2:]], (
+                    f"an input file of {len(content):,} bytes arrives as {found!r}: scripts would "
+                    "work with other data than the user's; hand over all bytes"
+                    if what == "whole"
+                    else f"the user has changed an input file, and the next task reads {found!r}: "
+                    "make a copy for each session"
+                )
+            if "files" in self.confines:
+                run = await bench.open(files=(str(path),))
+                name = backend.visible_path(str(beside))
+                for code in (f"open({name!r}).read()", f"open({_sibling(shown, beside)!r}).read()"):
+                    outcome = await run(code)
+                    assert not isinstance(outcome, Done), (
+                        f"a script reads {beside.name}, a file beside its input file: give the "
+                        "sandbox the input files alone, not their folders"
+                    )
+
     @needs("input_files", "cpython", "confines:files")
     async def test_input_files_cannot_be_changed(
         self, backend: SandboxBackend, tmp_path: Path
@@ -301,10 +334,13 @@ add_to_output_files("empty.txt", "")
 
     @needs("cpython")
     async def test_sessions_have_separate_working_folders(self, backend: SandboxBackend) -> None:
-        seen = "import os\nsorted(os.listdir('.')) if os.path.exists('left.txt') else 'nothing'"
+        names = ("left.txt", ".left", ".cache/left", "folder/left")
+        seen = f"import os\n[name for name in {names!r} if os.path.exists(name)] or 'nothing'"
+        leave = f"import os\nfor name in {names!r}:\n    folder = os.path.dirname(name) or '.'\n"
+        leave += "    os.makedirs(folder, exist_ok=True)\n    open(name, 'w').write('of another')"
         async with Bench(backend) as bench:
             first, second = await bench.open(), await bench.open()
-            done(await first("with open('left.txt', 'w') as f: f.write('of another user')"))
+            done(await first(leave))
             found = done(await second(seen)).value
             assert found == "nothing", (
                 "a task reads a file that another left in the working folder: give each session "
@@ -380,3 +416,8 @@ add_to_output_files("empty.txt", "")
         async with agent:
             response = await agent.arun("Add.")
         assert response.raise_for_status().text.strip() == "sum: 3"
+
+
+def _sibling(shown: str, beside: Path) -> str:
+    """Return the path of a file beside an input file, as a script sees the input file."""
+    return str(Path(shown).with_name(beside.name))

@@ -74,6 +74,33 @@ for name in names:
         pass
 size
 """
+_OPENS = """
+opened = []
+try:
+    while len(opened) < 64:
+        opened.append(open("opened", "w"))
+except OSError:
+    pass
+count = len(opened)
+while opened:
+    opened.pop().close()
+count
+"""
+_LEAVES = f"""
+{_WRITABLE.rpartition("[folder for")[0]}
+left = []
+for folder in ["", ".", *top, *below]:
+    try:
+        posix.close(posix.open(folder + "/delf-left", 0o101, 0o666))
+        left.append(folder)
+    except OSError:
+        pass
+left
+"""
+_FINDS = f"""
+{_WRITABLE.rpartition("[folder for")[0]}
+[folder for folder in ["", ".", *top, *below] if "delf-left" in str(inside(folder))]
+"""
 _FOUND: Final = dict[type, Measured]()
 _LOOPS = ("while True: pass", "import asyncio\nwhile True: await asyncio.sleep(0)")
 
@@ -84,7 +111,7 @@ class SandboxLimits(Contract):
     cpython: ClassVar[bool] = True
     input_files: ClassVar[bool] = True
     limits: ClassVar[AbstractSet[str]] = frozenset(
-        {"cpu", "memory", "output", "file", "frame", "scratch"}
+        {"cpu", "memory", "output", "file", "open_files", "frame", "scratch"}
     )
     confines: ClassVar[AbstractSet[str]] = frozenset(
         {"environment", "files", "network", "processes"}
@@ -171,6 +198,38 @@ class SandboxLimits(Contract):
             assert sum(map(len, run.host.files.values())) <= 3 * _MB
             await self._works(bench)
 
+    @needs("limits:file", "cpython")
+    async def test_files_of_a_script_are_limited(self, backend: Any) -> None:
+        code = f"""
+size = 0
+with open("large", "wb", buffering=0) as file:
+    try:
+        for _ in range(4):
+            size += file.write(bytes({_MB}))
+    except OSError:
+        pass
+size
+"""
+        async with Bench(backend) as bench:
+            outcome = await bench.run(code, limits=Limits(file_bytes=2 * _MB))
+            size = getattr(outcome, "value", 0)
+            assert size <= 2 * _MB, (
+                f"a script writes a file of {size:,} bytes with `file_bytes` {2 * _MB:,}: one "
+                "script fills the disk of all; set RLIMIT_FSIZE, or a limit of the container"
+            )
+            await self._works(bench)
+
+    @needs("limits:open_files", "cpython")
+    async def test_open_files_are_limited(self, backend: Any) -> None:
+        async with Bench(backend) as bench:
+            run = await bench.open(limits=Limits(open_files=32))
+            opened = getattr(await run(_OPENS), "value", 0)
+            assert opened <= 32, (
+                f"a script has {opened} files open with `open_files` 32: one script takes those of "
+                'all; set RLIMIT_NOFILE, or take "open_files" out of `limits`'
+            )
+            await self._works(bench)
+
     @needs("limits:frame")
     async def test_messages_are_limited(self, backend: Any) -> None:
         async with Bench(backend) as bench:
@@ -235,6 +294,23 @@ for number in range(40):
                 assert size <= 2 * limits.scratch_bytes, (
                     f"a script puts {size:,} bytes into {folder!r} with `scratch_bytes` "
                     f"{limits.scratch_bytes:,}: mount that folder read-only, or limit its size"
+                )
+
+    @needs("confines:files", "cpython")
+    async def test_sessions_share_no_writable_folder(self, backend: Any) -> None:
+        """Check by system calls that no folder of a sandbox is that of another sandbox, too."""
+        async with Bench(backend) as bench:
+            first, beside = await bench.open(), await bench.open()
+            left = getattr(await first(f"{WAYS}\n{_LEAVES}"), "value", None)
+            assert left, "no folder of the sandbox can be written, not even the script's own"
+            looks = [(beside, "at the same time"), (await bench.open(), "of a later task")]
+            await first.session.aclose()
+            looks.append((await bench.open(), "of a later task"))
+            for run, when in looks:
+                found = getattr(await run(f"{WAYS}\n{_FINDS}"), "value", None)
+                assert found == [], (
+                    f"a script finds in {found!r} what that of another task left, {when}: give "
+                    "each session folders of its own, /tmp too, and remove them with it"
                 )
 
     # -- cancellation and crashes -------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import re
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
@@ -32,6 +33,11 @@ _AT_ONCE = 3
 _TOGETHER_SECONDS = 1.0
 """The seconds for which a request waits for requests of concurrent tasks."""
 _MARK = "marmalade-7741"
+_REPEATED = 150
+_SHORTENED = re.compile(
+    r"…|\.\.\.|trunc|short|cut|omit|left out|more|characters|bytes", re.IGNORECASE
+)
+"""Words by which a strategy says that a result is not whole."""
 
 
 def _journal() -> Any:
@@ -51,7 +57,7 @@ class _World:
 
     def __init__(self) -> None:
         self.kept: list[str] = []
-        self.broken = self.slow = ""
+        self.broken = self.slow = self.more = ""
         self.adding = asyncio.Event()
         self.may_add = asyncio.Event()
         self.may_add.set()
@@ -79,7 +85,7 @@ class _World:
             if name == self.slow:
                 await asyncio.sleep(_INSTANT)
             self.kept.append(name)
-            return f"kept {name}"
+            return f"kept {name}{self.more}{f' until {name} ends' if self.more else ''}"
 
         return [add, forget, keep]
 
@@ -142,6 +148,11 @@ class StrategyContract(Contract):
             response.raise_for_status()
         for prompt in model.prompts[asked:]:
             assert _MARK not in prompt, "one task's words are in the prompt of another"
+        calls = [call.name for call in response.trace.tool_calls]
+        assert calls == ["add"], (
+            f"the same task made the calls {calls} the second time: a result of another task, of "
+            "another user, is given again; keep nothing in `self`"
+        )
 
     async def test_concurrent_tasks_are_independent(self, strategy: Any) -> None:
         """Check concurrent tasks, because they share one strategy object."""
@@ -203,9 +214,9 @@ class StrategyContract(Contract):
     async def test_results_match_their_calls(self, strategy: Any) -> None:
         """Check results whose calls end in another order than they began."""
         world, model, journal = _World(), ScriptedModel(), _journal()
-        world.slow = "Ann"
+        world.slow, world.more = "Ann", ". Nothing else happened" * _REPEATED
         async with self._agent(strategy, self.writing, world, journal, model) as agent:
-            response = await agent.arun("Keep Ann and Bob.", 20)
+            response = await agent.arun(f"Keep Ann and Bob for {_MARK}.", 20)
             response.raise_for_status()
         if await _runs_scripts(journal, response) or len(model.requests) < 2:
             return  # scripts get results without the model
@@ -222,6 +233,16 @@ class StrategyContract(Contract):
                 f"as the model is asked for the last time, the result of keep({name!r}) is not in "
                 "the messages: the model would do the work again, or make the result up"
             )
+            after = text[text.rindex(f"kept {name}") :]
+            assert f"until {name} ends" in text or _SHORTENED.search(after), (
+                f"the result of keep({name!r}), of {len(world.more)} characters, was cut without a "
+                "word: the model takes a part for the whole; send all of it, or say that there is "
+                "more"
+            )
+        assert _MARK in _texts_of(last), (
+            "as the model is asked for the last time, the task is not in the messages: send those "
+            "of `host.begin` with each request"
+        )
         for result in _results_of(last):
             name = result.text.partition("kept ")[2][:3]
             call = calls.get(result.id, name)
@@ -288,21 +309,26 @@ class StrategyContract(Contract):
             "of a conversation the earlier turns are not sent: send all messages of `host.begin`"
         )
 
-    @pytest.mark.parametrize("case", ["the same", "nonsense"])
+    @pytest.mark.parametrize(
+        "case", ["the same", "nonsense", "nothing", "the same, while its tool fails"]
+    )
     async def test_task_ends_for_any_model(self, strategy: Any, case: str) -> None:
         first, count = (self.replies or missing(self, "`replies`"))[0], 0
+        world = _World()
+        world.broken = "the service is down" if "fails" in case else ""
 
         async def again(request: ModelRequest) -> Any:
             nonlocal count
             count += 1
             if count > self.most_requests:
                 raise LLMExecutionError("it was asked too often")
-            reply = first if case == "the same" else f"{_MARK} {count}"
+            others = {"nonsense": f"{_MARK} {count}", "nothing": ""}
+            reply = others.get(case, first)
             reply = reply(request) if callable(reply) else reply
             return await reply if inspect.isawaitable(reply) else reply
 
         model = ScriptedModel(default=again)
-        async with self._agent(strategy, self.replies, _World(), None, model) as agent:
+        async with self._agent(strategy, self.replies, world, None, model) as agent:
             model.replies.clear()
             await agent.arun("Add 1 and 2.", 20)
         assert count <= self.most_requests, (
@@ -359,12 +385,13 @@ class StrategyContract(Contract):
         assert "the model is down" in response.error
 
     async def test_incomplete_script_does_not_run(self, strategy: Any) -> None:
-        world = _World()
-        half = [_stopped(answer) for answer in self.writing]
-        async with self._agent(strategy, half, world) as agent:
-            response = await agent.arun("Keep Ann and Bob.", 20)
-        assert not response.status
-        assert world.kept == []
+        for reason in ("content_filter", "length"):
+            world = _World()
+            half = [_stopped(answer, reason) for answer in self.writing]
+            async with self._agent(strategy, half, world) as agent:
+                response = await agent.arun("Keep Ann and Bob.", 20)
+            assert not response.status, f"an answer that ended by {reason!r} counts as whole"
+            assert world.kept == [], f"a call of an answer that ended by {reason!r} was made"
 
     async def test_task_can_time_out(self, strategy: Any) -> None:
         async def never(_request: object) -> str:
@@ -476,13 +503,13 @@ def _costly(answer: Answer) -> Answer:
     return ModelReply(text=answer, model="scripted", usage=usage, cost_usd=_COST)
 
 
-def _stopped(answer: Answer) -> Answer:
-    """Return an answer that a content filter truncated."""
+def _stopped(answer: Answer, reason: str) -> Answer:
+    """Return an answer that was truncated for a reason."""
     if isinstance(answer, ModelReply):
-        return replace(answer, finish_reason="content_filter")
+        return replace(answer, finish_reason=reason)
     if not isinstance(answer, str):
         return answer
-    return ModelReply(text=answer, model="scripted", cost_usd=0.0, finish_reason="content_filter")
+    return ModelReply(text=answer, model="scripted", cost_usd=0.0, finish_reason=reason)
 
 
 async def _runs_scripts(journal: Any, response: Response) -> bool:
