@@ -41,8 +41,8 @@ _LARGEST: Final = 1_000
 """The number of items from which a container counts as a table of constants."""
 _SHORTEST_MARK: Final = 4
 _OURS: Final = frozenset({"delf", "delf_devkit", "delf_engine", "builtins"})
-_NO_FILES: Final = ("/dev", "/proc", "/sys", "/memfd", sys.prefix, sys.base_prefix)
-"""The beginnings of paths that are devices, or files of Python and of installed packages."""
+_NO_FILES: Final = ("/proc/", "/sys/", "/memfd:", sys.prefix, sys.base_prefix)
+"""The beginnings of paths that belong to the system, to Python or to installed packages."""
 _USES: Final = 2
 _OF_PYTHON: Final = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 
@@ -161,7 +161,8 @@ def open_files() -> list[str]:
     for link in Path("/proc/self/fd").glob("*"):
         with contextlib.suppress(OSError):
             path = str(link.readlink())
-            if path.startswith("/") and not path.startswith(_NO_FILES):
+            is_device = path.startswith("/dev/") and not path.startswith("/dev/shm/")  # noqa: S108
+            if path.startswith("/") and not path.startswith(_NO_FILES) and not is_device:
                 found.append(path)
     return found
 
