@@ -18,7 +18,7 @@ from delf_engine.journal.in_process import InProcessJournal
 
 
 class Suite(JournalContract):
-    seconds = 0.3
+    seconds = 1.0
     fails = False
     kind = InProcessJournal
 
@@ -250,13 +250,13 @@ class TestTwoOverwriteEachOther(TestGoodDurable):
         return lambda: Durable(dict(journal.kept))
 
 
-@breaks("test_close_is_idempotent", says="aclose has not ended after 0.3 s")
+@breaks("test_close_is_idempotent", says="aclose has not ended after 1 s")
 class TestNeverEndsClosing(InProcessJournal):
     async def aclose(self):
         await asyncio.Event().wait()
 
 
-@breaks("test_read_after_a_number_returns_later_events", says="read has not ended after 0.3 s")
+@breaks("test_read_after_a_number_returns_later_events", says="read has not ended after 1 s")
 class TestNeverEndsReading(InProcessJournal):
     async def read(self, task_id, after=0):
         await asyncio.Event().wait()

@@ -333,7 +333,7 @@ class ApprovalContract(Contract):
             decision = _decision(await channel.decide(_numbered(number, request)))
             assert isinstance(decision, Approved)
             assert decision.remember in ("task", "until_revoked"), (
-                f"a person who says always is heard as {decision.remember!r}"
+                f"a person who says always is taken for {decision.remember!r}"
                 if number == 0
                 else "a call with other arguments was approved after an always, and nobody was "
                 "asked: to remember is the engine's work, not a channel's"

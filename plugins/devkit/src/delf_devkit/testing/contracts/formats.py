@@ -117,7 +117,7 @@ class FormatContract(Contract):
         assert rows, "random bytes were read as no rows: a damaged file would count as empty"
 
     async def test_damaged_text_raises(self, file_format: Any, path: Path, tmp_path: Path) -> None:
-        """Check a file in which a byte of a value is no longer text."""
+        """Check a file in which a byte of a value is invalid."""
         whole = path.read_bytes()  # noqa: ASYNC240
         values = [value for row in self.rows for value in row.values() if isinstance(value, str)]
         word = next((v for v in values if len(v) > 2 and whole.count(v.encode()) == 1), None)
@@ -135,7 +135,7 @@ class FormatContract(Contract):
         lost = f"{word[:1]}x"
         changed = next((text for text in shown if "\ufffd" in text or text == lost), None)
         assert changed is None, (
-            f"bytes that are no text were read as {changed!r}: what is damaged would look like a "
+            f"invalid bytes were read as {changed!r}: what is damaged would look like a "
             "value; raise ToolExecutionError"
         )
 
@@ -368,7 +368,7 @@ _REFUSED = object()
 
 
 def _moment_of(value: object) -> datetime | None:
-    """Return the time that a value of a file stands for; None if it cannot be told."""
+    """Return the time that a value of a file stands for; None if it cannot be known."""
     if isinstance(value, datetime):
         return value
     if isinstance(value, (int, float)):

@@ -28,7 +28,6 @@ from delf_devkit.testing.events import every_event
 
 _BEHIND = 1_500
 """More events than the usual bounds of queues."""
-_TAKING_SECONDS = 2.0
 _MANY = 500
 _AT_ONCE = 8
 _MARK = "marmalade-7741"
@@ -258,7 +257,7 @@ class JournalContract(Contract):
                     taken.append((await anext(stream)).seq)
 
             taking = asyncio.ensure_future(take())
-            await asyncio.wait({taking}, timeout=max(self.seconds / 2, _TAKING_SECONDS))
+            await asyncio.wait({taking}, timeout=self.seconds / 2)
             taking.cancel()
             await asyncio.wait({taking})
             assert taken == [event.seq for event in events], (
