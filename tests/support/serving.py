@@ -13,6 +13,7 @@ import httpx
 
 from delf import Agent, tool
 from delf.messages import ModelReply, Usage
+from delf.protocols.people import Person, PersonKey, digest_of
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel, script
 from delf_serve.app import Application, make_app
@@ -20,6 +21,21 @@ from delf_serve.server import address_of, bind, make_server
 from support.until import until
 
 KEYS = "ada:read+run+decide:ada-key,ben:read:ben-key,cy:read+run:cy-key,dee:read+decide:dee-key"
+
+
+def people_of(keys: str) -> tuple[list[Person], str]:
+    """The people of entries NAME:RIGHTS@SCOPE:KEY, and the other keys, which are the settings'."""
+    people, others = list[Person](), list[str]()
+    for text in filter(None, keys.split(",")):
+        if text.count(":") < 2:
+            others.append(text)
+            continue
+        name, rights, secret = text.split(":")
+        allowed, _, scope = rights.partition("@")
+        key = PersonKey(label="first", digest=digest_of(secret), made_at=1.0)
+        more: Any = {"rights": tuple(allowed.split("+")), "scope": scope or "all"}
+        people.append(Person(name=name, uid=f"{name}-uid", made_at=1.0, keys=(key,), **more))
+    return people, ",".join(others)
 
 
 def bearer(key: str) -> dict[str, str]:
@@ -135,12 +151,19 @@ async def serving(
 ) -> AsyncIterator[Served]:
     """A server of an agent on a free port of loopback."""
     options.setdefault("grace_seconds", 0)
+    people, others = people_of(options.pop("api_key", ""))
+    if others:
+        options["api_key"] = others
     app = make_app(agent, options, {})
     listener = bind("127.0.0.1", port)
     server = make_server(app)
     work = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         await until(lambda: server.started or work.done())
+        for one in people:  # another server of the same journal may know them
+            await app.tasks.journal.keep_person(one, None)
+        if people:
+            await app.keys.reload(app.tasks.journal, at_once=True)
         url = address_of(listener)
         headers = bearer(key) if key else {}
         async with httpx.AsyncClient(base_url=url, headers=headers, timeout=20) as client:

@@ -56,12 +56,13 @@ http_server: Final = HttpServer()
 def serve(ctx: click.Context, host: str, port: int, tasks: tuple[str, ...], **given: Any) -> None:
     """Serve the project's agent over HTTP, with a page to watch tasks and to decide.
 
-    Without a key it listens on loopback only. Keys are in DELF_API_KEY, with a comma between them:
-    KEY, NAME:KEY, or NAME:RIGHTS:KEY with rights such as read+run+decide.
+    Without people it listens on loopback only. `delf users add` adds a person with a key; a key in
+    DELF_API_KEY may do everything.
 
     \b
     delf serve
-    DELF_API_KEY=ada:run+read:s3cret-key delf serve --host 0.0.0.0
+    delf users add ada
+    delf serve --host 0.0.0.0
     """  # noqa: D301 - click's mark for lines that stay as they are
     from delf_cli.session import Options
     from delf_serve.project import serve_project

@@ -288,24 +288,15 @@ def _narrowed(whole: Key, key: PersonKey) -> Key:
 
 
 def _key(text: str, number: int) -> Key:
-    name, rights, secret = f"key{number}", "+".join(EVERY_RIGHT), text
-    parts = text.split(":")
-    if len(parts) == 2:
-        name, secret = parts
-    elif len(parts) == 3:
-        name, rights, secret = parts
-    rights, _, scope = rights.partition("@")
-    allowed = frozenset(rights.split("+"))
-    seen: Scope = "own" if scope == "own" else "all"
-    is_whole = len(parts) <= 3 and bool(secret) and allowed <= set(EVERY_RIGHT)
+    name, _, secret = text.rpartition(":")
+    name = name or f"key{number}"
     try:
         check_name(name)
     except ConfigurationError:
-        is_whole = False
-    if not is_whole or scope not in ("", "own", "all"):
+        secret = ""
+    if not secret:
         raise ConfigurationError(
             f"API key {number} cannot be read",
-            hint="KEY, NAME:KEY, or NAME:RIGHTS:KEY with rights such as read+run+decide, and @own "
-            "after them for a person who sees only their own tasks",
+            hint="KEY or NAME:KEY; people with fewer rights: delf users add NAME --rights read+run",
         )
-    return Key(name, allowed, bytes.fromhex(digest_of(secret)), seen)
+    return Key(name, frozenset(EVERY_RIGHT), bytes.fromhex(digest_of(secret)))

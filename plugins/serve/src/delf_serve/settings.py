@@ -70,8 +70,8 @@ class ServeSettings(PluginSettings):
     api_key: Annotated[SecretStr | None, SentTo()] = Field(
         default=None,
         description=(
-            "Keys, separated by commas: KEY, NAME:KEY, or NAME:read+run+decide:KEY. "
-            "DELF_API_KEY is the same."
+            "Keys with all rights, for the first start and for programs: KEY or NAME:KEY, with "
+            "commas between them. DELF_API_KEY is the same."
         ),
     )
     hosts: list[str] = Field(
