@@ -242,6 +242,45 @@ SOURCES = {
         "a = sorted(customers(), key=lambda c: c['name'])\npay(a[0]['iban'])",
         True,
     ),
+    "a parameter beside another's value": (
+        "def go(a, b):\n    pay(a)\ngo('GB33', mails()[0])",
+        True,
+    ),
+    "a parameter of two calls": ("def go(a):\n    pay(a)\ngo('GB33')\ngo(mails()[0])", False),
+    "a parameter's default": ("def go(a=mails()[0]):\n    pay(a)\ngo()", False),
+    "a parameter of a decorated function": (
+        "def d(f):\n    return lambda a: f(mails()[0])\n@d\ndef go(a):\n    pay(a)\ngo('GB33')",
+        False,
+    ),
+    "a parameter whose arguments another gives": (
+        "def go(a):\n    pay(a)\ngo(*mails())",
+        False,
+    ),
+    "a loop over own data": ("mails()\nfor c in customers():\n    pay(c['iban'])", True),
+    "an item of own data": (
+        "mails()\nb = next(c for c in customers() if c['name'] == 'Ada')\npay(b['iban'])",
+        True,
+    ),
+    "an item of own data that another finds": (
+        "m = mails()\nb = next(c for c in customers() if c['name'] in m)\npay(b['iban'])",
+        False,
+    ),
+    "own data that another sorts": (
+        "m = mails()\na = customers()\na.sort(key=lambda c: m.count(c))\npay(a[0]['iban'])",
+        False,
+    ),
+    "the largest of own data for another": (
+        "m = mails()\nc = max(customers(), key=lambda c: m.count(c['name']))\npay(c['iban'])",
+        False,
+    ),
+    "an own item that another's loop leaves": (
+        "m = mails()\nfor c in customers():\n    if c['name'] in m:\n        break\npay(c['iban'])",
+        False,
+    ),
+    "a constant of a list that another extends": (
+        "a = ['GB33']\nb = a\nb.append(mails()[0])\nfor c in a:\n    pay(c)",
+        False,
+    ),
     "no Python": ("pay('GB33'", False),
     "a service that took in another's": ("shop.keep(mails()[0])\npay(shop.rows()[0])", False),
 }

@@ -119,10 +119,7 @@ class Scripts:
                     yield name if is_action else AS_IS
 
     def _add(self, node: ast.AST) -> None:
-        """Add the values that a part of a script binds, unless an exception can skip the part.
-
-        The parameters of a function stand for the arguments of all its calls.
-        """
+        """Add the values that a part of a script binds, unless an exception can skip the part."""
         targets: Sequence[ast.AST] = ()
         values: Sequence[ast.expr] = ()
         match node:
@@ -137,13 +134,24 @@ class Scripts:
                 modules = {getattr(node, "module", None) or each.name for each in names}
                 targets = names if modules <= {*_PURE.split()} else []
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                calls = self._calls[node.name]
-                named = [each.value for call in calls for each in call.keywords]
-                values = [*node.args.defaults, *(e for call in calls for e in call.args), *named]
-                is_only_called = 0 < self._uses[node.name] == len(calls)
-                targets = node.args.args if is_only_called and not node.decorator_list else []
+                self._add_parameters(node)
             case _:
                 pass
+        self._bind(targets, values)
+
+    def _add_parameters(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        """Add the arguments of all calls of a function, unless the script passes it on."""
+        calls, names = self._calls[node.name], [each.arg for each in node.args.args]
+        given = [arguments_of(call, names) for call in calls]
+        is_passed = self._uses[node.name] != len(calls) or bool(node.decorator_list)
+        if calls and not is_passed and not any("*" in each for each in given):
+            for parameter in node.args.args:
+                letters = letters_of_name(parameter.arg)
+                values = [each[letters] for each in given if letters in each]
+                self._bind([parameter], [*values, *node.args.defaults])
+
+    def _bind(self, targets: Sequence[ast.AST], values: Sequence[ast.expr]) -> None:
+        """Record the values for which names may stand."""
         parts = [*(each for value in values for each in ast.walk(value))]
         called = {*map(dotted, parts)}
         is_fixed = all(isinstance(each, _FIXED) for each in parts) and called.isdisjoint(_COPIES)
