@@ -71,11 +71,12 @@ def _validated(named: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _option(given: object) -> str:
-    if type(given) in _TYPES:
-        return str(given)
+    # The answer is a text: a script that compares it with a number would never find it.
+    if isinstance(given, str):
+        return given
     raise ToolRefusedError(
-        f"an option of {ASK} is a {type(given).__name__}: give what tells it apart as a text, and "
-        "look the answer up"
+        f"an option of {ASK} is of the type {type(given).__name__}: give what tells it apart as "
+        "a text, and look the answer up or convert it"
     )
 
 
