@@ -63,8 +63,8 @@ def _lengths(data: bytes) -> Iterator[tuple[str, str]]:
         start = _follow(data, _place(data, field, _NAME))
         (length,) = struct.unpack_from("<I", data, start)
         unit = _place(data, _follow(data, _place(data, field, _TYPE)), _UNIT)
-        (known,) = struct.unpack_from("<h", data, unit) if unit else (1,)
-        yield data[start + 4 : start + 4 + length].decode(), _UNITS[known]
+        (unit_code,) = struct.unpack_from("<h", data, unit) if unit else (1,)
+        yield data[start + 4 : start + 4 + length].decode(), _UNITS[unit_code]
 
 
 def _follow(data: bytes, place: int) -> int:
@@ -75,10 +75,10 @@ def _follow(data: bytes, place: int) -> int:
 
 def _place(data: bytes, table: int, number: int) -> int:
     """Return the position of a table's field; 0 for an absent field."""
-    (back,) = struct.unpack_from("<i", data, table)
-    (size,) = struct.unpack_from("<H", data, table - back)
-    at = 4 + 2 * number
-    if at >= size:
+    (vtable,) = struct.unpack_from("<i", data, table)
+    (size,) = struct.unpack_from("<H", data, table - vtable)
+    entry = 4 + 2 * number
+    if entry >= size:
         return 0
-    (offset,) = struct.unpack_from("<H", data, table - back + at)
+    (offset,) = struct.unpack_from("<H", data, table - vtable + entry)
     return table + offset if offset else 0

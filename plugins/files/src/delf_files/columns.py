@@ -72,7 +72,7 @@ def short(value: Any) -> str:
 
 
 def spread(values: Sequence[T], most: int) -> Sequence[T]:
-    """Return all values, or a number of them evenly spread."""
+    """Return at most ``most`` values, evenly spread over the sequence."""
     if len(values) <= most:
         return values
     step = (len(values) - 1) / (most - 1)
@@ -94,23 +94,24 @@ def text_column(name: str, values: Sequence[str | None], *, whole: bool) -> Colu
 
 def _texts(values: Sequence[str], *, whole: bool) -> str:
     """Describe texts: all distinct texts if there are few, else an example with its notation."""
-    given = [value for value in values if value.strip()]
-    filled = [value.strip() for value in given]
-    if not filled:
+    non_blank = [value for value in values if value.strip()]
+    stripped = [value.strip() for value in non_blank]
+    if not stripped:
         return short(values[0])
-    facts = [*_written(filled)]
-    choices = list(dict.fromkeys(given))  # unchanged, for comparisons in scripts
-    shown = short(given[0])
-    if not facts and _are_choices(choices, len(filled)):
-        shown = _choices(choices, whole)
-    if filled != given:
+    facts = [*_describe_notation(stripped)]
+    choices = list(dict.fromkeys(non_blank))  # unchanged, for comparisons in scripts
+    example = short(non_blank[0])
+    if not facts and _are_choices(choices, len(stripped)):
+        example = _choices(choices, whole)
+    if stripped != non_blank:
         facts.append("blanks around some: strip them")
-    if len(filled) < len(values):
-        facts.append(f"'' in {len(values) - len(filled):,} of {len(values):,}")
-    return f"{shown} ({', '.join(facts)})" if facts else shown
+    if len(stripped) < len(values):
+        facts.append(f"'' in {len(values) - len(stripped):,} of {len(values):,}")
+    return f"{example} ({', '.join(facts)})" if facts else example
 
 
 def _are_choices(choices: Sequence[str], count: int) -> bool:
+    """Return True if texts repeat like the values of an enumeration, and are short."""
     return (
         1 < len(choices) <= _MAX_CHOICES
         and count >= 2 * len(choices)
@@ -123,91 +124,97 @@ def _choices(choices: Sequence[str], whole: bool) -> str:
     return " | ".join([*map(repr, choices), *(() if whole else ("…",))])
 
 
-def _written(filled: Sequence[str]) -> Iterable[str]:
+def _describe_notation(filled: Sequence[str]) -> Iterable[str]:
     """Describe the notation of numbers or dates, if all texts are numbers or dates."""
     if all(map(_ISO.fullmatch, filled)):
         return
-    days = [found for found in map(_DAY.fullmatch, filled) if found]
-    if len(days) >= _MAX * len(filled):
-        yield _order_of(days)
-        yield from _but_also([text for text in filled if not _DAY.fullmatch(text)])
+    dates = [found for found in map(_DAY.fullmatch, filled) if found]
+    if len(dates) >= _MAX * len(filled):
+        yield _date_order(dates)
+        yield from _mention_others([text for text in filled if not _DAY.fullmatch(text)])
         return
     if all(map(_COMPACT.fullmatch, filled)):
         yield "date as YYYYMMDD"
         return
-    bare = [_UNITS.sub("", _NEGATIVE.sub(r"\1\2", text)) for text in filled]
-    if any(map(_CODE.fullmatch, bare)) and all(text.isdigit() for text in bare):
+    numbers = [_UNITS.sub("", _NEGATIVE.sub(r"\1\2", text)) for text in filled]
+    if any(map(_CODE.fullmatch, numbers)) and all(text.isdigit() for text in numbers):
         yield "with leading zeros"
         return
-    fits = {kind: _fitting(bare, kind) for kind in _NOTATIONS}
-    kind = max(fits, key=lambda kind: sum(fits[kind]))
-    if sum(fits[kind]) < _MAX * len(filled):
+    matches_by_notation = {kind: _match_notation(numbers, kind) for kind in _NOTATIONS}
+    kind = max(matches_by_notation, key=lambda kind: sum(matches_by_notation[kind]))
+    if sum(matches_by_notation[kind]) < _MAX * len(filled):
         return
     if _NOTATIONS[kind] is _COMMA:
-        kind_text = _comma([text for text, fit in zip(bare, fits[kind], strict=True) if fit])
+        kind_text = _describe_commas(
+            [text for text, fit in zip(numbers, matches_by_notation[kind], strict=True) if fit]
+        )
     else:
-        kind_text = kind or _points([text for text in bare if _PLAIN.fullmatch(text)])
+        kind_text = kind or _describe_points([text for text in numbers if _PLAIN.fullmatch(text)])
     units = dict.fromkeys(found[0] for text in filled if (found := _UNITS.search(text)))
-    listed = " or ".join(map(repr, list(units)[:3]))
-    yield f"number {kind_text}".strip() + (f", with {listed} to take off" if listed else "")
+    listed_units = " or ".join(map(repr, list(units)[:3]))
+    yield f"number {kind_text}".strip() + (
+        f", with {listed_units} to take off" if listed_units else ""
+    )
     negative = next(filter(_NEGATIVE.fullmatch, filled), None)
     if negative is not None:
         yield f"negative as {short(negative)}"
-    yield from _but_also([text for text, fit in zip(filled, fits[kind], strict=True) if not fit])
+    yield from _mention_others(
+        [text for text, fit in zip(filled, matches_by_notation[kind], strict=True) if not fit]
+    )
 
 
-def _fitting(bare: Sequence[str], kind: str) -> list[bool]:
+def _match_notation(texts: Sequence[str], kind: str) -> list[bool]:
     """Return for each text whether it is a number in a notation.
 
     Plain numbers fit every notation except decimal commas.
     """
-    form = _NOTATIONS[kind]
+    pattern = _NOTATIONS[kind]
     return [
-        bool(form.fullmatch(text) or (form is not _COMMA and _PLAIN.fullmatch(text)))
-        for text in bare
+        bool(pattern.fullmatch(text) or (pattern is not _COMMA and _PLAIN.fullmatch(text)))
+        for text in texts
     ]
 
 
-def _comma(bare: Sequence[str]) -> str:
-    parted = [text for text in bare if "," in text]
-    plain = [text for text in bare if text.isdigit()]
+def _describe_commas(numbers: Sequence[str]) -> str:
+    with_comma = [text for text in numbers if "," in text]
+    without_comma = [text for text in numbers if text.isdigit()]
     if (
-        parted
-        and all(_GROUPED.fullmatch(text) for text in parted)
-        and not any("." in t for t in bare)
+        with_comma
+        and all(_GROUPED.fullmatch(text) for text in with_comma)
+        and not any("." in t for t in numbers)
     ):
-        begins = not any(text.lstrip("+-").startswith("0") for text in parted)
-        if begins and plain and all(len(text) <= _GROUP for text in plain):
+        no_leading_zero = not any(text.lstrip("+-").startswith("0") for text in with_comma)
+        if no_leading_zero and without_comma and all(len(text) <= _GROUP for text in without_comma):
             return "with commas between thousands"
         return "with commas: for thousands or decimals, unclear"
-    if any(re.search(r"\d\.\d{3}", text) for text in bare):
+    if any(re.search(r"\d\.\d{3}", text) for text in numbers):
         return "with decimal comma, points between thousands"
-    if any(re.search(r"\d['\s\u00a0\u202f]\d{3}", text) for text in bare):
+    if any(re.search(r"\d['\s\u00a0\u202f]\d{3}", text) for text in numbers):
         return "with decimal comma, gaps between thousands"
     return "with decimal comma"
 
 
-def _points(bare: Sequence[str]) -> str:
+def _describe_points(numbers: Sequence[str]) -> str:
     """Describe points that may separate thousands, because three digits follow each point."""
-    parted = [text for text in bare if "." in text]
-    plain = [text.lstrip("+-") for text in bare if "." not in text]
+    with_point = [text for text in numbers if "." in text]
+    without_point = [text.lstrip("+-") for text in numbers if "." not in text]
     if (
-        not parted
-        or not all(map(_POINTED.fullmatch, parted))
-        or any(len(text) > _GROUP for text in plain)
+        not with_point
+        or not all(map(_POINTED.fullmatch, with_point))
+        or any(len(text) > _GROUP for text in without_point)
     ):
         return ""
-    if plain:
+    if without_point:
         return "with points: likely between thousands"
     return "with points: for thousands or decimals, unclear"
 
 
-def _but_also(others: Sequence[str]) -> Iterable[str]:
+def _mention_others(others: Sequence[str]) -> Iterable[str]:
     if others:
         yield f"but also {', '.join(map(short, list(dict.fromkeys(others))[:3]))}"
 
 
-def _order_of(days: Sequence[re.Match[str]]) -> str:
+def _date_order(days: Sequence[re.Match[str]]) -> str:
     # A number above twelve is no month; points are written by countries that put the day first.
     firsts, seconds = ({int(day[group]) for day in days} for group in (1, 3))
     if max(firsts) > 12 or days[0][2] == ".":
@@ -261,17 +268,17 @@ def described(values: Sequence[Any], depth: int = 0, *, whole: bool) -> str:
         return "nothing"
     is_mixed = len(kinds.keys() - {"NoneType"}) > 1
     parts = [
-        _kind(kind, found, depth, whole, is_mixed=is_mixed)
+        _describe_kind(kind, found, depth, whole, is_mixed=is_mixed)
         for kind, found in kinds.items()
         if kind != "NoneType"
     ]
     return " | ".join([*parts, "None"] if "NoneType" in kinds else parts)
 
 
-def _kind(kind: str, values: list[Any], depth: int, whole: bool, *, is_mixed: bool) -> str:
+def _describe_kind(kind: str, values: list[Any], depth: int, whole: bool, *, is_mixed: bool) -> str:
     first = values[0]
     if kind == "dict":
-        return _record(cast("list[dict[str, Any]]", values), depth, whole)
+        return _describe_record(cast("list[dict[str, Any]]", values), depth, whole)
     if kind == "list":
         items = list(islice(chain.from_iterable(values), _ITEMS))
         if not items or depth >= _DEEPEST:
@@ -287,9 +294,9 @@ def _kind(kind: str, values: list[Any], depth: int, whole: bool, *, is_mixed: bo
 
 
 def is_by_name(values: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether dicts have names as keys, such as records by their ids.
+    """Return True if the keys of dicts are data, such as ids, and not names of fields.
 
-    The keys count as names if there are very many, or if the values are alike records.
+    Very many keys count as data, and so do keys whose values are similar records.
 
     Args:
         values: The dicts.
@@ -305,18 +312,18 @@ def is_by_name(values: Sequence[Mapping[str, Any]]) -> bool:
     return sum(map(len, records)) >= _ALIKE * len(known) * len(records) > 0
 
 
-def _record(values: list[dict[str, Any]], depth: int, whole: bool) -> str:
+def _describe_record(values: list[dict[str, Any]], depth: int, whole: bool) -> str:
     keys = list(dict.fromkeys(key for value in values for key in value))
     if not keys or depth >= _DEEPEST:
         return "dict" if keys else "{}"
     if is_by_name(values):
         inner = [item for value in values for item in value.values()]
-        looked = spread(inner, _ITEMS)
-        kinds = described(looked, depth + 1, whole=whole and looked is inner)
+        sample = spread(inner, _ITEMS)
+        kinds = described(sample, depth + 1, whole=whole and sample is inner)
         return f"{{{len(keys):,} keys such as {short(keys[0])}: {kinds}}}"
     parts: list[str] = []
     for key in keys:
-        own = [value[key] for value in values if key in value]
-        mark = "?" if len(own) < len(values) else ""
-        parts.append(f"{mark}{short(key)}: {described(own, depth + 1, whole=whole)}")
+        field_values = [value[key] for value in values if key in value]
+        mark = "?" if len(field_values) < len(values) else ""
+        parts.append(f"{mark}{short(key)}: {described(field_values, depth + 1, whole=whole)}")
     return f"{{{', '.join(parts)}}}"

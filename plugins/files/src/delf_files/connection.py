@@ -113,17 +113,17 @@ class Files(Connection):
             return await self.query(statement, context=context)
         self._check_size(file)
         if factory is not None:
-            given = {"factory": factory, "path": file.path, "name": file.name, "part": sheet}
-            given |= {"header": header}
-            return await self._in_child("delf_files.reading:read_rows", given, file, context)
+            arguments = {"factory": factory, "path": file.path, "name": file.name, "part": sheet}
+            arguments |= {"header": header}
+            return await self._in_child("delf_files.reading:read_rows", arguments, file, context)
         if kind == "excel":
             raise OptionalDependencyError(
                 f"reading {file.ending} files needs a library that is not installed",
                 package="delf-plugin-files[excel]",
             )
-        given = {"path": file.path, "name": file.name, "ending": file.ending, "kind": kind}
-        given |= {"encoding": encoding, "most": self._most_bytes, "header": header}
-        found = await self._in_child("delf_files.reading:read_content", given, file, context)
+        arguments = {"path": file.path, "name": file.name, "ending": file.ending, "kind": kind}
+        arguments |= {"encoding": encoding, "most": self._most_bytes, "header": header}
+        found = await self._in_child("delf_files.reading:read_content", arguments, file, context)
         if "too_large" in found:
             raise self._too_large(file, found["too_large"])
         return found["content"]
@@ -145,7 +145,7 @@ class Files(Connection):
         from delf_files.query import query
 
         return await query(
-            statement, params, limit, header, self._files, self._formats, key=_asker(context)
+            statement, params, limit, header, self._files, self._formats, key=_task_key(context)
         )
 
     def result_trust(self, action: str, arguments: Mapping[str, Any]) -> Trust:
@@ -170,9 +170,9 @@ class Files(Connection):
         """Return the description of a file or, on failure, the reason."""
         name = file.name if file.name.isprintable() else repr(file.name)
         try:
-            key = (file.path, room, *_state(file))
+            key = (file.path, room, *_size_and_mtime(file))
             if key not in self._shapes:
-                given = {
+                arguments = {
                     "path": file.path,
                     "name": file.name,
                     "ending": file.ending,
@@ -183,7 +183,7 @@ class Files(Connection):
                 }
                 self._shapes[key] = await self._in_child(
                     "delf_files.shape:shape",
-                    given,
+                    arguments,
                     file,
                     None,
                     Limits(seconds=_SECONDS),
@@ -196,7 +196,7 @@ class Files(Connection):
     async def _in_child(
         self,
         function: str,
-        given: dict[str, Any],
+        arguments: dict[str, Any],
         file: InputFile,
         context: CallContext | None,
         limits: Limits = Limits(),  # noqa: B008 - frozen
@@ -205,9 +205,9 @@ class Files(Connection):
         """Call a function that reads a file in a child process."""
         return await self._formats.shared(Readers).call(
             function,
-            given,
+            arguments,
             about=f"{doing} {file.name}",
-            key=_asker(context),
+            key=_task_key(context),
             readable=readable(file),
             limits=limits,
             preload=PRELOADS.get(file.ending, ()),
@@ -221,10 +221,10 @@ class Files(Connection):
         for file in self._files:
             if _composed(name) in (_composed(file.name), _composed(file.visible)):
                 return file
-        known = [file.name for file in self._files]
+        names = [file.name for file in self._files]
         raise ToolRefusedError(
-            f"there is no input file {name[:200]!r}{did_you_mean(name, known)}. "
-            f"Input files: {', '.join(known)}"
+            f"there is no input file {name[:200]!r}{did_you_mean(name, names)}. "
+            f"Input files: {', '.join(names)}"
         )
 
     def _check_size(self, file: InputFile) -> None:
@@ -232,11 +232,13 @@ class Files(Connection):
         if size > self._most_bytes:
             raise self._too_large(file, f"has {size:,} bytes")
 
-    def _too_large(self, file: InputFile, how: str) -> ToolExecutionError:
-        way = f"read it in the script, in pieces: open({file.visible!r})"
-        way = way if _kind(file) in DOCUMENTS else f"{way} with csv.DictReader or line by line"
-        most = f"files.read takes at most {self._most_bytes:,}"
-        return ToolExecutionError(f"{file.name} {how}, and {most}; {way}")
+    def _too_large(self, file: InputFile, reason: str) -> ToolExecutionError:
+        advice = f"read it in the script, in pieces: open({file.visible!r})"
+        advice = (
+            advice if _kind(file) in DOCUMENTS else f"{advice} with csv.DictReader or line by line"
+        )
+        limit = f"files.read takes at most {self._most_bytes:,}"
+        return ToolExecutionError(f"{file.name} {reason}, and {limit}; {advice}")
 
     async def _facts(self, file: InputFile, context: CallContext | None) -> FileFacts:
         facts = FileFacts(name=file.name, size=0, type=_kind(file), path=file.visible)
@@ -244,16 +246,16 @@ class Files(Connection):
             facts["size"] = _size(file)
             factory = self._formats.factory(file.ending)
             if factory is not None and facts["size"] <= self._most_bytes:
-                given = {"factory": factory, "path": file.path}
+                arguments = {"factory": factory, "path": file.path}
                 facts["sheets"] = await self._in_child(
-                    "delf_files.reading:read_parts", given, file, context
+                    "delf_files.reading:read_parts", arguments, file, context
                 )
         except DelfError as error:  # report a broken file, and list the others
             facts["problem"] = error.message
         return facts
 
 
-def _asker(context: CallContext | None) -> str:
+def _task_key(context: CallContext | None) -> str:
     return "" if context is None else context.task_id
 
 
@@ -264,7 +266,7 @@ def _size(file: InputFile) -> int:
         raise ToolExecutionError(f"{file.name} cannot be read: {error.strerror}") from error
 
 
-def _state(file: InputFile) -> tuple[int, int]:
+def _size_and_mtime(file: InputFile) -> tuple[int, int]:
     found = Path(file.path).stat()
     return found.st_size, found.st_mtime_ns
 

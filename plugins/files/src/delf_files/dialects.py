@@ -81,45 +81,45 @@ def dialect_of(text: str, ending: str) -> Dialect:
         text: The file, or its first rows.
         ending: The file's extension: ``.tsv`` means tabs.
     """
-    named = _NAMED.match(text)
-    start = named.end() if named is not None else 0
+    declaration = _NAMED.match(text)
+    start = declaration.end() if declaration is not None else 0
     sample = text[start:]
-    if named is not None:
-        separators = named[1]
+    if declaration is not None:
+        separators = declaration[1]
     else:
         separators = "\t" if ending in (".tsv", ".tab") else _SEPARATORS
-    short = _cut(sample)
+    short = _complete_lines(sample)
     if '"' in short and all(_is_one_column(Dialect(one), short) for one in separators):
         return Dialect(separators[0], start=start)
-    found = [
+    candidates = [
         (_score(dialect, short), -order, dialect)
         for order, dialect in enumerate(Dialect(one, start=start) for one in separators)
     ]
-    found += [
-        (_score(other, short) * 0.99, -len(found), other)
-        for _, _, dialect in list(found)
-        for other in _others(dialect, short)
+    candidates += [
+        (_score(other, short) * 0.99, -len(candidates), other)
+        for _, _, dialect in list(candidates)
+        for other in _variants(dialect, short)
     ]
-    best = max(found, key=lambda one: one[:2])[2]
-    return _with_quote(best, sample)
+    best = max(candidates, key=lambda one: one[:2])[2]
+    return _confirm_quote(best, sample)
 
 
-def _cut(text: str) -> str:
+def _complete_lines(text: str) -> str:
     sample = text[:_SAMPLE_CHARS]
     if len(sample) < len(text) and "\n" in sample:
         sample = sample[: sample.rfind("\n") + 1]
     return sample
 
 
-def _others(dialect: Dialect, sample: str) -> list[Dialect]:
-    """Return the dialect with other quotes that occur in the text."""
+def _variants(dialect: Dialect, sample: str) -> list[Dialect]:
+    """Return variants of the dialect, with other quotes that occur in the text."""
     separator, start = dialect.separator, dialect.start
-    failed, has_long = _first_fault(dialect, sample)
-    others = [Dialect(separator, None, start=start)] if failed or has_long else []
+    fault, has_line_break = _first_fault(dialect, sample)
+    others = [Dialect(separator, None, start=start)] if fault or has_line_break else []
     if '\\"' in sample:
         others.append(Dialect(separator, '"', backslash=True, start=start))
-    is_clear = not failed and re.search(rf'{_begin(separator)}"', sample, re.MULTILINE)
-    if not is_clear and _is_quoted_by_one(sample, separator):
+    is_clear = not fault and re.search(rf'{_begin(separator)}"', sample, re.MULTILINE)
+    if not is_clear and _uses_apostrophes(sample, separator):
         others.append(Dialect(separator, "'", start=start))
     return others
 
@@ -139,17 +139,17 @@ def _is_one_column(dialect: Dialect, sample: str) -> bool:
 
 def _score(dialect: Dialect, sample: str) -> float:
     """Score the evenness of rows and the plainness of cells; 0 if there is no table."""
-    rows, share = _first_rows(dialect, sample)
+    rows, penalty = _first_rows(dialect, sample)
     if not rows:
         return 0.0
-    width, times = Counter(map(len, rows)).most_common(1)[0]
+    width, usual_rows = Counter(map(len, rows)).most_common(1)[0]
     if width < 2:
         return 0.0
     cells = [cell for row in rows for cell in row if cell]
-    odd = sum(1 for cell in cells if _is_odd(cell, dialect))
-    plain = 1 - odd / max(len(cells), 1)
-    even = times / len(rows) * share
-    return even * (_WHOLE_SHARE + (1 - _WHOLE_SHARE) * plain) + min(width, 99) / 10_000
+    odd_cells = sum(1 for cell in cells if _is_odd(cell, dialect))
+    plainness = 1 - odd_cells / max(len(cells), 1)
+    evenness = usual_rows / len(rows) * penalty
+    return evenness * (_WHOLE_SHARE + (1 - _WHOLE_SHARE) * plainness) + min(width, 99) / 10_000
 
 
 def _is_odd(cell: str, dialect: Dialect) -> bool:
@@ -172,8 +172,8 @@ def _first_rows(dialect: Dialect, sample: str) -> tuple[list[list[str]], float]:
     return rows, 1.0
 
 
-def _is_quoted_by_one(text: str, separator: str) -> bool:
-    """Return whether apostrophes enclose cells, at both ends of each."""
+def _uses_apostrophes(text: str, separator: str) -> bool:
+    """Return True if cells begin and end with apostrophes."""
     opened = closed = 0
     for line in text.split("\n")[:_SAMPLE_ROWS]:
         for cell in line.rstrip("\r").split(separator):
@@ -183,35 +183,36 @@ def _is_quoted_by_one(text: str, separator: str) -> bool:
     return opened == closed >= _FEWEST_QUOTED
 
 
-def _with_quote(dialect: Dialect, text: str) -> Dialect:
-    """Return the dialect with quotes confirmed by the whole text."""
+def _confirm_quote(dialect: Dialect, text: str) -> Dialect:
+    """Check the quotes of a dialect against the whole text; return the dialect that fits."""
     if dialect.quote != '"' or '"' not in text:
         return dialect
     plain = Dialect(dialect.separator, None, start=dialect.start)
-    failed, has_long = _first_fault(dialect, text)
-    if failed == _UNCLOSED and dialect.separator != "\t":
+    fault, has_line_break = _first_fault(dialect, text)
+    if fault == _UNCLOSED and dialect.separator != "\t":
         return dialect  # reading it reports the unclosed quote
-    if not dialect.backslash and '\\"' in text and (failed or '""' not in text):
+    if not dialect.backslash and '\\"' in text and (fault or '""' not in text):
         escaped = Dialect(dialect.separator, '"', backslash=True, start=dialect.start)
         if not _first_fault(escaped, text)[0] and _score(escaped, text) >= _score(dialect, text):
             return escaped
-    if not failed and not (has_long and dialect.separator == "\t"):
+    if not fault and not (has_line_break and dialect.separator == "\t"):
         return dialect
     return plain if _is_even(plain, text) else dialect
 
 
 def _first_fault(dialect: Dialect, text: str) -> tuple[str, bool]:
     """Return the first quoting fault of a text, and whether a cell contains line breaks."""
-    has_long = False
+    has_line_break = False
     try:
         for row in dialect.rows(text):
-            has_long = has_long or any("\n" in cell for cell in row)
+            has_line_break = has_line_break or any("\n" in cell for cell in row)
     except csv.Error as error:
-        return _UNCLOSED if _UNCLOSED in str(error) else "misplaced", has_long
-    return "", has_long
+        return _UNCLOSED if _UNCLOSED in str(error) else "misplaced", has_line_break
+    return "", has_line_break
 
 
 def _is_even(dialect: Dialect, text: str) -> bool:
+    """Return True if all rows have the same number of cells, and more than one."""
     try:
         widths = {len(row) for row in dialect.rows(text)}
     except csv.Error:
@@ -220,14 +221,14 @@ def _is_even(dialect: Dialect, text: str) -> bool:
 
 
 def has_unclear_escapes(text: str, dialect: Dialect) -> bool:
-    """Return whether quotes follow backslashes, and never in a quoted cell, which would decide."""
+    """Return True if no quoted cell shows whether a backslash before a quote is an escape."""
     if '\\"' not in text or dialect.quote != '"':
         return False
     escaped = rf'{_begin(dialect.separator)}"(?:[^"\\]|""|\\[^"])*+\\"'
     return not re.search(escaped, text, re.MULTILINE)
 
 
-def odd_quotes(text: str, dialect: Dialect) -> int | None:
+def line_of_odd_quote(text: str, dialect: Dialect) -> int | None:
     """Return the line of the first quote inside a quoted cell; None if there is none."""
     reader = dialect.reader(io.StringIO(text, newline=""), strict=True)
     try:
@@ -241,12 +242,12 @@ def odd_quotes(text: str, dialect: Dialect) -> int | None:
 def unique_folded(names: Sequence[str]) -> list[str]:
     """Make names unique without regard to case, as SQL needs."""
     seen: set[str] = set()
-    found: list[str] = []
-    for own in names:
-        name, number = own, 1
+    unique: list[str] = []
+    for original in names:
+        name, number = original, 1
         while name.lower() in seen:
             number += 1
-            name = f"{own}_{number}"
+            name = f"{original}_{number}"
         seen.add(name.lower())
-        found.append(name)
-    return found
+        unique.append(name)
+    return unique

@@ -27,13 +27,13 @@ def header_of(rows: Sequence[tuple[int, Sequence[Any]]]) -> int:
     Args:
         rows: The first rows with their numbers.
     """
-    looked = rows[:LOOKED_AT]
-    if len(looked) < _FEWEST:
+    sample = rows[:LOOKED_AT]
+    if len(sample) < _FEWEST:
         return 0
-    width = _usual_width([len(_filled(row)) for _, row in looked])
+    width = _usual_width([len(_filled(row)) for _, row in sample])
     if width < _FEWEST:
         return 0
-    for index, (_, row) in enumerate(looked):
+    for index, (_, row) in enumerate(sample):
         cells = _filled(row)
         is_names = all(isinstance(cell, str) and not _is_number(cell) for cell in cells)
         if is_names and len(set(cells)) >= _NEARLY * width and len(cells) >= _FEWEST:
@@ -49,27 +49,27 @@ def is_headless(rows: Sequence[tuple[int, Sequence[Any]]]) -> bool:
     Args:
         rows: The first rows with their numbers.
     """
-    looked = [row for _, row in rows[:LOOKED_AT]]
-    if len(looked) < _FEWEST + 1 or header_of(rows):
+    sample = [row for _, row in rows[:LOOKED_AT]]
+    if len(sample) < _FEWEST + 1 or header_of(rows):
         return False
-    first, below = looked[0], looked[1:]
+    first, others = sample[0], sample[1:]
     if not all(_filled([cell]) for cell in first):
         return False
-    alike = 0
+    matching_columns = 0
     numbers: list[float] = []
     for index, cell in enumerate(first):
-        kinds = [_kind(row[index]) for row in below if index < len(row) and _filled([row[index]])]
-        own, usual = _kind(cell), Counter(kinds).most_common(1)
+        kinds = [_kind(row[index]) for row in others if index < len(row) and _filled([row[index]])]
+        kind, usual = _kind(cell), Counter(kinds).most_common(1)
         if not usual or usual[0][1] < _NEARLY * len(kinds) or usual[0][0] == "text":
             continue
-        if own != usual[0][0]:
+        if kind != usual[0][0]:
             return False
-        alike += 1
-        if own == "number":
+        matching_columns += 1
+        if kind == "number":
             numbers.append(float(str(cell).replace(",", "")))
-    are_years = len(numbers) == alike and all(_is_year(number) for number in numbers)
-    are_counted = len(numbers) > 1 and all(b - a == 1 for a, b in pairwise(numbers))
-    return alike > 0 and not are_years and not are_counted
+    are_years = len(numbers) == matching_columns and all(_is_year(number) for number in numbers)
+    are_consecutive = len(numbers) > 1 and all(b - a == 1 for a, b in pairwise(numbers))
+    return matching_columns > 0 and not are_years and not are_consecutive
 
 
 def _kind(cell: Any) -> str:

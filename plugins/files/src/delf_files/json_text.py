@@ -48,19 +48,23 @@ def read_json_lines(text: str, about: str) -> list[Any]:
     lines = Lines(about)
     try:
         values = list(lines.values(text.split("\n")))
-        failed = None
+        failure = None
     except ValueError as error:
-        values, failed = [], error
-    if lines.broken:
+        values, failure = [], error
+    if lines.broken_lines:
         try:  # some .jsonl files hold one value over several lines
-            whole: Any = read_json(text, about)
+            single_value: Any = read_json(text, about)
         except (ValueError, RecursionError):
-            whole = None
-        if whole is not None:
+            single_value = None
+        if single_value is not None:
             note(f"{about} has no value on each line: it was read as one value of JSON")
-            return cast("list[Any]", whole) if isinstance(whole, list) else [whole]
-    if failed is not None:
-        raise failed
+            return (
+                cast("list[Any]", single_value)
+                if isinstance(single_value, list)
+                else [single_value]
+            )
+    if failure is not None:
+        raise failure
     if not values:
         note(f"{about}: the file has no values")
     lines.tell()
@@ -75,12 +79,12 @@ class Lines:
     """
 
     def __init__(self, about: str) -> None:
-        self.broken = 0
+        self.broken_lines = 0
         self._about = about
         self._reader = JSONReader(about)
-        self._read = 0
-        self._places: list[str] = []
-        self._first = ""
+        self._valid_lines = 0
+        self._line_numbers: list[str] = []
+        self._first_error = ""
 
     def values(self, lines: Iterable[str]) -> Iterator[Any]:
         """Yield the values in order.
@@ -96,26 +100,27 @@ class Lines:
             except (ValueError, RecursionError) as error:
                 self._count(number, error)
             else:
-                self._read += 1
+                self._valid_lines += 1
                 yield value
-        if self.broken and not self._read:
-            raise ValueError(f"line {self._first}; no line of it is JSON")
+        if self.broken_lines and not self._valid_lines:
+            raise ValueError(f"line {self._first_error}; no line of it is JSON")
 
     def tell(self) -> None:
         """Note skipped lines and lossy values."""
-        if self.broken:
-            places = format_names(self._places, self.broken)
+        if self.broken_lines:
+            all_lines = self.broken_lines + self._valid_lines
+            places = format_names(self._line_numbers, self.broken_lines)
             note(
-                f"{self._about} has {self.broken} of {self.broken + self._read} lines that are not "
-                f"JSON, and they were left out: {places}. Line {self._first}"
+                f"{self._about} has {self.broken_lines} of {all_lines} lines that are not "
+                f"JSON, and they were left out: {places}. Line {self._first_error}"
             )
         self._reader.tell()
 
     def _count(self, number: int, error: Exception) -> None:
-        self.broken += 1
-        self._first = self._first or f"{number}: {_fault_text(error)}"
-        if len(self._places) < MAX_NAMED:
-            self._places.append(str(number))
+        self.broken_lines += 1
+        self._first_error = self._first_error or f"{number}: {_fault_text(error)}"
+        if len(self._line_numbers) < MAX_NAMED:
+            self._line_numbers.append(str(number))
 
 
 def _fault_text(error: Exception) -> str:

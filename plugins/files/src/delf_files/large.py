@@ -38,7 +38,13 @@ _LARGEST_CELL: Final = 16 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Table:
-    """A table in normal form: commas, CRLF, no header."""
+    """A table in normal form: commas, CRLF, no header.
+
+    Args:
+        columns: The column names.
+        ragged: Whether rows differ in their number of cells.
+        longest: The number of characters of the longest row.
+    """
 
     columns: list[str]
     ragged: bool
@@ -79,32 +85,44 @@ def write_table(
         reader = dialect.reader(itertools.chain(source, [END]), strict=strict)
         csv.field_size_limit(_LARGEST_CELL)
         rows = (
-            _from(names_row, reader)
+            _rows_from(names_row, reader)
             if names_row != 0
             else itertools.chain([[]], filter(None, reader))
         )
-        begun, ends, last = 1, 1, [END]
+        row_start, next_start, last_row = 1, 1, [END]
         try:
             header = next(rows)
             widest, narrowest, longest = len(header), len(header), 0
-            wider, first, fewest = 0, 0, LARGEST_CELL
+            wider_rows, first_wider_line, fewest = 0, 0, LARGEST_CELL
 
-            def seen(row: list[str]) -> list[str]:
-                nonlocal widest, narrowest, longest, begun, ends, last, wider, first, fewest
+            def track(row: list[str]) -> list[str]:
+                nonlocal \
+                    widest, \
+                    narrowest, \
+                    longest, \
+                    row_start, \
+                    next_start, \
+                    last_row, \
+                    wider_rows, \
+                    first_wider_line, \
+                    fewest
                 if row != [END]:
                     if names_row != 0 and len(row) > len(header):
-                        wider, first = wider + 1, first or reader.line_num
+                        wider_rows, first_wider_line = (
+                            wider_rows + 1,
+                            first_wider_line or reader.line_num,
+                        )
                     widest, narrowest = max(widest, len(row)), min(narrowest, len(row))
                     fewest = min(fewest, len(row))
                     longest = max(longest, sum(map(len, row)))
-                    begun, ends = ends, reader.line_num + 1
-                last = row
+                    row_start, next_start = next_start, reader.line_num + 1
+                last_row = row
                 return row
 
-            ends = reader.line_num + 1
+            next_start = reader.line_num + 1
             if header == [END]:
                 raise ValueError("it has no rows")
-            csv.writer(out).writerows(map(seen, rows))
+            csv.writer(out).writerows(map(track, rows))
         except csv.Error as error:
             message = str(error)
             is_large = message.startswith("field larger")
@@ -114,36 +132,38 @@ def write_table(
                 return write_table(path, ending, copy, about, names_row, strict=False)
             if is_large:
                 message = f"a cell over {_LARGEST_CELL:,} characters, or a quote that is not closed"
-            raise ValueError(f"line {ends}: {message}") from None
-        if last != [END]:
-            raise ValueError(f"line {begun}: a quote is not closed")
+            raise ValueError(f"line {next_start}: {message}") from None
+        if last_row != [END]:
+            raise ValueError(f"line {row_start}: a quote is not closed")
     tell_escapes(sample[dialect.start :], dialect)
     if names_row == 0:
         tell_uneven(fewest, widest)
-    tell_wider(wider, first, len(header), widest)
-    with Path(copy).open("r+b") as made:
-        made.truncate(made.seek(0, os.SEEK_END) - len(END) - 2)
+    tell_wider(wider_rows, first_wider_line, len(header), widest)
+    with Path(copy).open("r+b") as file:
+        file.truncate(file.seek(0, os.SEEK_END) - len(END) - 2)
     return Table(columns_of(header, widest), ragged=widest != narrowest, longest=longest)
 
 
-def _from(number: int | None, rows: Iterable[list[str]]) -> Iterator[list[str]]:
+def _rows_from(number: int | None, rows: Iterable[list[str]]) -> Iterator[list[str]]:
     """Yield the non-empty rows from a given number on.
 
     Raises:
         ValueError: If the row does not exist.
     """
-    for at, row in enumerate(rows, 1):
-        if number is not None and ((at == number and not row) or (at <= number and row == [END])):
+    for row_number, row in enumerate(rows, 1):
+        if number is not None and (
+            (row_number == number and not row) or (row_number <= number and row == [END])
+        ):
             raise ValueError(f"row {number} is empty or not there, so it names no columns")
-        if row and at >= (number or 1):
+        if row and row_number >= (number or 1):
             yield row
 
 
 def _tell_title(sample: str, ending: str) -> None:
     """Note a title above the column names."""
-    whole = sample[: sample.rfind("\n") + 1] if len(sample) == _SAMPLE_CHARS else sample
+    complete_lines = sample[: sample.rfind("\n") + 1] if len(sample) == _SAMPLE_CHARS else sample
     with suppress(ValueError):  # reading the table reports its faults
-        tell_title(rows_of(whole, ending)[:LOOKED_AT])
+        tell_title(rows_of(complete_lines, ending)[:LOOKED_AT])
 
 
 def utf8_of(path: str, copy: str, about: str) -> str:
@@ -163,8 +183,8 @@ class Folding:
         self._names: dict[str, str] = {}
         self._taken: set[str] = set()
 
-    def of(self, value: Any) -> Any:
-        """Return a record with renamed keys."""
+    def renamed(self, value: Any) -> Any:
+        """Return a record with renamed keys, other values as they are."""
         if not isinstance(value, dict):
             return value
         record = cast("dict[str, Any]", value)
@@ -181,11 +201,13 @@ class Folding:
         return self._names[key]
 
 
-def _same(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
-def write_lines(path: str, copy: str, about: str, change: Callable[[Any], Any] = _same) -> None:
+def write_lines(
+    path: str, copy: str, about: str, change: Callable[[Any], Any] = _unchanged
+) -> None:
     """Rewrite valid JSON lines, with a note on the others.
 
     Args:
@@ -203,7 +225,9 @@ def write_lines(path: str, copy: str, about: str, change: Callable[[Any], Any] =
         lines.tell()
 
 
-def write_values(path: str, copy: str, about: str, change: Callable[[Any], Any] = _same) -> None:
+def write_values(
+    path: str, copy: str, about: str, change: Callable[[Any], Any] = _unchanged
+) -> None:
     """Rewrite a JSON list, or concatenated values, as JSON lines.
 
     Args:
@@ -243,7 +267,7 @@ def _values(source: TextIO, reader: JSONReader) -> Iterator[Any]:
         else:
             if (
                 end < len(text) or is_at_end
-            ):  # else the number at the end may go on in the next piece
+            ):  # else a number at the end may continue in the next piece
                 yield value
                 place = end
                 continue

@@ -14,7 +14,7 @@ from delf_confined.limits import Limits
 from delf_confined.readers import Readers
 from delf_files import query_child
 from delf_files.children import PRELOADS, readable
-from delf_files.query_child import written
+from delf_files.query_child import quoted_forms
 
 MAX_ROWS: Final = 1000
 MAX_BYTES: Final = 16 * 1024 * 1024
@@ -58,12 +58,12 @@ async def query(
         ToolRefusedError: If the statement does not only read.
         ToolExecutionError: If the statement fails, takes too long, or returns too much.
     """
-    _look_for_duckdb()
+    _require_duckdb()
     if limit is not None and not 1 <= limit <= MAX_ROWS:
         raise ToolRefusedError(f"limit can be from 1 to {MAX_ROWS}; page with LIMIT and OFFSET")
     named = [file for file in files if _is_named(file, statement)]
     if not named:
-        listed = ", ".join(f"'{written(file.name)[1]}'" for file in files)
+        listed = ", ".join(f"'{quoted_forms(file.name)[1]}'" for file in files)
         raise ToolRefusedError(f"the statement names no input file; FROM one of {listed}")
     tables = [_table(file, formats, number) for number, file in enumerate(named)]
     headers = _headers(header, tables)
@@ -107,20 +107,26 @@ def _headers(
             raise ToolRefusedError(f"the statement names several files; write header={example}")
         header = dict.fromkeys(names, header)
     for name, row in (header or {}).items():
-        own = (known for known in names if name == known or name.startswith(f"{known}/"))
-        whole = next(own, "")
-        if not whole:
+        matches = (
+            listed_name
+            for listed_name in names
+            if name == listed_name or name.startswith(f"{listed_name}/")
+        )
+        table_name = next(matches, "")
+        if not table_name:
             raise ToolRefusedError(f"header names {name!r}, and the statement does not")
-        table = next(table for table in tables if whole in table["names"])
+        table = next(table for table in tables if table_name in table["names"])
         if table["kind"] not in ("csv", "special"):
-            raise ToolRefusedError(f"{whole} has no row that names columns; leave header out")
+            raise ToolRefusedError(f"{table_name} has no row that names columns; leave header out")
         if row < 0:
             raise ToolRefusedError("header is the number of a row, from 1, or 0 for none")
     return dict(header or {})
 
 
 def _is_named(file: InputFile, statement: str) -> bool:
-    return any(form in statement for name in (file.name, file.visible) for form in written(name))
+    return any(
+        form in statement for name in (file.name, file.visible) for form in quoted_forms(name)
+    )
 
 
 def _rows(answer: dict[str, Any], limit: int | None) -> list[dict[str, Any]]:
@@ -153,7 +159,7 @@ def _table(file: InputFile, formats: InstalledFormats, number: int) -> dict[str,
     return table
 
 
-def _look_for_duckdb() -> None:
+def _require_duckdb() -> None:
     from importlib.util import find_spec
 
     if find_spec("duckdb") is None:

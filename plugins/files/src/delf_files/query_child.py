@@ -30,7 +30,7 @@ READERS: Final = {
     "parquet": "read_parquet({path}, hive_partitioning = false)",
     "csv": "read_csv({path}, auto_detect = false, header = false, columns = {columns}, "
     "delim = ',', quote = '\"', escape = '\"', new_line = '\\r\\n', null_padding = {ragged}, "
-    "hive_partitioning = false, parallel = {even}, max_line_size = {longest}, "
+    "hive_partitioning = false, parallel = {parallel}, max_line_size = {longest}, "
     "buffer_size = {buffer})",
     "json": "read_json({path}, sample_size = -1, maximum_object_size = {longest}, "
     "hive_partitioning = false{typed})",
@@ -79,11 +79,11 @@ async def answer(question: dict[str, Any]) -> dict[str, Any]:
     tables = [made for table in question["tables"] for made in await _tables(table, question)]
     question = {**question, "tables": tables}
     try:
-        return _answer_of_lines(question)
+        return _answer_despite_duplicate_keys(question)
     except duckdb.Error as error:
-        text = f"DuckDB: {shorten_message(_named(str(error), question))}"
+        text = f"DuckDB: {shorten_message(_with_file_names(str(error), question))}"
     except (ValueError, OSError) as error:
-        text = _named(str(error), question)
+        text = _with_file_names(str(error), question)
     raise ToolExecutionError(text)
 
 
@@ -105,7 +105,7 @@ async def _tables(table: dict[str, Any], question: dict[str, Any]) -> list[dict[
         own = [f"{name}/{part}" for name in names] if part is not None else []
         own = [*own, *(names if number == 0 else [])]
         statement = question["statement"]
-        if number and not any(form in statement for name in own for form in written(name)):
+        if number and not any(form in statement for name in own for form in quoted_forms(name)):
             continue
         rows = f"{copy}-{number}.jsonl"
         with about(names[0]):
@@ -130,7 +130,7 @@ def _check_form(path: str, name: str) -> None:
         raise ToolExecutionError(f"{name}: {error}") from None
 
 
-def _answer_of_lines(question: dict[str, Any]) -> dict[str, Any]:
+def _answer_despite_duplicate_keys(question: dict[str, Any]) -> dict[str, Any]:
     """Run the statement again over rewritten JSON lines if a key occurs twice."""
     import duckdb
 
@@ -166,7 +166,7 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
     )
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET enable_progress_bar = false")
-    tables = [_prepared(table) for table in question["tables"]]
+    tables = [_prepare(table) for table in question["tables"]]
     paths = [path for table in tables for path in (table["path"], table.get("copy")) if path]
     connection.execute(f"SET allowed_paths = {_list(paths)}")
     connection.execute("SET enable_external_access = false")
@@ -174,11 +174,11 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
     for table in tables:
         _make_view(connection, table)
         _tell_empty(connection, table)
-    return _read(connection, _checked(connection, question["statement"]), question)
+    return _read(connection, _check_statement(connection, question["statement"]), question)
 
 
-def _checked(connection: Any, text: str) -> Any:
-    """Return the only statement of a text, which must read; for EXPLAIN the inner one counts.
+def _check_statement(connection: Any, text: str) -> Any:
+    """Return the only statement of a text; it, or what it explains, must be a SELECT.
 
     Raises:
         ToolRefusedError: If the text is anything else.
@@ -191,9 +191,9 @@ def _checked(connection: Any, text: str) -> Any:
     (statement,) = statements
     if statement.type == duckdb.StatementType.EXPLAIN:
         head, inner = _explained(statement.query)
-        explained = _checked(connection, inner)
+        explained = _check_statement(connection, inner)
         if explained.type == duckdb.StatementType.SELECT:
-            # What was looked at is what is run: no other reading of the text can differ.
+            # Run the statement that was checked; the original text might be parsed differently.
             return connection.extract_statements(f"{head} {explained.query}")[0]
     elif statement.type == duckdb.StatementType.SELECT:
         return statement
@@ -209,21 +209,21 @@ def _explained(text: str) -> tuple[str, str]:
     return head + (f" ({found['options']})" if found["options"] else ""), text[found.end() :]
 
 
-def _prepared(table: dict[str, Any]) -> dict[str, Any]:
+def _prepare(table: dict[str, Any]) -> dict[str, Any]:
     """Convert a text to a form that DuckDB reads like ``files.read``."""
     about, copy = table["names"][0], table.get("copy", "")
     if table["kind"] == "csv":
         try:
-            made = write_table(table["path"], table["ending"], copy, about, table["header"])
+            written = write_table(table["path"], table["ending"], copy, about, table["header"])
         except ValueError as error:
             raise ToolRefusedError(f"{about}: {error}") from None
-        columns = [[name, "VARCHAR"] for name in unique_folded(made.columns)]
-        longest = max(2 * made.longest, _SMALLEST_LINE)  # each quote may be doubled
+        columns = [[name, "VARCHAR"] for name in unique_folded(written.columns)]
+        longest = max(2 * written.longest, _SMALLEST_LINE)  # each quote may be doubled
         return {
             **table,
             "path": copy,
             "columns": columns,
-            "ragged": made.ragged,
+            "ragged": written.ragged,
             "longest": longest,
         }
     if table["kind"] == "json":
@@ -257,16 +257,22 @@ def _tell_empty(connection: Any, table: dict[str, Any]) -> None:
         note(f"{name} has no rows")
 
 
-def _source(table: dict[str, Any], **more: str) -> str:
+def _source(table: dict[str, Any], **fields: str) -> str:
+    """Return the SQL that reads a table's file.
+
+    Args:
+        table: The description of the table.
+        **fields: Further fields of the template in :data:`READERS`.
+    """
     ragged, longest = bool(table.get("ragged")), int(table.get("longest", 0))
     return READERS[table["kind"]].format(
         path=_text(table["path"]),
         columns=_struct(dict(table.get("columns", ()))),
         ragged=str(ragged).lower(),
-        even=str(not ragged).lower(),
+        parallel=str(not ragged).lower(),
         longest=longest,
         buffer=max(2 * longest, _BUFFER),
-        **more,
+        **fields,
     )
 
 
@@ -280,32 +286,32 @@ def _json_source(connection: Any, table: dict[str, Any]) -> str:
     size = Path(table["path"]).stat().st_size
     table = {**table, "longest": max(min(size + 1, _LARGEST_OBJECT), _SMALLEST_OBJECT)}
     try:
-        found = connection.sql(f"FROM {_source(table, typed='')}")
+        relation = connection.sql(f"FROM {_source(table, typed='')}")
     except duckdb.Error:
         if table["ending"] == ".json" or table["path"] == table["copy"]:
             raise
         write_lines(table["path"], table["copy"], table["names"][0])
         return _json_source(connection, {**table, "path": table["copy"]})
-    guessed = dict(zip(found.columns, map(str, found.types), strict=True))
-    kinds = dict(zip(found.columns, map(_of_json, found.types), strict=True))
+    inferred = dict(zip(relation.columns, map(str, relation.types), strict=True))
+    kinds = dict(zip(relation.columns, map(_json_type, relation.types), strict=True))
     inexact = [name for name, kind in kinds.items() if "DOUBLE" in kind or kind == "JSON"]
     if _renamed([*kinds]):
         if table["path"] != table["copy"]:
             write = write_values if table["ending"] == ".json" else write_lines
-            write(table["path"], table["copy"], table["names"][0], Folding().of)
+            write(table["path"], table["copy"], table["names"][0], Folding().renamed)
             return _json_source(connection, {**table, "path": table["copy"]})
         _tell_renamed([*kinds], table["names"][0])
-    if not inexact and kinds == guessed:
+    if not inexact and kinds == inferred:
         return _source(table, typed="")
     if not inexact:
         return _source(table, typed=f", columns = {_struct(kinds)}")
     raw = _source(table, typed=f", columns = {_struct(dict.fromkeys(inexact, 'JSON'))}")
-    asked = ", ".join(
+    checks = ", ".join(
         f"bool_or(regexp_matches(CAST({_name(name)} AS VARCHAR), {_text(_NO_DOUBLE)})), "
         f"bool_or(json_type({_name(name)}) IN ('OBJECT', 'ARRAY'))"
         for name in inexact
     )
-    (row,) = connection.sql(f"SELECT {asked} FROM {raw}").fetchall()  # noqa: S608
+    (row,) = connection.sql(f"SELECT {checks} FROM {raw}").fetchall()  # noqa: S608
     texts: list[str] = []
     for name, is_lost, is_nested in zip(inexact, row[::2], row[1::2], strict=True):
         if is_lost and kinds[name] != "JSON":
@@ -319,15 +325,15 @@ def _json_source(connection: Any, table: dict[str, Any]) -> str:
     return _source(table, typed=f", columns = {_struct(kinds)}")
 
 
-def _of_json(kind: Any) -> str:
+def _json_type(kind: Any) -> str:
     """Return a type without the types that DuckDB infers from JSON texts."""
     if kind.id == "struct":
-        fields = (f"{_name(name)} {_of_json(inner)}" for name, inner in kind.children)
+        fields = (f"{_name(name)} {_json_type(inner)}" for name, inner in kind.children)
         return f"STRUCT({', '.join(fields)})"
     if kind.id == "list":
-        return f"{_of_json(kind.children[0][1])}[]"
+        return f"{_json_type(kind.children[0][1])}[]"
     if kind.id == "map":
-        return f"MAP({', '.join(_of_json(inner) for _, inner in kind.children)})"
+        return f"MAP({', '.join(_json_type(inner) for _, inner in kind.children)})"
     return "VARCHAR" if kind.id.startswith(_READ_INTO_TEXT) else str(kind)
 
 
@@ -338,7 +344,7 @@ def _tell_renamed(names: list[str], about: str) -> None:
 
 
 def _renamed(names: list[str]) -> dict[str, str]:
-    """Return renamed columns with their original names and the names they collide with."""
+    """Map each renamed column to a text with its original name and the name it collided with."""
     folded = {name.lower(): name for name in reversed(names)}
     renamed: dict[str, str] = {}
     for name in names:
@@ -391,32 +397,33 @@ def _read(connection: Any, statement: Any, question: dict[str, Any]) -> dict[str
         columns = [str(column[0]) for column in cursor.description]
         kinds = ["VARCHAR"] * len(columns)
         fetch = cursor.fetchmany
-    most, held = question["limit"], 0
+    limit, total_bytes = question["limit"], 0
     rows: list[list[Any]] = []
     texts: dict[str, str] = {}
     while batch := fetch(_BATCH):
         for row in batch:
-            if len(rows) == most:
+            if len(rows) == limit:
                 return {"columns": columns, "rows": rows, "more": True, "texts": texts}
-            made = [
+            row_cells = [
                 _value(value, kind, name, texts)
                 for value, kind, name in zip(row, kinds, columns, strict=False)
             ]
             for number, text in enumerate(row[len(columns) :]):
                 if text is not None:
-                    made[number] = text
+                    row_cells[number] = text
                     texts.setdefault(columns[number], text)
-            held += sum(map(_weight, made))
-            if held > question["bytes"]:
+            total_bytes += sum(map(_approximate_bytes, row_cells))
+            if total_bytes > question["bytes"]:
                 raise ToolExecutionError(
                     f"the result is larger than {question['bytes']:,} bytes after {len(rows) + 1} "
                     "rows: select fewer columns or rows, or aggregate in SQL"
                 )
-            rows.append(made)
+            rows.append(row_cells)
     return {"columns": columns, "rows": rows, "more": False, "texts": texts}
 
 
 def _is_moment(kind: str) -> bool:
+    """Return True for dates, times and intervals, but not for lists of them."""
     return kind.startswith(_MOMENTS) and not kind.endswith("]")
 
 
@@ -430,7 +437,7 @@ def _unreadable(number: int, kind: str) -> str:
     return f"CASE WHEN {condition} THEN {text} END" if found else "NULL"
 
 
-def _weight(value: Any) -> int:
+def _approximate_bytes(value: Any) -> int:
     return len(value) + 48 if isinstance(value, (str, bytes)) else len(str(value)) + 32
 
 
@@ -469,11 +476,11 @@ def _moment(value: str | None, kind: str, name: str, texts: dict[str, str]) -> A
     """Parse a date, time or duration; return its text if Python cannot represent it."""
     if value is None:
         return None
-    made = _duration(value) if kind.startswith("INTERVAL") else _date_or_time(value, kind)
-    if made is None:
+    parsed = _duration(value) if kind.startswith("INTERVAL") else _date_or_time(value, kind)
+    if parsed is None:
         texts.setdefault(name, value)
         return value
-    return made
+    return parsed
 
 
 def _date_or_time(value: str, kind: str) -> Any:
@@ -501,8 +508,8 @@ def _duration(value: str) -> dt.timedelta | None:
         return None
 
 
-def written(name: str) -> tuple[str, str, str]:
-    """Quote a name for SQL: ``'it''s.csv'``, or ``"it's.csv"``."""
+def quoted_forms(name: str) -> tuple[str, str, str]:
+    """Return a name as SQL may contain it: bare, in single quotes, in double quotes."""
     return name, name.replace("'", "''"), name.replace('"', '""')
 
 
@@ -528,7 +535,7 @@ def _list(values: list[str]) -> str:
     return "[" + ", ".join(map(_text, values)) + "]"
 
 
-def _named(message: str, question: dict[str, Any]) -> str:
+def _with_file_names(message: str, question: dict[str, Any]) -> str:
     """Replace paths by file names in a message."""
     for table in question["tables"]:
         message = message.replace(table["path"], table["names"][0])

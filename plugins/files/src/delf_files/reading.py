@@ -23,7 +23,14 @@ from delf_confined.office import is_locked
 from delf_confined.text import decode, decode_if_text
 from delf_files.forms import LOOKED_AT, check_form, form_of
 from delf_files.json_text import read_json, read_json_lines
-from delf_files.tables import TooWideError, below, columns_of, read_table, records_of, tell_empty
+from delf_files.tables import (
+    TooWideError,
+    columns_of,
+    read_table,
+    records_of,
+    rows_from_header,
+    tell_empty,
+)
 
 if TYPE_CHECKING:
     from delf.protocols.formats import FileFormat
@@ -199,7 +206,7 @@ async def table_of_format(
             tell_empty([names])
         return names, [dict(zip(names, row, strict=True)) for _, row in found.rows]
     try:
-        rows = [row for _, row in below([*found.rows], header)]
+        rows = [row for _, row in rows_from_header([*found.rows], header)]
     except ValueError as error:
         raise ToolExecutionError(str(error)) from None
     return columns_of(rows[0], max(map(len, rows))) if rows else [], records_of(rows)

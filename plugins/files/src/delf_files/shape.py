@@ -90,7 +90,7 @@ class _Table(NamedTuple):
     Args:
         head: The first line.
         columns: The columns.
-        rest: The lines after these.
+        rest: The lines after the columns.
         rows: All rows of a small table, shown if there is room.
     """
 
@@ -123,11 +123,11 @@ async def shape(
     """
     size = _size(path)
     if factory is not None:
-        tables = await _of_format(format_of(factory), path)
+        tables = await _describe_format(format_of(factory), path)
     elif kind in ("parquet", "arrow"):
-        tables = [_of_duckdb(path, kind)]
+        tables = [_describe_by_duckdb(path, kind)]
     else:
-        tables = [_of_text(path, name, ending, kind, size, most, room)]
+        tables = [_describe_text(path, name, ending, kind, size, most, room)]
     if size > most and factory is None:
         quoted = name.replace("'", "''")
         way = f"files.query(\"… FROM '{quoted}'\")" if find_spec("duckdb") else "open()"
@@ -147,11 +147,11 @@ def _fit(tables: Sequence[_Table], room: int) -> str:
     """
     sizes = [_full_size(table) for table in tables]
     shares: dict[int, int] = {}
-    left = room
+    remaining = room
     for place, index in enumerate(sorted(range(len(tables)), key=sizes.__getitem__)):
-        shares[index] = min(sizes[index], left // (len(tables) - place))
-        left -= shares[index]
-    return "\n".join(_table(table, shares[index]) for index, table in enumerate(tables))
+        shares[index] = min(sizes[index], remaining // (len(tables) - place))
+        remaining -= shares[index]
+    return "\n".join(_render(table, shares[index]) for index, table in enumerate(tables))
 
 
 def _full_size(table: _Table) -> int:
@@ -159,7 +159,7 @@ def _full_size(table: _Table) -> int:
     return len(table.head) + len(table.rest) + len(table.rows) + lines
 
 
-def _whole(rows: Iterable[Sequence[Any]]) -> str:
+def _all_rows(rows: Iterable[Sequence[Any]]) -> str:
     """Return all rows of a small table, one on each line; empty for other tables."""
     first = list(islice(rows, _FEW + 1))
     lines = [f"  | {', '.join(map(short, row))}" for row in first]
@@ -168,25 +168,25 @@ def _whole(rows: Iterable[Sequence[Any]]) -> str:
     return "\n".join(["  all rows:", *map(_escaped, lines)]) if is_small else ""
 
 
-def _table(table: _Table, room: int) -> str:
+def _render(table: _Table, room: int) -> str:
     lines = [table.head]
-    used, left = len(table.head) + len(table.rest), list(table.columns)
-    while left:
-        line = f"  {short(left[0].name)}: {left[0].line}"
-        names = sum(len(short(column.name)) + 2 for column in left)
+    used, remaining = len(table.head) + len(table.rest), list(table.columns)
+    while remaining:
+        line = f"  {short(remaining[0].name)}: {remaining[0].line}"
+        names = sum(len(short(column.name)) + 2 for column in remaining)
         if used + len(line) + min(names, room // 3) > room:
             break
         lines.append(line)
         used += len(line) + 1
-        left.pop(0)
-    if left:
-        lines.append(_names_of(left, max(room - used, 80)))
+        remaining.pop(0)
+    if remaining:
+        lines.append(_remaining_names(remaining, max(room - used, 80)))
     elif table.rows and used + len(table.rows) < room:
         lines.append(table.rows)
     return "\n".join([*lines, table.rest] if table.rest else lines)
 
 
-def _names_of(columns: Sequence[Column], room: int) -> str:
+def _remaining_names(columns: Sequence[Column], room: int) -> str:
     names: list[str] = []
     for column in columns:
         if sum(map(len, names)) + 2 * len(names) > room:
@@ -196,7 +196,7 @@ def _names_of(columns: Sequence[Column], room: int) -> str:
     return f"  also {', '.join(names)}" + (f" and {more:,} more" if more else "")
 
 
-async def _of_format(made: FileFormat, path: str) -> list[_Table]:
+async def _describe_format(made: FileFormat, path: str) -> list[_Table]:
     parts: Sequence[str | None] = [*await made.parts(path)] or [None]
     tables: list[_Table] = []
     cells = _CELLS
@@ -214,7 +214,7 @@ async def _of_format(made: FileFormat, path: str) -> list[_Table]:
             most = max(_ROWS, cells // max(1, width))
             peek = await made.peek(path, part, most if most < peek.total else None)
         cells -= sum(len(row) for _, row in peek.rows)
-        tables.append(_of_peek(title, peek))
+        tables.append(_describe_peek(title, peek))
     if len(parts) > _MAX_PARTS:
         tables.append(_Table(f"and {len(parts) - _MAX_PARTS} more: files.list() names them"))
     if len(parts) > 1:
@@ -222,10 +222,10 @@ async def _of_format(made: FileFormat, path: str) -> list[_Table]:
     return tables
 
 
-def _of_peek(title: str, peek: Peek) -> _Table:
+def _describe_peek(title: str, peek: Peek) -> _Table:
     rows = [*peek.rows, *peek.last]
     if peek.columns is None:
-        return _sheet(title, rows, peek.total, typed_column)
+        return _describe_sheet(title, rows, peek.total, typed_column)
     if peek.total is None:
         return _Table(f"{title}a view", [Column(*column) for column in peek.columns])
     whole = peek.total <= len(rows)
@@ -234,7 +234,7 @@ def _of_peek(title: str, peek: Peek) -> _Table:
         for index, (name, declared) in enumerate(peek.columns)
     ]
     head = f"{title}{peek.total:,} rows{_sample_note(len(rows), peek.total)}"
-    return _Table(head, columns, rows=_whole(row for _, row in rows) if whole else "")
+    return _Table(head, columns, rows=_all_rows(row for _, row in rows) if whole else "")
 
 
 def _sample_note(looked: int, total: int) -> str:
@@ -242,7 +242,7 @@ def _sample_note(looked: int, total: int) -> str:
     return f" (types and values from {looked:,} of them)" if looked < total else ""
 
 
-def _sheet(
+def _describe_sheet(
     title: str,
     rows: list[tuple[int, list[Any]]],
     total: int | None,
@@ -261,23 +261,23 @@ def _sheet(
     if not rows:
         return _Table(f"{title}empty")
     headless = is_headless(rows)
-    at = -1 if headless else header_of(rows)
-    number, header = (0, []) if headless else rows[at]
-    below = rows[at + 1 :]
-    width = max(len(row) for _, row in rows[max(at, 0) :])
+    header_index = -1 if headless else header_of(rows)
+    number, header = (0, []) if headless else rows[header_index]
+    below = rows[header_index + 1 :]
+    width = max(len(row) for _, row in rows[max(header_index, 0) :])
     names = columns_of(header, width)
     is_whole = total is not None and total <= len(rows)
-    count = len(below) if is_whole else max((total or 0) - at - 1, len(below))
+    count = len(below) if is_whole else max((total or 0) - header_index - 1, len(below))
     head = f"{title}{'' if is_whole else 'about '}{count:,} rows"
     head += _sample_note(len(below), count) + facts
-    above = [_cells_line(row) for _, row in rows[: max(at, 0)]]
+    title_lines = [_cells_line(row) for _, row in rows[: max(header_index, 0)]]
     if headless:
         head += "; no row names the columns: read it with header=0"
-    elif above:
-        listed = " / ".join(filter(None, above))
+    elif title_lines:
+        listed = " / ".join(filter(None, title_lines))
         head += f"; above the columns' names stands {listed}: read it with header={number}"
     last = _odd_last(below)
-    every = _whole(row for _, row in below) if is_whole else ""
+    all_rows = _all_rows(row for _, row in below) if is_whole else ""
     if last is not None:
         below = below[:-1]
     values = (
@@ -287,7 +287,7 @@ def _sheet(
         column(name, found, whole=is_whole) for name, found in zip(names, values, strict=True)
     ]
     rest = "" if last is None else f"  last row, unlike the others: {short(last)}"
-    return _Table(head, columns, rest, every)
+    return _Table(head, columns, rest, all_rows)
 
 
 def _cells_line(row: Sequence[Any]) -> str:
@@ -312,7 +312,7 @@ def _odd_last(rows: Sequence[tuple[int, Sequence[Any]]]) -> list[Any] | None:
     return None
 
 
-def _of_duckdb(path: str, kind: str) -> _Table:
+def _describe_by_duckdb(path: str, kind: str) -> _Table:
     import duckdb
 
     connection = duckdb.connect(config={"threads": 1})
@@ -340,31 +340,33 @@ def _of_duckdb(path: str, kind: str) -> _Table:
         if count < total and None not in values:
             values.append(None)
         columns.append(typed_column(name, values, str(kinds[index][1]), whole=total <= len(rows)))
-    every = _whole(rows) if total <= len(rows) else ""
-    return _Table(f"{total:,} rows{_sample_note(len(rows), total)}", columns, rows=every)
+    all_rows = _all_rows(rows) if total <= len(rows) else ""
+    return _Table(f"{total:,} rows{_sample_note(len(rows), total)}", columns, rows=all_rows)
 
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _of_text(
+def _describe_text(
     path: str, name: str, ending: str, kind: str, size: int, most: int, room: int
 ) -> _Table:
     with Path(path).open("rb") as file:
         data = file.read(_WHOLE + 1 if kind != "json" else most + 1)
     if kind in DOCUMENTS and is_document(data, kind):
-        return _of_document(path, name, kind, room)
+        return _describe_document(path, name, kind, room)
     form = form_of(data[:LOOKED_AT])
     if form is not None and (kind != "text" or not form.startswith("a page")):
-        rest = _members(path) if zipfile.is_zipfile(path) else _compressed(path).lstrip("\n")
+        rest = (
+            _archive_members(path) if zipfile.is_zipfile(path) else _compressed(path).lstrip("\n")
+        )
         return _Table(form, rest=rest)
     is_whole = len(data) >= size
     pieces: list[bytes] = []
     if not is_whole and kind != "json":
         data = data[:_BEGINNING]
         data = data[: data.rfind(b"\n") + 1] or data
-        pieces = _pieces(path, len(data), size)
+        pieces = _sample_lines(path, len(data), size)
     if kind == "other":
         found = decode_if_text(data)
         if found is None:
@@ -375,27 +377,31 @@ def _of_text(
     if not text.strip():
         return _Table("empty")
     encoding = encoding_of(data, name)
-    odd = "" if encoding == "utf-8" else f", {encoding}"
+    encoding_note = "" if encoding == "utf-8" else f", {encoding}"
     if not encoding.startswith(_LINES_CUT_WRONG):
         further = [piece.decode(encoding, "replace") for piece in pieces]
     else:
         further = []
     about = "" if is_whole else "about "
     if kind == "csv":
-        return _separated(text, further, ending, odd, None if is_whole else _count(path))
+        return _describe_separated(
+            text, further, ending, encoding_note, None if is_whole else _count_lines(path)
+        )
     if kind == "json":
         if not is_whole:
-            return _Table(f"one value of JSON{odd}, that begins with {short(text)}")
-        return _value(read_json(text, name), odd)
+            return _Table(f"one value of JSON{encoding_note}, that begins with {short(text)}")
+        return _describe_value(read_json(text, name), encoding_note)
     if kind == "jsonl":
         values = read_json_lines("".join([text, *further]), name)
-        return _value(values, odd, None if is_whole else _count(path))
+        return _describe_value(values, encoding_note, None if is_whole else _count_lines(path))
     lines = text.splitlines()
-    count = len(lines) if is_whole else _count(path)
-    return _text_lines(f"str, {about}{count:,} lines{odd}", lines, room if is_whole else 0)
+    count = len(lines) if is_whole else _count_lines(path)
+    return _text_lines(
+        f"str, {about}{count:,} lines{encoding_note}", lines, room if is_whole else 0
+    )
 
 
-def _pieces(path: str, start: int, size: int) -> list[bytes]:
+def _sample_lines(path: str, start: int, size: int) -> list[bytes]:
     """Return complete lines from positions spread over a file; the last line is the file's last."""
     pieces: list[bytes] = []
     step = max(_PIECE, (size - start) // _PIECES)
@@ -408,7 +414,7 @@ def _pieces(path: str, start: int, size: int) -> list[bytes]:
     return pieces
 
 
-def _of_document(path: str, name: str, kind: str, room: int) -> _Table:
+def _describe_document(path: str, name: str, kind: str, room: int) -> _Table:
     """Describe a PDF by its pages and text, or a .docx by its lines."""
     if kind == "docx":
         lines = [*docx_lines(path, name)]
@@ -419,7 +425,7 @@ def _of_document(path: str, name: str, kind: str, room: int) -> _Table:
         return _Table("a PDF; its text needs delf-plugin-files[pdf]")
     found = pdf_pages(path, name, _PAGES)
     head = f"list[str], the text of each of {found.total:,} pages"
-    head += _glued(found.texts)
+    head += _glued_note(found.texts)
     pages = [text.splitlines() for text in found.texts]
     is_whole = found.total == len(pages) and any(map(any, pages))
     if is_whole and sum(map(_size_of, pages)) <= min(_SHORT, room):
@@ -432,7 +438,7 @@ def _of_document(path: str, name: str, kind: str, room: int) -> _Table:
     return _Table(f"{head}; the first have none, as pictures of pages have")
 
 
-def _glued(texts: Sequence[str]) -> str:
+def _glued_note(texts: Sequence[str]) -> str:
     """Return a note that a PDF's columns are too close, so that words and numbers run together."""
     words = [word for text in texts for word in text.split()]
     glued = list(dict.fromkeys(filter(_GLUED.search, words)))
@@ -453,7 +459,7 @@ def _size_of(lines: Sequence[str]) -> int:
 
 
 def _wrapped(lines: Sequence[str]) -> Iterable[str]:
-    """Yield lines; long ones are wrapped with a colon, so that none looks like a prompt line."""
+    """Yield marked lines; continuations of a long line begin with a colon instead of a bar."""
     for line in lines:
         text = line.rstrip()
         for start in range(0, len(text), _LONGEST_LINE):
@@ -466,7 +472,7 @@ def _beginning(head: str, lines: Sequence[str]) -> _Table:
     return _Table(head, rest="\n".join(first))
 
 
-def _members(path: str) -> str:
+def _archive_members(path: str) -> str:
     """Return the names of the files in an archive, which scripts read with zipfile."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -522,8 +528,8 @@ def _escaped(text: str) -> str:
     return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
-def _separated(
-    text: str, further: Sequence[str], ending: str, odd: str, total: int | None
+def _describe_separated(
+    text: str, further: Sequence[str], ending: str, encoding_note: str, total: int | None
 ) -> _Table:
     """Describe separated values.
 
@@ -531,7 +537,7 @@ def _separated(
         text: The whole text or its beginning.
         further: Sample lines from the rest.
         ending: The file's extension.
-        odd: The encoding, if unusual.
+        encoding_note: The encoding, if unusual.
         total: The approximate number of lines, if the text is incomplete.
     """
     dialect = dialect_of(text, ending)
@@ -549,40 +555,44 @@ def _separated(
                 if len(row) == width or (is_end and row is found[-1] and len(row) < width)
             ]
     by = _SEPARATORS.get(dialect.separator, repr(dialect.separator))
-    facts = f"{f', split at {by}' if dialect.separator != ',' else ''}{odd}, every value str"
+    facts = (
+        f"{f', split at {by}' if dialect.separator != ',' else ''}{encoding_note}, every value str"
+    )
     numbered = cast("list[tuple[int, list[Any]]]", rows)
-    return _sheet("", numbered, total or len(rows), text_column, facts)
+    return _describe_sheet("", numbered, total or len(rows), text_column, facts)
 
 
-def _value(value: Any, odd: str, lines: int | None = None) -> _Table:
+def _describe_value(value: Any, encoding_note: str, lines: int | None = None) -> _Table:
     """Describe a JSON value.
 
     Args:
         value: The value.
-        odd: The encoding, if unusual.
+        encoding_note: The encoding, if unusual.
         lines: The approximate length of a list, if the value is incomplete.
     """
     if isinstance(value, list):
         items = cast("list[Any]", value)
-        looked = spread(items, _ITEMS)
+        sample_items = spread(items, _ITEMS)
         count = lines or len(items)
-        whole = len(looked) >= count
+        whole = len(sample_items) >= count
         head = f"list of {'about ' if lines else ''}{count:,}"
-        sample = _sample_note(len(looked), count)
-        if looked and all(isinstance(item, dict) for item in looked):
-            every = _whole([record] for record in looked) if whole else ""
-            columns = record_columns(looked, whole=whole)
-            return _Table(f"{head} dicts{sample}{odd}", columns, rows=every)
-        return _Table(f"{head}{sample}{odd}: {described(looked, whole=whole)}")
+        sample = _sample_note(len(sample_items), count)
+        if sample_items and all(isinstance(item, dict) for item in sample_items):
+            all_rows = _all_rows([record] for record in sample_items) if whole else ""
+            columns = record_columns(sample_items, whole=whole)
+            return _Table(f"{head} dicts{sample}{encoding_note}", columns, rows=all_rows)
+        return _Table(f"{head}{sample}{encoding_note}: {described(sample_items, whole=whole)}")
     if isinstance(value, dict):
         record = cast("dict[str, Any]", value)
         if is_by_name([record]):
-            return _Table(f"dict{odd}: {described([record], whole=True)}")
-        return _Table(f"dict{odd}", [_member(key, item) for key, item in record.items()])
-    return _Table(f"{type(value).__name__}{odd}: {short(value)}")
+            return _Table(f"dict{encoding_note}: {described([record], whole=True)}")
+        return _Table(
+            f"dict{encoding_note}", [_describe_member(key, item) for key, item in record.items()]
+        )
+    return _Table(f"{type(value).__name__}{encoding_note}: {short(value)}")
 
 
-def _member(key: str, value: Any) -> Column:
+def _describe_member(key: str, value: Any) -> Column:
     if isinstance(value, list) and value:
         items = cast("list[Any]", value)
         looked = spread(items, _ITEMS)
@@ -593,7 +603,7 @@ def _member(key: str, value: Any) -> Column:
     return Column(key, described([value], whole=True))
 
 
-def _count(path: str) -> int:
+def _count_lines(path: str) -> int:
     """Return the number of lines of a file."""
     count = read = 0
     with Path(path).open("rb") as file:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
 from delf.notes import note
-from delf_files.dialects import Dialect, dialect_of, has_unclear_escapes, odd_quotes
+from delf_files.dialects import Dialect, dialect_of, has_unclear_escapes, line_of_odd_quote
 from delf_files.headers import header_of, is_headless
 
 Row = TypeVar("Row", bound="Sequence[Any]")
@@ -43,11 +43,11 @@ def read_table(
         ValueError: If the text is not a table.
     """
     dialect = dialect_of(text, ending)
-    numbered = below(_rows(text[dialect.start :], dialect), header)
+    numbered = rows_from_header(_rows(text[dialect.start :], dialect), header)
     tell_empty([row for _, row in numbered])
     if not numbered:
         return []
-    odd = odd_quotes(text[dialect.start :], dialect) if dialect.quote else None
+    odd = line_of_odd_quote(text[dialect.start :], dialect) if dialect.quote else None
     if odd is not None:
         tell_odd_quotes(odd)
     tell_escapes(text[dialect.start :], dialect)
@@ -83,8 +83,8 @@ def lines_of(text: str, dialect: Dialect) -> list[list[str]]:
     return [row for _, row in _rows(text, dialect)]
 
 
-def below(rows: list[tuple[int, Row]], header: int | None) -> list[tuple[int, Row]]:
-    """Return the rows after a header, noting a title above it.
+def rows_from_header(rows: list[tuple[int, Row]], header: int | None) -> list[tuple[int, Row]]:
+    """Return the rows from the header on, noting a title above; without a header, add empty names.
 
     Args:
         rows: The non-empty rows with their numbers.
@@ -131,7 +131,7 @@ def _rows(text: str, dialect: Dialect) -> list[tuple[int, list[str]]]:
         ValueError: If a quote is not closed.
     """
     rows: list[tuple[int, list[str]]] = []
-    begun = 1
+    row_start = 1
     reader = dialect.reader(itertools.chain(io.StringIO(text, newline=""), [END]))
     try:
         for number, row in enumerate(reader, 1):
@@ -140,13 +140,13 @@ def _rows(text: str, dialect: Dialect) -> list[tuple[int, list[str]]]:
             if row and row[-1].endswith(END):
                 break
             rows += [(number, row)] if row else []
-            begun = reader.line_num + 1
+            row_start = reader.line_num + 1
     except csv.Error as error:
         problem = str(error)
     else:
         problem = "a quote is not closed"
     raise ValueError(
-        f"it cannot be read as a table: line {begun}: {problem}; open() it in the script"
+        f"it cannot be read as a table: line {row_start}: {problem}; open() it in the script"
     )
 
 
@@ -194,14 +194,16 @@ def tell_escapes(text: str, dialect: Dialect) -> None:
 
 
 def records_of(rows: list[list[Any]]) -> list[dict[str, Any]]:
-    """Return rows as records with their positions; the first row names the columns."""
+    """Convert rows to records in place; the first row names the columns."""
     tell_empty(rows)
     if not rows:
         return []
     width = max(map(len, rows))
     columns = columns_of(rows.pop(0), width)
     records: list[Any] = rows
-    for index, row in enumerate(rows):  # in its place, so that both are never there as a whole
+    for index, row in enumerate(
+        rows
+    ):  # in place: rows and records together would take twice the memory
         row.extend([None] * (width - len(row)))
         records[index] = dict(zip(columns, row, strict=True))
     return records
@@ -224,7 +226,7 @@ def columns_of(header: Sequence[Any], width: int) -> list[str]:
     return list(names)
 
 
-def _record(columns: list[str], row: list[str], first: int) -> dict[str, str]:
-    if len(row) < first:
-        row = [*row, *[""] * (first - len(row))]
+def _record(columns: list[str], row: list[str], width: int) -> dict[str, str]:
+    if len(row) < width:
+        row = [*row, *[""] * (width - len(row))]
     return dict(zip(columns, row, strict=False))

@@ -131,12 +131,12 @@ class Asking:
     @property
     def callbacks(self) -> dict[str, Any]:
         """The callbacks of the client; an omitted capability is not offered to the server."""
-        found: dict[str, Any] = {"elicitation_callback": self.elicit}
+        callbacks_: dict[str, Any] = {"elicitation_callback": self.elicit}
         if self._sampling != "refuse":
-            found["sampling_callback"] = self.sample
+            callbacks_["sampling_callback"] = self.sample
         if self._roots:
-            found["list_roots_callback"] = self.list_roots
-        return found
+            callbacks_["list_roots_callback"] = self.list_roots
+        return callbacks_
 
     async def elicit(
         self, _context: ClientRequestContext, params: types.ElicitRequestParams
@@ -165,23 +165,23 @@ class Asking:
         self, caller: Caller, params: types.ElicitRequestFormParams
     ) -> types.ElicitResult:
         schema: Mapping[str, Any] = params.requested_schema
-        listed = schema.get("properties")
-        fields = cast("dict[str, Any]", listed) if isinstance(listed, dict) else {}
+        properties = schema.get("properties")
+        fields = cast("dict[str, Any]", properties) if isinstance(properties, dict) else {}
         if len(fields) > _MAX_FIELDS:
             raise Unshowable(f"a form has at most {_MAX_FIELDS} fields")
         checker = Checker(schema, "the form")
 
         def fit(arguments: Mapping[str, Any]) -> dict[str, Any]:
             """Convert a person's input to the form's types; None omits a field."""
-            given = {name: value for name, value in arguments.items() if value is not None}
-            fault = checker.fault(given)
+            values = {name: value for name, value in arguments.items() if value is not None}
+            fault = checker.fault(values)
             if fault is not None:
                 raise ToolRefusedError(str(fault))
-            return given
+            return values
 
-        given = {name: field.get("default") for name, field in _objects(fields)}
+        values = {name: field.get("default") for name, field in _objects(fields)}
         question = form_question(self._name, params.message, schema)
-        agreed = await self._consent(caller, question, given, name="elicitation", fit=fit)
+        agreed = await self._consent(caller, question, values, name="elicitation", fit=fit)
         if agreed is None:
             return types.ElicitResult(action="decline")
         try:
@@ -240,14 +240,14 @@ class Asking:
         return "no call is under way for which somebody could be asked"
 
     def _caller(self) -> Caller | None:
-        """Return the call that the server's question belongs to; if ambiguous, the latest one.
+        """Return the call that the server's question belongs to: the one that the server names.
 
-        With calls of several tasks in progress the server must name the call, so that no question
-        reaches another user.
+        If the server names no call, return the latest call, provided that all calls in progress
+        are of one task. Otherwise return None, so that no question reaches another user.
         """
-        own = _caller.get()
-        if own is not None:
-            return own
+        named = _caller.get()
+        if named is not None:
+            return named
         tasks = {caller.context.task_id for caller in self._calls}
         return self._calls[-1] if len(tasks) == 1 else None
 

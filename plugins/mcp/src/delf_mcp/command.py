@@ -46,39 +46,42 @@ def effects(ctx: click.Context, connection: str, accept: bool, as_json: bool) ->
     """  # noqa: D301 - click's mark for lines that stay as they are
     state: Any = ctx.find_root().obj
     project: Any = state.load_project()
-    made: Any = project.connector(state.discover(project.environ))(connection)
-    found, notices = asyncio.run(_declared(made, accept=accept))
+    mcp_connection: Any = project.connector(state.discover(project.environ))(connection)
+    declared, notices = asyncio.run(_declared_effects(mcp_connection, accept=accept))
     for notice in notices:
         click.echo(f"# {notice}", err=True)
-    freed = {name: effect for name, effect in found.items() if effect != "irreversible"}
+    reversible = {name: effect for name, effect in declared.items() if effect != "irreversible"}
     if as_json:
-        click.echo(json.dumps({"effects": freed, "actions": len(found)}, indent=2))
+        click.echo(json.dumps({"effects": reversible, "actions": len(declared)}, indent=2))
         return
     click.echo(
-        f"# The server says this of {len(freed)} of its {len(found)} tools. Keep what you believe.",
+        f"# The server says this of {len(reversible)} of its {len(declared)} tools. "
+        "Keep what you believe.",
         err=True,
     )
     entries = [
-        f'{toml_key(name)} = "{freed[name]}"' for name in sorted(freed) if name.isprintable()
+        f'{toml_key(name)} = "{reversible[name]}"'
+        for name in sorted(reversible)
+        if name.isprintable()
     ]
     click.echo(f"effects = {{ {', '.join(entries)} }}" if entries else "effects = {}")
 
 
-async def _declared(made: Any, *, accept: bool) -> tuple[dict[str, str], Sequence[str]]:
+async def _declared_effects(server: Any, *, accept: bool) -> tuple[dict[str, str], Sequence[str]]:
     from delf_mcp.connection import MCP
 
-    if not isinstance(made, MCP):
+    if not isinstance(server, MCP):
         raise ConfigurationError(
-            f"{made.name} is not an MCP server", hint='in delf.toml it has type = "mcp"'
+            f"{server.name} is not an MCP server", hint='in delf.toml it has type = "mcp"'
         )
     try:
-        await made.actions()
+        await server.actions()
         if accept:
-            await asyncio.to_thread(made.believe)
-            await made.actions()
-        return dict(made.declared), made.notices()
+            await asyncio.to_thread(server.believe)
+            await server.actions()
+        return dict(server.declared), server.notices()
     finally:
-        await made.aclose()
+        await server.aclose()
 
 
 def toml_key(name: str) -> str:
@@ -169,13 +172,13 @@ async def _on_http(served: Served, address: str) -> None:
     if not port.isdigit():
         raise ConfigurationError(f"{address!r} is not a port", hint="--http 8000, or HOST:8000")
     app: Any = served.server().streamable_http_app(host=host)
-    guarded = app if not key else _Keyed(app, key)
+    guarded = app if not key else _RequireKey(app, key)
     config = uvicorn.Config(guarded, host=host, port=int(port), log_level="warning")
     click.echo(f"serving http://{host}:{port}/mcp", err=True)
     await uvicorn.Server(config).serve()
 
 
-class _Keyed:
+class _RequireKey:
     """Middleware that admits requests with the key only."""
 
     def __init__(self, app: Any, key: str) -> None:
@@ -183,14 +186,14 @@ class _Keyed:
         self._key = f"bearer {key}".encode()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http" and not self._fits(scope):
+        if scope["type"] == "http" and not self._has_key(scope):
             headers = [(b"www-authenticate", b"Bearer")]
             await send({"type": "http.response.start", "status": 401, "headers": headers})
             await send({"type": "http.response.body", "body": b""})
             return
         await self._app(scope, receive, send)
 
-    def _fits(self, scope: Any) -> bool:
+    def _has_key(self, scope: Any) -> bool:
         given = dict(scope["headers"]).get(b"authorization", b"")
         scheme, _, token = given.partition(b" ")
         return secrets.compare_digest(scheme.lower() + b" " + token, self._key)

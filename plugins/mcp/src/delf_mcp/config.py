@@ -18,7 +18,7 @@ from delf.errors import (
 from delf.settings import Source, SourcedText
 
 _TABLES: Final = ("mcpServers", "servers")
-_KNOWN: Final = frozenset({"command", "args", "env", "cwd", "url", "headers"})
+_SUPPORTED_KEYS: Final = frozenset({"command", "args", "env", "cwd", "url", "headers"})
 _ADDRESSES: Final = ("url", "serverUrl", "httpUrl")
 """The names that different programs use for the address."""
 _VARIABLE: Final = re.compile(r"\$\{(input:|env:)?([\w-]+)(?::-([^}]*))?\}")
@@ -37,7 +37,7 @@ def servers_in(path: Path) -> dict[str, dict[str, Any]]:
         ConnectionConfigurationError: If the file is invalid.
     """
     try:
-        content: Any = json.loads(_plain(path.read_text("utf-8-sig")))
+        content: Any = json.loads(_strip_comments(path.read_text("utf-8-sig")))
     except FileNotFoundError:
         raise ConnectionFileNotFoundError(f"{path} does not exist") from None
     except (OSError, ValueError, RecursionError) as error:
@@ -64,7 +64,7 @@ def server_settings(
         path: The file.
         name: The server.
         environ: The variables that ``${NAME}`` in the file stands for.
-        source: The source of the file's name, which owns its content.
+        source: Where the file's name was configured; the content is trusted like this source.
 
     Raises:
         ConnectionConfigurationError: If the server's entry is missing or invalid.
@@ -76,24 +76,24 @@ def server_settings(
             f"{path} has no server {name!r}{did_you_mean(name, servers)}",
             hint="server names one of: " + ", ".join(sorted(servers)),
         )
-    given: Any = servers[name]
-    if not isinstance(given, dict):
+    raw_entry: Any = servers[name]
+    if not isinstance(raw_entry, dict):
         raise ConnectionConfigurationError(f"{path}: {name} is not an object")
-    entry = cast("dict[str, Any]", given)
+    entry = cast("dict[str, Any]", raw_entry)
     kind = entry.get("type", entry.get("transport"))
     if kind == "sse":
         raise ConnectionConfigurationError(
             f"{path}: {name} is reached by SSE, which delf no longer supports",
             hint="the server's address for streamable HTTP, often /mcp",
         )
-    known = {key: value for key, value in entry.items() if key in _KNOWN}
+    settings_ = {key: value for key, value in entry.items() if key in _SUPPORTED_KEYS}
     address = next((entry[key] for key in _ADDRESSES if entry.get(key)), None)
     if address is not None:
-        known["url"] = address
+        settings_["url"] = address
     where = f"{path}: {name}"
     folder = path.parent.parent if path.parent.name.startswith(".") else path.parent
-    environ = {**_own_variables(folder.absolute()), **environ}
-    expanded = cast("dict[str, Any]", _expanded(known, environ, where, source))
+    environ = {**_editor_variables(folder.absolute()), **environ}
+    expanded = cast("dict[str, Any]", _expand(settings_, environ, where, source))
     expanded |= _command(expanded, where, source)
     if isinstance(headers := expanded.get("headers"), dict):
         pairs = cast("dict[str, Any]", headers).items()
@@ -105,7 +105,7 @@ def server_settings(
     return {**expanded, **_variables(entry, expanded, environ, folder, where, source)}
 
 
-def _own_variables(folder: Path) -> dict[str, str]:
+def _editor_variables(folder: Path) -> dict[str, str]:
     """Return the variables that editors define in every file."""
     return {
         "workspaceFolder": str(folder),
@@ -116,15 +116,15 @@ def _own_variables(folder: Path) -> dict[str, str]:
 
 
 def _command(expanded: Mapping[str, Any], where: str, source: Source) -> dict[str, Any]:
-    """Return program and arguments; some files give both as one list."""
+    """Return the program and its arguments, which some files give as one list."""
     command, args = expanded.get("command"), expanded.get("args")
-    given = cast("list[Any]", args if isinstance(args, list) else [])
+    all_args = cast("list[Any]", args if isinstance(args, list) else [])
     if isinstance(command, list) and command:
         command, *first = cast("list[Any]", command)
-        given = [*first, *given]
+        all_args = [*first, *all_args]
     elif not isinstance(args, list):
         return {}
-    texts = [_text(each, f"{where}: args", source) for each in given]
+    texts = [_text(each, f"{where}: args", source) for each in all_args]
     return {"command": command, "args": texts} if command is not None else {"args": texts}
 
 
@@ -139,7 +139,7 @@ def _text(value: Any, where: str, source: Source) -> Any:
     return value if isinstance(value, str) else SourcedText(json.dumps(value), source)
 
 
-def _plain(text: str) -> str:
+def _strip_comments(text: str) -> str:
     """Remove comments and trailing commas, which other programs allow in JSON."""
     text = _COMMENT.sub(lambda found: found[1] or " ", text)
     return _COMMA.sub(lambda found: found[1] or "", text)
@@ -154,20 +154,20 @@ def _variables(
     source: Source,
 ) -> dict[str, Any]:
     """Return the program's variables, with numbers as text; they override those in ``envFile``."""
-    given: Any = expanded.get("env")
-    if given is not None and not isinstance(given, dict):
+    env: Any = expanded.get("env")
+    if env is not None and not isinstance(env, dict):
         raise ConnectionConfigurationError(f"{where}: env is not an object")
     values: dict[str, Any] = {}
     if named := entry.get("envFile"):
-        path = Path(str(_expanded(named, environ, where, source))).expanduser()
-        values |= _of_file(folder / path, where, source)
-    for key, value in cast("dict[str, Any]", given or {}).items():
+        path = Path(str(_expand(named, environ, where, source))).expanduser()
+        values |= _read_env_file(folder / path, where, source)
+    for key, value in cast("dict[str, Any]", env or {}).items():
         if value is not None:
             values[key] = _text(value, f"{where}: env.{key}", source)
     return {"env": values} if values else {}
 
 
-def _of_file(path: Path, where: str, source: Source) -> dict[str, Any]:
+def _read_env_file(path: Path, where: str, source: Source) -> dict[str, Any]:
     try:
         lines = path.read_text("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -187,29 +187,29 @@ def _of_file(path: Path, where: str, source: Source) -> dict[str, Any]:
     return values
 
 
-def _expanded(value: Any, environ: Mapping[str, str], where: str, source: Source) -> Any:
+def _expand(value: Any, environ: Mapping[str, str], where: str, source: Source) -> Any:
     if isinstance(value, dict):
         table = cast("dict[str, Any]", value)
-        return {key: _expanded(item, environ, where, source) for key, item in table.items()}
+        return {key: _expand(item, environ, where, source) for key, item in table.items()}
     if isinstance(value, list):
-        return [_expanded(item, environ, where, source) for item in cast("list[Any]", value)]
+        return [_expand(item, environ, where, source) for item in cast("list[Any]", value)]
     if not isinstance(value, str):
         return value
 
-    def put(match: re.Match[str]) -> str:
+    def substitute(match: re.Match[str]) -> str:
         kind, name, default = match.groups()
         variable = name.upper().replace("-", "_") if kind == "input:" else name
-        known = next((key for key in (name, variable) if key in environ), None)
-        if known is None and default is None:
-            asked = f"{variable} is not set"
+        defined = next((key for key in (name, variable) if key in environ), None)
+        if defined is None and default is None:
+            problem = f"{variable} is not set"
             if kind == "input:":
-                asked = f"it asks for {name!r}, and {asked}"
-            raise EnvironmentKeyError(f"{where}: {asked}", variable=variable)
-        return environ[known] if known is not None else default or ""
+                problem = f"it asks for {name!r}, and {problem}"
+            raise EnvironmentKeyError(f"{where}: {problem}", variable=variable)
+        return environ[defined] if defined is not None else default or ""
 
-    if (other := _OTHER.search(_VARIABLE.sub("", value))) is not None:
+    if (unsupported := _OTHER.search(_VARIABLE.sub("", value))) is not None:
         raise ConnectionConfigurationError(
-            f"{where}: {other[0]} is of another program, and not known here",
+            f"{where}: {unsupported[0]} is of another program, and not known here",
             hint="write its value there, or ${NAME} for a variable of the environment",
         )
-    return SourcedText(_VARIABLE.sub(put, value.replace("${/}", os.sep)), source)
+    return SourcedText(_VARIABLE.sub(substitute, value.replace("${/}", os.sep)), source)

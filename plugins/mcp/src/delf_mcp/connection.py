@@ -51,7 +51,7 @@ CONTEXT: Final = "delf_call_context"
 _READ: Final[Effect] = "read"
 _FLOW: Final[Mapping[str, Any]] = {"egress": True}
 _IRREVERSIBLE: Final[Effect] = "irreversible"
-_LOOK: Final = "check before you repeat it"
+_CHECK_FIRST: Final = "check before you repeat it"
 _PARSE_ERROR: Final = -32700
 _WORDS_OF_A_GATEWAY: Final = ("Server returned an error response", "Unexpected content type")
 """Messages of the library if something other than an MCP server answered, such as a gateway."""
@@ -107,14 +107,14 @@ class MCP(Connection[MCPSettings]):
     def __init__(self, *, open_url: OpenURL | None = None, **options: Any) -> None:
         super().__init__(**options)
         self._open_url = open_url
-        self.settings = self._resolved()
+        self.settings = self._resolve_settings()
         self.listed: tuple[Action, ...] = ()
         self.declared: dict[str, Effect] = {}
         """The server's claims about the effects of its tools, which have no effect by
         themselves.
         """
         self._notices: tuple[str, ...] = ()
-        self._first: dict[str, str] | None = None
+        self._trusted_digests: dict[str, str] | None = None
         self._digests: dict[str, str] = {}
         self._servers: WeakKeyDictionary[asyncio.AbstractEventLoop, _Server] = WeakKeyDictionary()
         self._results = Results(self.name, self.settings)
@@ -149,15 +149,15 @@ class MCP(Connection[MCPSettings]):
         async with self._link(server, "its list of tools", starting=True) as (client, _):
             server.stale = False
             server.sieve.taken_out("tools")
-            offered = client.server_capabilities
+            capabilities = client.server_capabilities
             tools: list[types.Tool] = []
-            if offered.tools is not None:
+            if capabilities.tools is not None:
                 tools = await whole_list(
                     client.list_tools, "tools", most, _MORE_TOOLS, cache_mode="refresh"
                 )
-            made = await asyncio.to_thread(self._made, server, tools, deadline)
-        actions, left_out, changed = made
-        if offered.resources is not None:
+            made = await asyncio.to_thread(self._make_actions, server, tools, deadline)
+        actions, omitted, changed = made
+        if capabilities.resources is not None:
             for function in (self.list_resources, self.read_resource):
                 made = action_from_function(
                     function,
@@ -166,7 +166,7 @@ class MCP(Connection[MCPSettings]):
                     flow=_FLOW,
                 )
                 actions.setdefault(made.name, made)
-        self._tell([*server.sieve.taken_out("tools"), *left_out], changed, tools, actions)
+        self._report_notices([*server.sieve.taken_out("tools"), *omitted], changed, tools, actions)
         self.declared = {tool.name: declared_by(tool) for tool in tools}
         self.listed = tuple(actions.values())
         return self.listed
@@ -226,10 +226,10 @@ class MCP(Connection[MCPSettings]):
 
     # -- tools --------------------------------------------------------------------------
 
-    def _made(
+    def _make_actions(
         self, server: _Server, tools: Sequence[types.Tool], deadline: float
     ) -> tuple[dict[str, Action], list[LeftOut], list[str]]:
-        """Return actions by name, unusable tools, and the names of new or changed tools.
+        """Return actions by name, omitted tools, and the names of tools whose description changed.
 
         Raises:
             TimeoutError: If the deadline passes.
@@ -239,38 +239,40 @@ class MCP(Connection[MCPSettings]):
 
         digests = {
             tool.name: digest_of(tool) for tool in reversed(tools)
-        }  # the first of equal names counts
+        }  # of tools with the same name the first counts
         effects, known = self.settings.effects, KnownTools(self.name, self.settings)
-        before = known.read() if effects and self._first is None else {}
-        is_first, fresh = self._first is None, dict[str, str]()
-        self._first = first = {**digests, **before} if self._first is None else self._first
+        recorded = known.read() if effects and self._trusted_digests is None else {}
+        is_first_listing, new_digests = self._trusted_digests is None, dict[str, str]()
+        self._trusted_digests = trusted = (
+            {**digests, **recorded} if self._trusted_digests is None else self._trusted_digests
+        )
         self._digests = digests
         changed: list[str] = []
         actions: dict[str, Action] = {}
-        left_out: list[LeftOut] = []
-        seen: set[str] = set()
+        omitted: list[LeftOut] = []
+        seen_names: set[str] = set()
         for tool in tools:
             if time.monotonic() > deadline:
                 raise TimeoutError
-            if tool.name in seen:
-                left_out.append(LeftOut("tools", shown(tool.name), "another tool has this name"))
+            if tool.name in seen_names:
+                omitted.append(LeftOut("tools", shown(tool.name), "another tool has this name"))
                 continue
-            seen.add(tool.name)
+            seen_names.add(tool.name)
             try:
                 made = self._action(server, tool)
             except ToolDefinitionError as error:
-                left_out.append(LeftOut("tools", shown(tool.name), reason(error)))
+                omitted.append(LeftOut("tools", shown(tool.name), reason(error)))
                 continue
             name, number = made.name, 2
-            while name in actions:  # equal as Python names
+            while name in actions:  # different names may be equal as Python names
                 name, number = f"{made.name}_{number}", number + 1
             version = digests[tool.name]  # a changed tool needs new approvals
             effect = effect_of((tool.name, name), effects)
-            if effect != _IRREVERSIBLE and first.get(tool.name) != version:
+            if effect != _IRREVERSIBLE and trusted.get(tool.name) != version:
                 effect = _IRREVERSIBLE  # declared for the unchanged tool only
                 changed.append(tool.name)
-            elif effect != _IRREVERSIBLE and is_first and tool.name not in before:
-                fresh[tool.name] = version
+            elif effect != _IRREVERSIBLE and is_first_listing and tool.name not in recorded:
+                new_digests[tool.name] = version
             actions[name] = replace(
                 made,
                 name=name,
@@ -279,23 +281,23 @@ class MCP(Connection[MCPSettings]):
                 version=version,
                 egress=effect == _READ,  # the server may send data anywhere
             )
-        if fresh:
-            known.keep({**before, **fresh})
-        return actions, left_out, changed
+        if new_digests:
+            known.keep({**recorded, **new_digests})
+        return actions, omitted, changed
 
     def believe(self) -> None:
         """Record that ``effects`` apply to the tools as last listed, also in later runs."""
         from delf_mcp.known import KnownTools
 
-        kept = KnownTools(self.name, self.settings)
-        kept.keep({**kept.read(), **self._digests})
-        self._first = dict(self._digests)
+        known_tools = KnownTools(self.name, self.settings)
+        known_tools.keep({**known_tools.read(), **self._digests})
+        self._trusted_digests = dict(self._digests)
 
     def _action(self, server: _Server, tool: types.Tool) -> Action:
         async def send(arguments: dict[str, Any]) -> Any:
             return await self._call(server, tool, arguments)
 
-        made = action_from_schema(
+        action = action_from_schema(
             tool.name,
             send,
             tool.input_schema,
@@ -304,46 +306,46 @@ class MCP(Connection[MCPSettings]):
             seen=functools.partial(self._results.seen, tool),
             unknown=UNDECLARED,
         )
-        inner = made.call
+        call_without_context = action.call
 
         async def call(**given: Any) -> Any:
             context: CallContext | None = given.pop(CONTEXT, None)
             if context is None:
-                return await inner(**given)
+                return await call_without_context(**given)
             with server.asking.calling(context):
-                return await inner(**given)
+                return await call_without_context(**given)
 
-        return replace(made, call=call, context=CONTEXT)
+        return replace(action, call=call, context=CONTEXT)
 
-    def _tell(
+    def _report_notices(
         self,
-        left_out: Sequence[LeftOut],
+        omitted: Sequence[LeftOut],
         changed: Sequence[str],
         tools: Sequence[types.Tool],
         actions: Mapping[str, Action],
     ) -> None:
         """Show notices that are new to the user."""
-        notices = [f"the tool {item.name!r} is left out: {item.why}" for item in left_out]
+        notices = [f"the tool {item.name!r} is left out: {item.why}" for item in omitted]
         names = {tool.name for tool in tools} | set(actions)
-        for word in self.settings.effects:
-            if not any(fnmatchcase(name, word) for name in names):
-                close = did_you_mean(word, names)
-                notices.append(f"effects names {word!r}, which is not one of its tools{close}")
+        for pattern in self.settings.effects:
+            if not any(fnmatchcase(name, pattern) for name in names):
+                close = did_you_mean(pattern, names)
+                notices.append(f"effects names {pattern!r}, which is not one of its tools{close}")
         notices += [
             f"the server has changed the tool {clean(name)!r}, so its calls need approval again; "
             f"delf mcp effects {self.name} --accept accepts the change"
             for name in changed
         ]
-        more = len(notices) - _MAX_LISTED
+        not_listed = len(notices) - _MAX_LISTED
         messages = [
             *notices[:_MAX_LISTED],
-            *([f"and {more:,} more like these"] if more > 0 else ()),
+            *([f"and {not_listed:,} more like these"] if not_listed > 0 else ()),
         ]
-        fresh = tuple(f"{self.name}: {visible(notice)}" for notice in messages)
-        for notice in fresh:
+        texts = tuple(f"{self.name}: {visible(notice)}" for notice in messages)
+        for notice in texts:
             if notice not in self._notices:
                 _log.warning("%s", notice, extra={"in_events": True})
-        self._notices = fresh
+        self._notices = texts
 
     def _log_left_out(self, server: _Server, *kinds: str) -> None:
         for item in [item for kind in kinds for item in server.sieve.taken_out(kind)][:_MAX_LISTED]:
@@ -398,7 +400,7 @@ class MCP(Connection[MCPSettings]):
                 "start_timeout",
                 settings.start_timeout,
             )
-        lost = OutcomeUnknownError if calling else kind
+        lost_kind = OutcomeUnknownError if calling else kind
         client = await server.link.client()
         try:
             with quietly():
@@ -409,25 +411,26 @@ class MCP(Connection[MCPSettings]):
                 ending = server.link.ending
                 ending.over()
                 why = f" ({visible(ending.why)})" if ending.why else ""
-                raise lost(
+                raise lost_kind(
                     f"{self.name}: the MCP server ended during {what}; whether it did it is not "
                     f"known{why}. The next call starts it again"
                 ) from None
             message = visible(" ".join(error.message[:MAX_TEXT].split()))
             if calling and _is_of_the_client(error):
-                raise lost(
-                    f"{self.name}: {what}: {message}; whether it did it is not known", hint=_LOOK
+                raise lost_kind(
+                    f"{self.name}: {what}: {message}; whether it did it is not known",
+                    hint=_CHECK_FIRST,
                 ) from None
             raise kind(f"{self.name}: {what}: {message}") from None
         except TimeoutError:
-            raise lost(
+            raise lost_kind(
                 f"{self.name}: {what} did not end within {seconds:g} s",
                 hint=f"{name} in the connection's settings",
             ) from None
         except ListError as error:
             raise kind(f"{self.name}: {what} cannot be used: {error}", hint=error.hint) from None
         except ValidationError as error:
-            raise lost(
+            raise lost_kind(
                 f"{self.name}: {what}: the server's answer is not of the protocol: "
                 f"{error.error_count()} faults"
             ) from None
@@ -445,19 +448,21 @@ class MCP(Connection[MCPSettings]):
 
         await (self._open_url or open_browser)(url)
 
-    def _resolved(self) -> MCPSettings:
+    def _resolve_settings(self) -> MCPSettings:
         """Return the settings, merged with a file's settings of the server."""
         settings = self.settings
         if settings.config is not None:
             server = settings.server or self.name
             source = settings.source("config")
-            found = server_settings(Path(settings.config), server, current_environ(), source)
-            given = {
+            from_file = server_settings(Path(settings.config), server, current_environ(), source)
+            from_options = {
                 key: value
                 for key, value in settings.model_dump(exclude_unset=True).items()
                 if settings.source(key) != "environment"  # for_instance reads it again
             }
-            settings = MCPSettings.for_instance(self.name, {**given, **found, "config": None})
+            settings = MCPSettings.for_instance(
+                self.name, {**from_options, **from_file, "config": None}
+            )
         if (settings.command is None) == (settings.url is None):
             raise ConnectionConfigurationError(
                 f"connection {self.name!r} needs either command or url",
@@ -484,12 +489,12 @@ class _Server:
             self.asking.callbacks,
             connection.keep_secret,
             connection.show,
-            self._others,
+            self._mark_stale,
             self.sieve,
         )
         self.link: Link = Link(name, target.open, settings.start_timeout)
 
-    def _others(self) -> None:
+    def _mark_stale(self) -> None:
         self.stale = True
 
 

@@ -27,7 +27,7 @@ _HAPPENED: Final = "it_did_happen"
 _ANSWER: Final = "answer"
 _RESULT: Final = "result"
 _REASON: Final = "reason"
-_OWN: Final = frozenset({_APPROVE, _HAPPENED, _RESULT, _REASON})
+_RESERVED: Final = frozenset({_APPROVE, _HAPPENED, _RESULT, _REASON})
 _LONGEST: Final = 2000
 _ROOM: Final = 20_000
 """The maximum number of characters of a message in a client's dialog."""
@@ -48,23 +48,29 @@ def question_of(request: ApprovalRequest) -> types.ElicitRequestFormParams:
     reason = {"type": "string", "title": "Reason", "description": "Why not."}
     if not _has_room(request):
         return types.ElicitRequestFormParams(
-            message=_elsewhere(request, message),
+            message=_shortened(request, message),
             requested_schema={"type": "object", "properties": {_REASON: reason}, "required": []},
         )
     if (question := Question.from_request(request)) is not None:
         return types.ElicitRequestFormParams(message=message, requested_schema=_form(question))
-    unknown = request.outcome_unknown
-    title, text = ("Make it again", "Make the call once more.") if unknown else ("Approve", "")
+    may_have_happened = request.outcome_unknown
+    title, text = (
+        ("Make it again", "Make the call once more.") if may_have_happened else ("Approve", "")
+    )
     fields: dict[str, Any] = {
         _APPROVE: {"type": "boolean", "title": title, "description": text or "Let it be done."},
     }
-    if unknown:
-        about = "It was made before: do not make it again."
-        fields[_HAPPENED] = {"type": "boolean", "title": "It did happen", "description": about}
-        about = "What the call returned, as JSON or as a text, if it did happen."
-        fields[_RESULT] = {"type": "string", "title": "Result", "description": about}
+    if may_have_happened:
+        description_ = "It was made before: do not make it again."
+        fields[_HAPPENED] = {
+            "type": "boolean",
+            "title": "It did happen",
+            "description": description_,
+        }
+        description_ = "What the call returned, as JSON or as a text, if it did happen."
+        fields[_RESULT] = {"type": "string", "title": "Result", "description": description_}
     fields[_REASON] = reason
-    for name, value in _offered(request).items():
+    for name, value in _editable(request).items():
         fields[name] = {"type": _KINDS[type(value)], "title": name, "default": value}
     return types.ElicitRequestFormParams(
         message=message,
@@ -90,7 +96,7 @@ def decision_of(request: ApprovalRequest, result: Any) -> Decision:
         return Rejected(reason=reason or NO_REASON)
     changed = {
         name: content[name]
-        for name, value in _offered(request).items()
+        for name, value in _editable(request).items()
         if name in content and content[name] != value
     }
     return Edited(arguments={**request.arguments, **changed}) if changed else Approved()
@@ -119,12 +125,13 @@ def _has_room(request: ApprovalRequest) -> bool:
     return sum(len(line) + 1 for line in plain_lines(facts(request))) <= _ROOM
 
 
-def _elsewhere(request: ApprovalRequest, message: str) -> str:
+def _shortened(request: ApprovalRequest, message: str) -> str:
     """Return a shortened message that says where the whole request can be seen."""
-    left = len(message) - _ROOM
+    omitted = len(message) - _ROOM
     return (
-        f"{message[:_ROOM]}… {left:,} more characters have no room here, so it cannot be approved "
-        f"here. Look at all of it on delf's page or with: delf approvals show {request.request_id}"
+        f"{message[:_ROOM]}… {omitted:,} more characters have no room here, so it cannot be "
+        f"approved here. Look at all of it on delf's page or with: "
+        f"delf approvals show {request.request_id}"
     )
 
 
@@ -137,7 +144,7 @@ def _result(given: object) -> Any:
         return text
 
 
-def _offered(request: ApprovalRequest) -> dict[str, Any]:
+def _editable(request: ApprovalRequest) -> dict[str, Any]:
     """Return the arguments that a form can show: short scalar values. A script has none."""
     if request.code is not None or request.outcome_unknown or request.rule.get("two_of"):
         return {}
@@ -145,6 +152,6 @@ def _offered(request: ApprovalRequest) -> dict[str, Any]:
         name: value
         for name, value in request.arguments.items()
         if type(value) in _KINDS
-        and name not in _OWN
+        and name not in _RESERVED
         and not (isinstance(value, str) and len(value) > _LONGEST)
     }

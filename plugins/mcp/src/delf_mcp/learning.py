@@ -1,4 +1,4 @@
-"""Learns the types of tools' results: undeclared ones, and those against a schema."""
+"""Learns the types of tools' results that no schema declares, or that contradict the schema."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Results:
         self._settings = settings
         self._samples: Samples | None = None
         self._checkers: dict[str, Checker | None] = {}
-        self._found: dict[str, set[Found]] = {}
+        self._reported: dict[str, set[Found]] = {}
 
     def seen(self, tool: types.Tool) -> Seen:
-        """Return the type of a tool's results as seen so far, and types against its schema."""
+        """Return the type of a tool's results so far, and the types that contradict its schema."""
         if not self._settings.sample:
             return None, frozenset()
-        samples, key = self._kept(), _key(tool)
+        samples, key = self._get_samples(), _key(tool)
         contents = {
             ((name,), kind)
             for name in (tool.output_schema or {}).get("properties", ())
@@ -50,9 +50,9 @@ class Results:
         """Learn from a result.
 
         Returns:
-            The values against the schema that were not reported yet, as ``None at a.b``.
+            The values that contradict the schema and were not reported yet, as ``None at a.b``.
         """
-        samples, key = self._kept(), _key(tool)
+        samples, key = self._get_samples(), _key(tool)
         if not self._settings.sample or not samples.wants(key):
             return ""
         if tool.output_schema is None:
@@ -61,21 +61,23 @@ class Results:
         for name, text in _texts(value):
             samples.note(f"{key} {name}", text)
         faults = await asyncio.to_thread(self._faults, tool, key, value)
-        known = self._found.setdefault(key, set(samples.found(key)))
-        new = {found: path for found, path in faults.items() if found not in known}
-        known.update(new)
-        declared = result_text(tool.output_schema) if new else ""
-        found = {each for each in new if with_types(declared, [each]) != declared}
+        reported = self._reported.setdefault(key, set(samples.found(key)))
+        new_faults = {found: path for found, path in faults.items() if found not in reported}
+        reported.update(new_faults)
+        declared = result_text(tool.output_schema) if new_faults else ""
+        found = {each for each in new_faults if with_types(declared, [each]) != declared}
         samples.note_found(key, found)
-        nulls = (each for each in new if each[1] == "None")
-        return ", ".join(f"{each[1]} at {new[each]}" for each in new if each in {*found, *nulls})
+        nulls = (each for each in new_faults if each[1] == "None")
+        return ", ".join(
+            f"{each[1]} at {new_faults[each]}" for each in new_faults if each in {*found, *nulls}
+        )
 
     async def aclose(self) -> None:
         """Finish pending writes."""
         if self._samples is not None:
             await self._samples.aclose()
 
-    def _kept(self) -> Samples:
+    def _get_samples(self) -> Samples:
         from delf_mcp.known import Learned
 
         if self._samples is None:
@@ -84,7 +86,7 @@ class Results:
         return self._samples
 
     def _faults(self, tool: types.Tool, key: str, value: Any) -> dict[Found, str]:
-        """Return the types of a result against its tool's schema, each with its first path."""
+        """Return the types that contradict the tool's schema, each with its first path."""
         if key not in self._checkers:
             try:
                 self._checkers[key] = Checker(tool.output_schema or {}, tool.name)

@@ -34,7 +34,7 @@ class TooLargeError(httpx2.StreamError):
     """A response exceeds the limit and is not read further."""
 
 
-class _Counted(httpx2.AsyncByteStream):
+class _LimitedStream(httpx2.AsyncByteStream):
     """The body of an answer as UTF-8, up to a limit; invalid bytes are replaced.
 
     Each message is checked before it is passed on.
@@ -48,26 +48,26 @@ class _Counted(httpx2.AsyncByteStream):
 
     def __init__(self, stream: Any, most: float, refused: str | None, *, whole: bool) -> None:
         self._stream = stream
-        self._most = most
+        self._max_bytes = most
         self._refused = refused
-        self._whole = whole
+        self._is_single_message = whole
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        if self._whole:
+        if self._is_single_message:
             body = b"".join([piece async for piece in self._pieces()])
-            yield await _mended(body)
+            yield await _repair(body)
             return
-        kept = bytearray()
+        buffer = bytearray()
         async for piece in self._pieces():
-            seen = max(0, len(kept) - _LONGEST_END)
-            kept += piece
-            while found := _BLANK.search(kept, seen):
-                yield await _mended_event(bytes(kept[: found.end()]))
-                del kept[: found.end()]
-                seen = 0
-            if len(kept) > MAX_MESSAGE:
+            searched = max(0, len(buffer) - _LONGEST_END)
+            buffer += piece
+            while found := _BLANK.search(buffer, searched):
+                yield await _repair_event(bytes(buffer[: found.end()]))
+                del buffer[: found.end()]
+                searched = 0
+            if len(buffer) > MAX_MESSAGE:
                 raise TooLargeError(f"an event has more than {MAX_MESSAGE:,} bytes")
-        yield bytes(kept)
+        yield bytes(buffer)
 
     async def _pieces(self) -> AsyncIterator[bytes]:
         if self._refused is not None:
@@ -76,8 +76,8 @@ class _Counted(httpx2.AsyncByteStream):
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         async for piece in self._stream:
             size += len(piece)
-            if size > self._most:
-                raise TooLargeError(f"the answer has more than {self._most:,} bytes")
+            if size > self._max_bytes:
+                raise TooLargeError(f"the answer has more than {self._max_bytes:,} bytes")
             yield decoder.decode(piece).encode()
         yield decoder.decode(b"", final=True).encode()
 
@@ -85,7 +85,7 @@ class _Counted(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
-async def _mended(body: bytes) -> bytes:
+async def _repair(body: bytes) -> bytes:
     text = body.decode()
     if not needs_repair(text):
         return body
@@ -95,11 +95,11 @@ async def _mended(body: bytes) -> bytes:
         return body  # the reader reports the fault
 
 
-async def _mended_event(event: bytes) -> bytes:
+async def _repair_event(event: bytes) -> bytes:
     lines = event.splitlines()
     data = [line for line in lines if line.startswith(b"data:")]
     body = b"\n".join(line[5:].removeprefix(b" ") for line in data)
-    mended = await _mended(body)
+    mended = await _repair(body)
     if mended == body:
         return event
     others = [line for line in lines if line and line not in data]
@@ -112,4 +112,4 @@ async def bounded(response: httpx2.Response) -> None:
     refused = None if encoding in _PLAIN else f"the answer is compressed ({encoding[:20]!r})"
     is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
     most = float("inf") if is_stream else MAX_MESSAGE  # streams have a limit per event
-    response.stream = _Counted(response.stream, most, refused, whole=not is_stream)
+    response.stream = _LimitedStream(response.stream, most, refused, whole=not is_stream)

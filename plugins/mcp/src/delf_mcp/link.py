@@ -72,7 +72,7 @@ class Link:
         self._client: Client | None = None
         self._owner: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
-        self._ending = Ending(self._gone)
+        self._ending = Ending(self._on_end)
         self._failures = 0
         self._started = 0.0
         self._not_before = 0.0
@@ -98,7 +98,7 @@ class Link:
         """The end of the last server."""
         return self._ending
 
-    def _gone(self, ending: Ending) -> None:
+    def _on_end(self, ending: Ending) -> None:
         """Forget a dead server: the next call starts another one."""
         # Ignore a failed start, which _start() counts, and the end of an older server.
         if self._client is None or ending is not self._ending:
@@ -106,8 +106,8 @@ class Link:
         self._client = None
         self._stop.set()
         # Back off while servers die early; restart a server that ran for long without delay.
-        steady = time.monotonic() - self._started > _STEADY_SECONDS
-        self._failed(1 if steady else self._failures + 1)
+        ran_long = time.monotonic() - self._started > _STEADY_SECONDS
+        self._back_off(1 if ran_long else self._failures + 1)
 
     async def aclose(self) -> None:
         """Stop the server; the next call starts it again."""
@@ -115,7 +115,7 @@ class Link:
             self._client = None
             await self._end()
 
-    def _failed(self, failures: int) -> None:
+    def _back_off(self, failures: int) -> None:
         self._failures = failures
         wait = min(_FIRST_PAUSE * 2 ** (failures - 1), _LONGEST_PAUSE)
         self._not_before = time.monotonic() + wait
@@ -127,7 +127,7 @@ class Link:
             await asyncio.sleep(wait)
 
     async def _start(self) -> Client:
-        self._stop, self._ending = asyncio.Event(), Ending(self._gone)
+        self._stop, self._ending = asyncio.Event(), Ending(self._on_end)
         ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         # An empty context, because later callers must not inherit the first caller's.
         context = contextvars.Context()
@@ -149,17 +149,17 @@ class Link:
             await self._disconnect()
             raise
         except DelfError:
-            self._failed(self._failures + 1)
+            self._back_off(self._failures + 1)
             raise
         except Exception as error:
-            self._failed(self._failures + 1)
+            self._back_off(self._failures + 1)
             raise ConnectionUnavailableError(
                 f"{self._name}: its MCP server cannot be reached: {first_of(error)}"
             ) from None
         self._started = time.monotonic()
         return client
 
-    # One task enters and leaves the client: a cancel scope of anyio belongs to its task.
+    # The same task enters and leaves the client, because anyio's cancel scopes require it.
     async def _run_client(
         self, ready: asyncio.Future[Client], stop: asyncio.Event, ending: Ending
     ) -> None:
@@ -181,7 +181,7 @@ class Link:
             ending.over()
 
     async def _disconnect(self) -> None:
-        self._failed(self._failures + 1)
+        self._back_off(self._failures + 1)
         if self._owner is not None:
             self._owner.cancel()
             await asyncio.wait({self._owner}, timeout=_CLOSE_SECONDS)
@@ -192,8 +192,8 @@ class Link:
         self._stop.set()
         if owner is None or owner.done():
             return
-        _, late = await asyncio.wait({owner}, timeout=_CLOSE_SECONDS)
-        for task in late:
+        _, unfinished = await asyncio.wait({owner}, timeout=_CLOSE_SECONDS)
+        for task in unfinished:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait({task}, timeout=_CLOSE_SECONDS)

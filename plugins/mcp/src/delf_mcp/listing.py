@@ -87,7 +87,9 @@ class Sieve:
             items = answer.result.get(kind)
             if isinstance(items, list):
                 most = self._max_tools if kind == "tools" else MAX_ITEMS
-                listed = cast("list[Any]", items)[: most + 1]  # one more shows that there are more
+                listed = cast("list[Any]", items)[
+                    : most + 1
+                ]  # one item more than the limit, so that the excess is detected later
                 answer.result[kind] = self._valid_items(kind, method, answer.result, listed)
 
     def _valid_items(
@@ -123,7 +125,7 @@ class Sieve:
 async def whole_list(
     ask: Callable[..., Awaitable[Any]],
     items: str,
-    most: int,
+    max_items: int,
     hint: str | None = None,
     **options: Any,
 ) -> list[Any]:
@@ -132,25 +134,25 @@ async def whole_list(
     Raises:
         ListError: If the list exceeds a limit or its pages repeat.
     """
-    found: list[Any] = []
+    all_items: list[Any] = []
     cursors: set[str | None] = set()
     cursor: str | None = None
     size = 0
     while cursor not in cursors:
         cursors.add(cursor)
         page = await ask(cursor=cursor, **options)
-        more = getattr(page, items)
+        page_items = getattr(page, items)
         size += len(page.model_dump_json())
-        found += more
-        if len(found) > most:
-            raise ListError(f"it has more than {most:,} entries", hint)
+        all_items += page_items
+        if len(all_items) > max_items:
+            raise ListError(f"it has more than {max_items:,} entries", hint)
         if size > MAX_LIST:
             raise ListError(f"it has more than {MAX_LIST:,} characters")
         if len(cursors) > MAX_PAGES:
             raise ListError(f"it has more than {MAX_PAGES:,} pages")
         cursor = page.next_cursor
         if not cursor:
-            return found
+            return all_items
     raise ListError("it goes in a circle: a page leads to one that was read before")
 
 

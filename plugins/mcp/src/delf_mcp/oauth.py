@@ -53,8 +53,8 @@ class TokenFile:
 
     def __init__(self, path: Path, learned: Callable[[str], None]) -> None:
         self.path = path
-        self._learned = learned
-        self._asked: str | None = None
+        self._add_secret = learned
+        self._pending_issuer: str | None = None
 
     @property
     def issuer(self) -> str | None:
@@ -62,9 +62,9 @@ class TokenFile:
         found = self._content().get("issuer")
         return found if isinstance(found, str) else None
 
-    def asks(self, origin: str) -> None:
-        """Record the server that tokens are requested from."""
-        self._asked = origin
+    def set_pending_issuer(self, origin: str) -> None:
+        """Record the origin that tokens are being requested from."""
+        self._pending_issuer = origin
 
     async def get_tokens(self) -> OAuthToken | None:
         """Return the stored tokens."""
@@ -77,7 +77,9 @@ class TokenFile:
         """Keep tokens."""
         self._learn(tokens)
         # In one write: an issuer with the tokens of another server would get their refresh token.
-        self._write(issuer=self._asked, tokens=tokens.model_dump(mode="json", exclude_none=True))
+        self._write(
+            issuer=self._pending_issuer, tokens=tokens.model_dump(mode="json", exclude_none=True)
+        )
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         """Return the server's record of this client."""
@@ -86,13 +88,13 @@ class TokenFile:
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """Store the server's registration of this client."""
         if client_info.client_secret:
-            self._learned(client_info.client_secret)
+            self._add_secret(client_info.client_secret)
         self._write(client=client_info.model_dump(mode="json", exclude_none=True))
 
     def _learn(self, tokens: OAuthToken) -> None:
-        self._learned(tokens.access_token)
+        self._add_secret(tokens.access_token)
         if tokens.refresh_token:
-            self._learned(tokens.refresh_token)
+            self._add_secret(tokens.refresh_token)
 
     def _content(self) -> dict[str, Any]:
         try:
@@ -122,7 +124,7 @@ class Returning:
     def __init__(self, port: int, open_url: OpenURL) -> None:
         self._port = port
         self._open_url = open_url
-        self._came: asyncio.Future[AuthorizationCodeResult] | None = None
+        self._result: asyncio.Future[AuthorizationCodeResult] | None = None
         self._server: asyncio.Server | None = None
 
     @property
@@ -132,9 +134,9 @@ class Returning:
 
     async def show(self, url: str) -> None:
         """Start listening, and show the login URL to the user."""
-        self._came = asyncio.get_running_loop().create_future()
+        self._result = asyncio.get_running_loop().create_future()
         try:
-            self._server = await asyncio.start_server(self._take, "127.0.0.1", self._port)
+            self._server = await asyncio.start_server(self._handle_request, "127.0.0.1", self._port)
         except OSError as error:
             raise ConnectionUnavailableError(
                 f"port {self._port} of loopback is in use, but the login page must answer there",
@@ -144,11 +146,11 @@ class Returning:
 
     async def wait(self) -> AuthorizationCodeResult:
         """Wait for the browser's result."""
-        if self._came is None:
+        if self._result is None:
             raise ConnectionUnavailableError("no login was begun")
         try:
             async with asyncio.timeout(_LOGIN_SECONDS):
-                return await self._came
+                return await self._result
         except TimeoutError:
             raise ConnectionUnavailableError(
                 f"nobody logged in within {_LOGIN_SECONDS:g} s"
@@ -157,14 +159,16 @@ class Returning:
             if self._server is not None:
                 self._server.close()
 
-    async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _handle_request(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         # Any local program may connect, so ignore requests without a login's result.
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, ValueError):
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             query = parse_qs(urlsplit(head.split(" ")[1]).query)
-            if "code" in query and self._came is not None and not self._came.done():
+            if "code" in query and self._result is not None and not self._result.done():
                 first = {name: values[0] for name, values in query.items()}
-                self._came.set_result(
+                self._result.set_result(
                     AuthorizationCodeResult(
                         code=first["code"], state=first.get("state"), iss=first.get("iss")
                     )
@@ -181,7 +185,7 @@ Check = Callable[["httpx2.Request"], Awaitable[None]]
 def login(
     name: str, settings: MCPSettings, learned: Callable[[str], None], open_url: OpenURL
 ) -> tuple[httpx2.Auth, Check] | None:
-    """Make the OAuth login for requests and the check of its requests; None without OAuth.
+    """Return the OAuth login and the check of the login's requests; None if OAuth is off.
 
     Raises:
         ConnectionConfigurationError: If settings are missing.
@@ -190,7 +194,7 @@ def login(
         return None
     tokens = TokenFile(_file(name, settings), learned)
     auth = _provider(name, settings, settings.url, tokens, open_url)
-    return auth, keeps_keys(name, settings, tokens)
+    return auth, key_guard(name, settings, tokens)
 
 
 def _provider(
@@ -201,7 +205,7 @@ def _provider(
     open_url: OpenURL,
 ) -> httpx2.Auth:
     if settings.oauth == "client_credentials":
-        return _of_program(name, settings, url, tokens)
+        return _program_login(name, settings, url, tokens)
     secret = settings.client_secret.get_secret_value() if settings.client_secret else None
     back = Returning(settings.oauth_port, open_url)
     fields: dict[str, Any] = {
@@ -213,7 +217,9 @@ def _provider(
     }
     store: Any = tokens
     if settings.client_id:
-        store = _Known(tokens, {**fields, "client_id": settings.client_id, "client_secret": secret})
+        store = _RegisteredClient(
+            tokens, {**fields, "client_id": settings.client_id, "client_secret": secret}
+        )
     return OAuthClientProvider(
         url,
         OAuthClientMetadata.model_validate(fields),
@@ -224,7 +230,7 @@ def _provider(
     )
 
 
-def _of_program(
+def _program_login(
     name: str, settings: MCPSettings, url: str, tokens: TokenFile
 ) -> OAuthClientProvider:
     """Make the login of a program with its own key or secret."""
@@ -254,7 +260,7 @@ def _of_program(
     )
 
 
-def keeps_keys(name: str, settings: MCPSettings, tokens: TokenFile) -> Check:
+def key_guard(name: str, settings: MCPSettings, tokens: TokenFile) -> Check:
     """Make the request check that keeps a user's keys from servers named by others.
 
     The MCP server names the login server. The user's secret or key is sent only to the MCP server's
@@ -265,7 +271,7 @@ def keeps_keys(name: str, settings: MCPSettings, tokens: TokenFile) -> Check:
         settings: The addresses and keys that the user gave.
         tokens: The tokens that servers gave.
     """
-    homes = {_origin(url) for url in (settings.url, settings.issuer) if url is not None}
+    allowed_origins = {_origin(url) for url in (settings.url, settings.issuer) if url is not None}
     has_key = settings.client_secret is not None or settings.private_key is not None
 
     async def check(request: httpx2.Request) -> None:
@@ -277,9 +283,11 @@ def keeps_keys(name: str, settings: MCPSettings, tokens: TokenFile) -> Check:
                 f"{tokens.issuer or 'an unknown server'} to go to {origin}",
                 hint=f"if the login has moved there, delete {tokens.path} and log in again",
             )
-        header = request.headers.get("authorization", "").lower().startswith("basic ")
-        proves = header or not fields.keys().isdisjoint(("client_secret", "client_assertion"))
-        if has_key and proves and origin not in homes:
+        has_basic_auth = request.headers.get("authorization", "").lower().startswith("basic ")
+        sends_key = has_basic_auth or not fields.keys().isdisjoint(
+            ("client_secret", "client_assertion")
+        )
+        if has_key and sends_key and origin not in allowed_origins:
             raise ConnectionConfigurationError(
                 f"{name}: the MCP server wants your client's key to go to {origin}, which you have "
                 "not accepted",
@@ -287,7 +295,7 @@ def keeps_keys(name: str, settings: MCPSettings, tokens: TokenFile) -> Check:
             )
         # The answer to this request holds the tokens that set_tokens() keeps.
         if "grant_type" in fields:
-            tokens.asks(origin)
+            tokens.set_pending_issuer(origin)
 
     return check
 
@@ -305,7 +313,7 @@ def _origin(url: str) -> str:
     return f"{parts.scheme}://{parts.hostname or ''}{'' if usual else f':{port}'}"
 
 
-class _Known:
+class _RegisteredClient:
     """Token storage for a client that is registered already."""
 
     def __init__(self, tokens: TokenFile, client: dict[str, Any]) -> None:

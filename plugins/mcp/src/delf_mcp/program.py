@@ -32,7 +32,7 @@ _ENDS: Final = 200
 _ID: Final = re.compile(rb'"id" ?: ?([0-9]{1,15}|"[\w.-]{1,80}")')
 
 
-def _own_caches() -> dict[str, str]:
+def _cache_variables() -> dict[str, str]:
     """Return variables that keep Python from loading cached bytecode of an untrusted project."""
     from platformdirs import user_cache_path
 
@@ -67,7 +67,7 @@ async def running(
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env={**get_default_environment(), **_own_caches(), **env},
+        env={**get_default_environment(), **_cache_variables(), **env},
         cwd=cwd,
         limit=MAX_MESSAGE,
         start_new_session=True,  # a process group, to end its children, too
@@ -76,7 +76,7 @@ async def running(
     write, from_session = anyio.create_memory_object_stream[SessionMessage](0)
     reader = asyncio.create_task(_read(process, to_session, ending))
     writer = asyncio.create_task(_write(process, from_session, to_session))
-    listener = asyncio.create_task(_listen(process, ending))
+    listener = asyncio.create_task(_keep_stderr_tail(process, ending))
     try:
         yield read, write
     finally:
@@ -169,7 +169,7 @@ async def _write(process: asyncio.subprocess.Process, from_session: Any, to_sess
         await to_session.aclose()  # ends the wait for answers
 
 
-async def _listen(process: asyncio.subprocess.Process, ending: Ending) -> None:
+async def _keep_stderr_tail(process: asyncio.subprocess.Process, ending: Ending) -> None:
     """Keep the tail of the program's standard error."""
     stderr = process.stderr
     assert stderr is not None  # noqa: S101 - it was asked for
@@ -200,7 +200,10 @@ def _send(process: asyncio.subprocess.Process, sign: int) -> None:
 
 
 async def _has_ended(process: asyncio.subprocess.Process) -> bool:
-    """Return whether the program ends soon. ``wait`` would also wait for holders of its pipes."""
+    """Return True if the program ends in time.
+
+    ``process.wait`` is no alternative: it also waits for children that hold the pipes open.
+    """
     deadline = asyncio.get_running_loop().time() + _END_SECONDS
     while process.returncode is None:
         if asyncio.get_running_loop().time() > deadline:

@@ -37,17 +37,17 @@ def form_question(server: str, message: str, schema: Mapping[str, Any]) -> str:
         f"The MCP server {visible(server)} asks you; what you approve is sent to it. In its words:",
         *inside(message),
     ]
-    listed = schema.get("properties")
-    fields = cast("dict[str, Any]", listed) if isinstance(listed, dict) else {}
+    properties = schema.get("properties")
+    fields = cast("dict[str, Any]", properties) if isinstance(properties, dict) else {}
     if fields:
         lines.append("Its words about the fields:")
-    needed = schema.get("required")
-    required = cast("list[Any]", needed) if isinstance(needed, list) else []
+    declared_required = schema.get("required")
+    required = cast("list[Any]", declared_required) if isinstance(declared_required, list) else []
     for name, field in fields.items():
         about = json.dumps(field, ensure_ascii=False)
         mark = ", required" if name in required else ""
         lines += inside(f"{json.dumps(name, ensure_ascii=False)}{mark}: {about}")
-    return _whole(lines)
+    return _joined(lines)
 
 
 def url_question(server: str, params: types.ElicitRequestURLParams) -> str:
@@ -56,7 +56,7 @@ def url_question(server: str, params: types.ElicitRequestURLParams) -> str:
     Raises:
         Unshowable: If the question is too long.
     """
-    return _whole(
+    return _joined(
         [
             f"The MCP server {visible(server)} wants you to open an address in your browser:",
             *inside(params.url),
@@ -88,7 +88,7 @@ def model_question(server: str, model: str, params: types.CreateMessageRequestPa
         given: Any = message.content
         for block in cast("list[Any]", given if isinstance(given, list) else [given]):
             lines += inside(_block_text(block))
-    return _whole(lines)
+    return _joined(lines)
 
 
 def _block_text(block: Any) -> str:
@@ -114,7 +114,7 @@ def inside(text: str) -> list[str]:
     return [INDENT + visible(line) for line in _LINE_ENDS.split(text.rstrip("\r\n"))]
 
 
-def _whole(lines: list[str]) -> str:
+def _joined(lines: list[str]) -> str:
     text = "\n".join(lines)
     if len(text) > _MAX:
         raise Unshowable(f"it is too long to be shown to the user: {len(text):,} characters")

@@ -17,20 +17,20 @@ _LOGGERS: Final = (
     "mcp.shared.dispatcher",
     "mcp.shared.jsonrpc_dispatcher",
 )
-_ours: ContextVar[bool] = ContextVar("delf_mcp_ours", default=False)
+_is_delf_call: ContextVar[bool] = ContextVar("delf_mcp_ours", default=False)
 
 
 @contextmanager
 def quietly() -> Generator[None]:
     """Suppress the library's logs in a block; errors report what matters."""
     for name in _LOGGERS:
-        logging.getLogger(name).addFilter(_not_ours)  # once, however often it is added
-    token = _ours.set(True)
+        logging.getLogger(name).addFilter(_is_foreign_record)  # once, however often it is added
+    token = _is_delf_call.set(True)
     try:
         yield
     finally:
-        _ours.reset(token)
+        _is_delf_call.reset(token)
 
 
-def _not_ours(_record: logging.LogRecord) -> bool:
-    return not _ours.get()
+def _is_foreign_record(_record: logging.LogRecord) -> bool:
+    return not _is_delf_call.get()

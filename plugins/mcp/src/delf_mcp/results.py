@@ -45,8 +45,8 @@ def files_of(blocks: Sequence[Any]) -> Iterator[tuple[str, bytes]]:
         if isinstance(block, (types.ImageContent, types.AudioContent)):
             yield f"{number}{_ending(block.mime_type)}", _bytes(block.data)
         elif isinstance(block, types.EmbeddedResource):
-            held = _contents(block.resource)
-            data = held.encode("utf-8", "replace") if isinstance(held, str) else held
+            content = _contents(block.resource)
+            data = content.encode("utf-8", "replace") if isinstance(content, str) else content
             yield f"{number}-{_file_name(block.resource)}", data
 
 
@@ -54,8 +54,8 @@ def _file_name(resource: Any) -> str:
     """Return the last part of a resource's address as a file's name."""
     stem, dot, ending = unquote(urlsplit(str(resource.uri)).path).rpartition("/")[2].rpartition(".")
     name = _UNFIT.sub("-", stem if dot else ending).strip("-")[:_LONGEST_NAME] or "resource"
-    kept = _UNFIT.sub("", ending)[:_LONGEST_ENDING] if dot else ""
-    return f"{name}.{kept}" if kept else f"{name}{_ending(resource.mime_type)}"
+    extension = _UNFIT.sub("", ending)[:_LONGEST_ENDING] if dot else ""
+    return f"{name}.{extension}" if extension else f"{name}{_ending(resource.mime_type)}"
 
 
 def _ending(media_type: str | None) -> str:

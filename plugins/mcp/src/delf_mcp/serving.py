@@ -112,19 +112,19 @@ class Work:
     @asynccontextmanager
     async def sending_progress(self, context: ServerRequestContext[Any]) -> AsyncGenerator[None]:
         """Send progress notifications to the client while the block runs."""
-        teller = asyncio.create_task(self._tell(context))
+        sender = asyncio.create_task(self._send_progress(context))
         try:
             yield
         except BaseException:
-            teller.cancel()
+            sender.cancel()
             raise
         finally:
             self._progress.put_nowait(None)
-            await asyncio.wait({teller})
-            if not teller.cancelled() and (error := teller.exception()) is not None:
+            await asyncio.wait({sender})
+            if not sender.cancelled() and (error := sender.exception()) is not None:
                 _log.debug("a client gets no more progress of its call: %s", error)
 
-    async def _tell(self, context: ServerRequestContext[Any]) -> None:
+    async def _send_progress(self, context: ServerRequestContext[Any]) -> None:
         while (message := await self._progress.get()) is not None:
             self._steps += 1
             await context.session.report_progress(self._steps, message=message)
@@ -172,7 +172,7 @@ class Served:
         self, _context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         """Return all actions that a script could call, and ``run``."""
-        return types.ListToolsResult(tools=list((await self._listed()).values()))
+        return types.ListToolsResult(tools=list((await self._list_once()).values()))
 
     async def list_resources(
         self, _context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
@@ -193,7 +193,7 @@ class Served:
         self, context: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
         """Make a call or run a task, asking the client's user if needed."""
-        await self._listed()
+        await self._list_once()
         key = params.request_state
         work = self._working.pop(key, None) if key else None
         if work is not None:
@@ -273,7 +273,7 @@ class Served:
         await work.questions.put((request, answer))
         return await answer
 
-    async def _listed(self) -> dict[str, types.Tool]:
+    async def _list_once(self) -> dict[str, types.Tool]:
         async with self._turn:
             if self._tools:
                 return self._tools
@@ -283,7 +283,7 @@ class Served:
             for item in json.loads(response.text):
                 if item["name"].startswith(_OWN) or item["name"] == ASK:
                     continue
-                name = _free(_UNFIT.sub("_", item["name"])[:_LONGEST], tools)
+                name = _unique_name(_UNFIT.sub("_", item["name"])[:_LONGEST], tools)
                 self._names[name] = item["name"]
                 tools[name] = _tool(name, item)
             self._tools = tools
@@ -316,7 +316,7 @@ def _tool(name: str, item: Mapping[str, Any]) -> types.Tool:
     )
 
 
-def _free(name: str, taken: Mapping[str, Any]) -> str:
+def _unique_name(name: str, taken: Mapping[str, Any]) -> str:
     found, number = name, 2
     while found in taken:
         found, number = f"{name[: _LONGEST - 4]}_{number}", number + 1

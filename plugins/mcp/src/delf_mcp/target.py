@@ -43,7 +43,7 @@ class Target:
         callbacks: The client's callbacks for questions of the server.
         learned: Called with each received secret.
         open_url: Shows an address to the user.
-        others: Called when the server's tools may have changed.
+        on_tools_changed: Called when the server's tools may have changed.
         sieve: Removes invalid items from lists.
     """
 
@@ -54,15 +54,15 @@ class Target:
         callbacks: dict[str, Any],
         learned: Callable[[str], None],
         open_url: OpenURL,
-        others: Callable[[], None],
+        on_tools_changed: Callable[[], None],
         sieve: Sieve,
     ) -> None:
-        self._others = others
+        self._on_tools_changed = on_tools_changed
         self._sieve = sieve
         self._name = name
         self._settings = settings
         self._callbacks = callbacks
-        self._learned = learned
+        self._add_secret = learned
         self._open_url = open_url
 
     @asynccontextmanager
@@ -77,7 +77,7 @@ class Target:
         settings = self._settings
         # Ask for uncompressed answers, because compressed ones could expand without limit.
         headers = {"accept-encoding": "identity", **reveal_secrets(settings.headers)}
-        made = login(self._name, settings, self._learned, self._open_url)
+        made = login(self._name, settings, self._add_secret, self._open_url)
         auth, check = (None, None) if made is None else made
         timeout = httpx2.Timeout(_CONNECT_SECONDS, read=_READ_SECONDS)
         hooks: dict[str, list[Any]] = {"response": [bounded]}
@@ -122,31 +122,31 @@ class Target:
     async def _client(self, transport: Any, ending: Ending) -> AsyncGenerator[Client]:
         self._sieve.version = None
         streams: Any = watched(transport, ending, self._sieve)
-        made = Client(
+        new_client = Client(
             streams,
             client_info=types.Implementation(name="delf", version=__version__),
             mode=self._settings.protocol,
-            message_handler=self._hear,
+            message_handler=self._on_message,
             **self._callbacks,
         )
-        async with made as client:
+        async with new_client as client:
             self._sieve.version = client.protocol_version
             # The library's patterns could block the event loop forever.
-            client.session.validate_tool_result = _as_it_is
-            self._others()
-            listening = asyncio.create_task(self._listen(client))
+            client.session.validate_tool_result = _skip_validation
+            self._on_tools_changed()
+            watcher = asyncio.create_task(self._watch_tools(client))
             try:
                 yield client
             finally:
-                listening.cancel()
-                await asyncio.wait({listening})
+                watcher.cancel()
+                await asyncio.wait({watcher})
 
-    async def _hear(self, message: Any) -> None:
+    async def _on_message(self, message: Any) -> None:
         """Handle notifications of changed tools, as servers before 2026 send them."""
         if isinstance(message, types.ToolListChangedNotification):
-            self._others()
+            self._on_tools_changed()
 
-    async def _listen(self, client: Client) -> None:
+    async def _watch_tools(self, client: Client) -> None:
         """Subscribe to changes of tools, as servers from 2026 on require."""
         tools = client.server_capabilities.tools
         if tools is None or not tools.list_changed:
@@ -155,7 +155,7 @@ class Target:
             try:
                 async with client.listen(tools_list_changed=True) as coming:
                     async for _ in coming:
-                        self._others()
+                        self._on_tools_changed()
                 return
             except ListenNotSupportedError:
                 return
@@ -163,9 +163,9 @@ class Target:
                 _log.debug("%s: whether its tools change is not known: %s", self._name, error)
                 return
             except SubscriptionLost:
-                self._others()
+                self._on_tools_changed()
             await asyncio.sleep(_AGAIN_SECONDS)
 
 
-async def _as_it_is(name: str, result: types.CallToolResult) -> None:
+async def _skip_validation(name: str, result: types.CallToolResult) -> None:
     """Skip the library's validation of a result."""

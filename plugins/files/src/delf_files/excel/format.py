@@ -72,7 +72,7 @@ class ExcelFormat:
 def _reader(path: str) -> Any:
     """Return the reader of a workbook, chosen by content.
 
-    Office opens both kinds under either name.
+    Office opens both formats under either file extension.
     """
     with suppress(OSError), Path(path).open("rb") as file:
         head = file.read(len(_OLD))

@@ -82,12 +82,12 @@ def _book(path: str) -> Any:
     import xlrd
 
     library: Any = xlrd
-    quiet = io.StringIO()  # for xlrd's warnings
-    options: dict[str, Any] = {"on_demand": True, "formatting_info": True, "logfile": quiet}
+    log = io.StringIO()  # for xlrd's warnings
+    options: dict[str, Any] = {"on_demand": True, "formatting_info": True, "logfile": log}
     options["verbosity"] = 1  # reports sheets without cells
     try:
         book = library.open_workbook(path, **options)
-        found = _WITHOUT_CELLS.findall(quiet.getvalue())
+        found = _WITHOUT_CELLS.findall(log.getvalue())
         book.without_cells = [ast.literal_eval(name) for name in found]
         return book
     except (library.XLRDError, library.compdoc.CompDocError) as error:
@@ -103,7 +103,7 @@ def _book(path: str) -> Any:
 def _filled_rows(sheet: Any, book: Any) -> Iterator[tuple[int, list[Any]]]:
     is_duration = [_is_duration(book, style) for style in book.xf_list]
     merged = {(first, left): (last, right) for first, last, left, right in sheet.merged_cells}
-    below: dict[tuple[int, int], str] = {}
+    merged_texts: dict[tuple[int, int], str] = {}
     for number in range(sheet.nrows):
         values = [
             _duration(cell.value)
@@ -115,8 +115,8 @@ def _filled_rows(sheet: Any, book: Any) -> Iterator[tuple[int, list[Any]]]:
             end = merged.get((number, column))
             if end is not None and isinstance(value, str):
                 places = ((n, c) for n in range(number, end[0]) for c in range(column, end[1]))
-                below.update(dict.fromkeys(places, value))
-        values = [below.get((number, c), value) for c, value in enumerate(values)]
+                merged_texts.update(dict.fromkeys(places, value))
+        values = [merged_texts.get((number, c), value) for c, value in enumerate(values)]
         while values and values[-1] is None:
             values.pop()
         if values:

@@ -61,14 +61,14 @@ def peek(path: str, name: str | None, most: int | None) -> Peek:
     with _opened(path) as book:
         sheet = _sheet(book, name)
         source = usual_form(path)
-        found = check_sheet(source, sheet._worksheet_path)  # noqa: SLF001 - no public one
+        scan = check_sheet(source, sheet._worksheet_path)  # noqa: SLF001 - no public one
         tell_hidden(sheet.title, is_hidden=sheet.sheet_state != "visible")
-        _tell_formulas(found, source)
-        with _opened(path, values=False) if found.uncomputed else nullcontext() as formulas:
+        _tell_formulas(scan, source)
+        with _opened(path, values=False) if scan.uncomputed else nullcontext() as formulas:
             texts = formulas and formulas[sheet.title]
-            made = _filled_rows(sheet, texts, found, book.epoch)
-            rows = list(itertools.islice(made, most))
-    return Peek(rows, len(rows) if most is None or len(rows) < most else found.rows)
+            filled_rows = _filled_rows(sheet, texts, scan, book.epoch)
+            rows = list(itertools.islice(filled_rows, most))
+    return Peek(rows, len(rows) if most is None or len(rows) < most else scan.rows)
 
 
 def tell_without_cells(names: Sequence[str]) -> None:
@@ -129,7 +129,7 @@ def _opened(path: str, *, values: bool = True) -> Generator[Any]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about styles and extensions, which are not read
             warnings.filterwarnings("always", message=_NO_DATE.pattern)
-            warnings.showwarning = _keeper(lost)
+            warnings.showwarning = _record_lost_dates(lost)
             book = load_workbook(_source(path), read_only=True, data_only=values, keep_links=False)
             try:
                 yield book
@@ -147,14 +147,14 @@ def _opened(path: str, *, values: bool = True) -> Generator[Any]:
 
 
 def _source(path: str) -> str | IO[bytes]:
-    """Return a workbook in a form that openpyxl opens despite another file extension."""
+    """Return a path or stream that openpyxl opens, whatever the file extension."""
     source = usual_form(path)
     if isinstance(source, str) and source.lower().endswith(".xls"):
         return io.BytesIO(Path(source).read_bytes())
     return source
 
 
-def _keeper(lost: list[str]) -> Any:
+def _record_lost_dates(lost: list[str]) -> Any:
     """Return a hook that records each cell with a date that openpyxl cannot read."""
 
     def keep(message: Warning, *_: Any, **__: Any) -> None:
@@ -215,22 +215,24 @@ def _filled_rows(
     The text of merged cells is repeated in each of them, so that every row has its label. A number
     is in the first cell only, so that a sum counts it once.
     """
-    begins: dict[int, list[Area]] = {}
-    for area_ in found.merged:
-        begins.setdefault(area_.top, []).append(area_)
-    spread: list[tuple[Area, str]] = []
-    cells = area = 0
-    written = itertools.repeat(()) if formulas is None else _rows(formulas)
-    for number, (row, texts) in enumerate(zip(_rows(sheet), written, strict=False), 1):
+    areas_by_top_row: dict[int, list[Area]] = {}
+    for merged in found.merged:
+        areas_by_top_row.setdefault(merged.top, []).append(merged)
+    open_areas: list[tuple[Area, str]] = []
+    cells = total_area = 0
+    formula_rows = itertools.repeat(()) if formulas is None else _rows(formulas)
+    for number, (row, texts) in enumerate(zip(_rows(sheet), formula_rows, strict=False), 1):
         values = [_plain(value, epoch) for value in row]
         for index, formula in enumerate(texts):
             if values[index] is None and (number, index) in found.uncomputed:
                 text = getattr(formula, "text", formula)  # for array formulas
                 values[index] = text if isinstance(text, str) else None  # None for data tables
-        if spread or number in begins:
-            spread = _spread(values, number, spread, begins.get(number, ()))
-        area += len(values)
-        if area > MAX_AREA:
+        if open_areas or number in areas_by_top_row:
+            open_areas = _fill_merged_cells(
+                values, number, open_areas, areas_by_top_row.get(number, ())
+            )
+        total_area += len(values)
+        if total_area > MAX_AREA:
             raise ToolExecutionError(
                 f"the sheet spans more than {MAX_AREA:,} cells, empty ones included; save it as "
                 ".csv and open() that in the script"
@@ -259,15 +261,15 @@ def _plain(value: Any, epoch: dt.datetime) -> Any:
     return value
 
 
-def _spread(
-    values: list[Any], number: int, spread: list[tuple[Area, str]], begin: Sequence[Area]
+def _fill_merged_cells(
+    values: list[Any], number: int, open_areas: list[tuple[Area, str]], new_areas: Sequence[Area]
 ) -> list[tuple[Area, str]]:
     """Repeat the texts of merged cells in a row; return the merged areas that continue below."""
-    for area in begin:
+    for area in new_areas:
         text = values[area.left] if area.left < len(values) else None
         if isinstance(text, str):
-            spread.append((area, text))
-    for area, text in spread:
+            open_areas.append((area, text))
+    for area, text in open_areas:
         values.extend([None] * (area.right + 1 - len(values)))
         values[area.left : area.right + 1] = [text] * (area.right + 1 - area.left)
-    return [(area, text) for area, text in spread if area.bottom > number]
+    return [(area, text) for area, text in open_areas if area.bottom > number]

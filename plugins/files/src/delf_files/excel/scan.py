@@ -39,7 +39,7 @@ _KINDS: Final = {
 _PLACE: Final = re.compile(r"([A-Z]{1,3})(\d{1,7})")
 _AREA: Final = re.compile(r"\$?([A-Z]{1,3})\$?(\d{1,7}):\$?([A-Z]{1,3})\$?(\d{1,7})")
 MAX_MERGED: Final = 100_000
-"""The most merged areas of a sheet; further ones have a value in the first cell only."""
+"""The maximum number of merged areas of a sheet; of others only the first cell has a value."""
 _HELD: Final = frozenset({"sst", "styleSheet", "workbook", "Types", "Relationships", "Properties"})
 """The parts that openpyxl loads whole when it opens a workbook, by root element."""
 _CSV: Final = "save the sheet as .csv and open() that in the script"
@@ -98,18 +98,18 @@ def check_sheet(source: str | IO[bytes], part: str) -> Sheet:
         ToolExecutionError: If a part is too large; names the part.
     """
     with zipfile.ZipFile(source) as archive, archive.open(part) as stream:
-        looked = _Part(only_opening=False)
-        looked.read(stream)
-        looked.end_cell()
-        return Sheet(looked.computed, looked.uncomputed, looked.merged, looked.rows)
+        scan = _Part(only_opening=False)
+        scan.read(stream)
+        scan.end_cell()
+        return Sheet(scan.computed, scan.uncomputed, scan.merged, scan.rows)
 
 
 class _Part:
     """Estimates the memory of a part.
 
     Args:
-        only_opening: Whether to scan only what is read on opening: of a sheet the part up to its
-            declared size.
+        only_opening: Whether to scan only what openpyxl loads on opening; of a sheet that is the
+            part before its declared size.
     """
 
     def __init__(self, *, only_opening: bool) -> None:

@@ -33,10 +33,10 @@ def make_workbook(parts: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
     from openpyxl.cell import WriteOnlyCell
 
     # Check all rows before writing: an abandoned sheet leaves a temporary file behind.
-    fitting = {name: _fitting(rows) for name, rows in parts.items()}
+    rows_by_sheet = {name: _checked_rows(rows) for name, rows in parts.items()}
     book = Workbook(write_only=True)
     taken: set[str] = set()
-    for name, rows in fitting.items():
+    for name, rows in rows_by_sheet.items():
         sheet: Any = book.create_sheet(_title(name, taken))
         for row in rows:
             for index, value in enumerate(row):
@@ -50,7 +50,7 @@ def make_workbook(parts: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
     return out.getvalue()
 
 
-def _fitting(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+def _checked_rows(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
     """Return rows with values that a sheet can hold."""
     if len(rows) > _MAX_ROWS:
         raise ToolExecutionError(
