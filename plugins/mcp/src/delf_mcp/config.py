@@ -64,7 +64,7 @@ def server_settings(
         path: The file.
         name: The server.
         environ: The variables that ``${NAME}`` in the file stands for.
-        source: Where the file's name was configured; the content is trusted like this source.
+        source: The source that named the file; the content is trusted like this source.
 
     Raises:
         ConnectionConfigurationError: If the server's entry is missing or invalid.

@@ -57,18 +57,18 @@ class OwnTables:
                     hint='trust = {"customers" = "own", "orders.id" = "own"}; all others are '
                     "outside",
                 )
-        folds = dialect in _FOLDS
-        kept: dict[str, Trust] = {
-            key.lower() if folds else key: whose for key, whose in trust.items()
+        ignores_case = dialect in _FOLDS
+        folded_trust: dict[str, Trust] = {
+            key.lower() if ignores_case else key: whose for key, whose in trust.items()
         }
-        return cls(kept, dialect, functions)
+        return cls(folded_trust, dialect, functions)
 
     def has_table(self, table: str) -> bool:
         """Return whether all columns of a table are declared as the user's own."""
         table = self._key(table)
-        others = (key for key, whose in self.trust.items() if whose != "own")
-        is_cut = any(key.startswith(f"{table}.") for key in others)
-        return self.trust.get(table) == "own" and not is_cut
+        outside_keys = (key for key, whose in self.trust.items() if whose != "own")
+        has_outside_column = any(key.startswith(f"{table}.") for key in outside_keys)
+        return self.trust.get(table) == "own" and not has_outside_column
 
     def has_column(self, table: str, column: str) -> bool:
         """Return whether a column is declared as the user's own."""
@@ -83,7 +83,7 @@ class OwnTables:
         return relation if self.has_table(relation.full_name) else replace(relation, comment=None)
 
     def without_others(self, table: Table) -> Table:
-        """Return a table without comments that others may have written."""
+        """Return a table without comments that are not declared as the user's own."""
         name = table.relation.full_name
         columns = [
             column if self.has_column(name, column.name) else replace(column, comment=None)
@@ -92,7 +92,7 @@ class OwnTables:
         broken = None if table.broken is None else "its definition makes no sense"
         return Table(self.without_comment(table.relation), columns, broken)
 
-    def of_query(self, statement: object, params: object) -> Trust | Mapping[str, Trust]:
+    def trust_of_query(self, statement: object, params: object) -> Trust | Mapping[str, Trust]:
         """Return the trust in a query's rows: for all columns alike, or by column."""
         if not isinstance(statement, str) or len(statement) > _LONGEST:
             return _OUTSIDE
@@ -101,35 +101,35 @@ class OwnTables:
             tree = self._tree(statement, given)
         except ToolRefusedError:  # the query reports it to the script
             return _OUTSIDE
-        return _OUTSIDE if tree is None else self._of_tree(tree)
+        return _OUTSIDE if tree is None else self._trust_of_tree(tree)
 
     def _tree(self, statement: str, params: Params) -> exp.Expression | None:
-        """Parse a query; None if it calls functions that may read anything."""
+        """Parse a query; return None if it calls functions that may read anything."""
         from sqlglot import exp
 
         checked = check_query(statement, self.dialect, params, self.functions)
         if any(is_listed(name, self.functions) for name in checked.calls):
             return None
-        holes = without_holes(checked.text, checked.tokens, params, self.dialect)
-        tree = parse(holes, self.dialect)[0]
-        unknown = (exp.Anonymous, exp.AnonymousAggFunc, exp.SessionParameter, exp.Parameter)
-        return None if tree.find(*unknown) else tree
+        text = without_holes(checked.text, checked.tokens, params, self.dialect)
+        tree = parse(text, self.dialect)[0]
+        unknown_calls = (exp.Anonymous, exp.AnonymousAggFunc, exp.SessionParameter, exp.Parameter)
+        return None if tree.find(*unknown_calls) else tree
 
-    def _of_tree(self, tree: exp.Expression) -> Trust | Mapping[str, Trust]:
+    def _trust_of_tree(self, tree: exp.Expression) -> Trust | Mapping[str, Trust]:
         from sqlglot import exp
 
-        read = self._read_by(tree)
-        if not read or None in read:
+        tables = self._source_tables(tree)
+        if not tables or None in tables:
             return _OUTSIDE
-        if all(self.has_table(table) for table in read if table):
+        if all(self.has_table(table) for table in tables if table):
             return "own"
-        is_plain = len([*tree.find_all(exp.Table)]) == 1 and not tree.find(exp.CTE)
-        return self._of_columns(tree, read[0] or "") if is_plain else _OUTSIDE
+        is_one_table = len([*tree.find_all(exp.Table)]) == 1 and not tree.find(exp.CTE)
+        return self._trust_by_column(tree, tables[0] or "") if is_one_table else _OUTSIDE
 
-    def _read_by(self, tree: exp.Expression) -> list[str | None]:
+    def _source_tables(self, tree: exp.Expression) -> list[str | None]:
         """Return the tables that a query reads; None for a source that may not be a table.
 
-        The name of a part in ``WITH`` is a table's name up to the end of that part.
+        Up to the end of a part of ``WITH``, the part's own name still means a table.
         """
         from sqlglot import exp
 
@@ -137,18 +137,23 @@ class OwnTables:
         first = tree.find(exp.With)
         if len([*tree.find_all(exp.CTE)]) != len(parts) or (first and first.args.get("recursive")):
             return [None]
-        every = {self._folded(part.args["alias"].this) for part in parts}
-        known: set[str] = set()
-        inner: set[int] = set()
-        found: list[str | None] = []
+        all_part_names = {self._folded(part.args["alias"].this) for part in parts}
+        earlier_parts: set[str] = set()
+        tables_in_parts: set[int] = set()
+        source_names: list[str | None] = []
         for part in parts:
             tables = [*part.this.find_all(exp.Table)]
-            inner.update(map(id, tables))
-            names = [name for name in map(self._table, tables) if name not in known]
-            found += [None if name in every else name for name in names]
-            known.add(self._folded(part.args["alias"].this))
-        rest = (table for table in tree.find_all(exp.Table) if id(table) not in inner)
-        return [*found, *(name for name in map(self._table, rest) if name not in every)]
+            tables_in_parts.update(map(id, tables))
+            names = [name for name in map(self._table, tables) if name not in earlier_parts]
+            source_names += [None if name in all_part_names else name for name in names]
+            earlier_parts.add(self._folded(part.args["alias"].this))
+        other_tables = (
+            table for table in tree.find_all(exp.Table) if id(table) not in tables_in_parts
+        )
+        return [
+            *source_names,
+            *(name for name in map(self._table, other_tables) if name not in all_part_names),
+        ]
 
     def _table(self, table: exp.Table) -> str | None:
         """Return a table's name as in ``trust``; None for functions and files."""
@@ -160,7 +165,7 @@ class OwnTables:
             return None
         return ".".join(map(self._folded, names))
 
-    def _of_columns(self, tree: exp.Expression, table: str) -> Trust | Mapping[str, Trust]:
+    def _trust_by_column(self, tree: exp.Expression, table: str) -> Trust | Mapping[str, Trust]:
         """Return the own columns of a plain query of one table."""
         from sqlglot import exp
 
@@ -173,30 +178,34 @@ class OwnTables:
         rows = {source.name.lower(), source.alias.lower()}
         if any(column.name.lower() in rows for column in tree.find_all(exp.Column)):
             return _OUTSIDE  # a table's name used as a column means its rows
-        found: dict[str, Trust] = {}
-        shown: set[int] = set()
+        trust_by_name: dict[str, Trust] = {}
+        selected: set[int] = set()
         for each in tree.expressions:
             if not isinstance(each, (exp.Column, exp.Alias)):
                 return _OUTSIDE  # the database chooses the column's name
             columns = [*each.find_all(exp.Column)]
-            shown.update(map(id, columns))
+            selected.update(map(id, columns))
             is_own = bool(columns) and all(self._is_own(table, column) for column in columns)
             name = each.alias_or_name
-            if name.lower() in found or (isinstance(each, exp.Alias) and self._hides(table, name)):
+            if name.lower() in trust_by_name or (
+                isinstance(each, exp.Alias) and self._may_mean_own_column(table, name)
+            ):
                 return _OUTSIDE
-            found[name.lower()] = "own" if is_own else "outside"
-        rest = (column for column in tree.find_all(exp.Column) if id(column) not in shown)
+            trust_by_name[name.lower()] = "own" if is_own else "outside"
+        rest = (column for column in tree.find_all(exp.Column) if id(column) not in selected)
         if not all(self._is_own(table, column) for column in rest):
             return _OUTSIDE
-        own = [each.alias_or_name for each in tree.expressions if found[_name(each)] == "own"]
-        forms = {form for name in own for form in (name, name.lower(), name.upper())}
-        return {**dict.fromkeys(sorted(forms), "own"), "*": "outside"} if own else _OUTSIDE
+        own = [
+            each.alias_or_name for each in tree.expressions if trust_by_name[_name(each)] == "own"
+        ]
+        spellings = {form for name in own for form in (name, name.lower(), name.upper())}
+        return {**dict.fromkeys(sorted(spellings), "own"), "*": "outside"} if own else _OUTSIDE
 
     def _is_own(self, table: str, column: exp.Column) -> bool:
         return self.has_column(table, self._folded(column.this))
 
-    def _hides(self, table: str, alias: str) -> bool:
-        """Return whether an alias is the name of an own column, which ORDER BY may mean."""
+    def _may_mean_own_column(self, table: str, alias: str) -> bool:
+        """Return True if an alias is also the name of an own column: ORDER BY is then ambiguous."""
         return self.has_column(table, alias) or f"{table}.{alias.lower()}" in self.trust
 
     def _folded(self, name: exp.Expression) -> str:

@@ -103,15 +103,15 @@ class SQL(Connection[SQLSettings]):
             self._own = OwnTables.of(self.name, self.trust, self.target.dialect, functions)
             if "own" in self.trust.values():
                 self.context_trust = "own"  # without the comments of other tables
-        self._parts: tuple[Backend, Database] | None = None
+        self._backend_and_database: tuple[Backend, Database] | None = None
         self._index: TableIndex | None = None
-        self._held: dict[str, Table] = {}
+        self._sampled_tables: dict[str, Table] = {}
         """The tables with what their columns hold, by name."""
 
     async def check(self, call: ProposedCall) -> Verdict:
         """Check a write and preview its effect; ask about queries without a read-only session."""
         if call.action == "write":
-            statements = _listed(call.arguments["statement"])
+            statements = _as_list(call.arguments["statement"])
             try:
                 checked = await asyncio.to_thread(check_writes, statements, self.target.dialect)
                 changes = _changes(checked, call.arguments.get("params"))
@@ -177,14 +177,14 @@ class SQL(Connection[SQLSettings]):
         statements is one transaction; they share a dict of params. For one statement, a list of
         dicts or of lists runs it for each, and `rows` holds what RETURNING gives.
         """  # noqa: D205 - the model reads the whole paragraph
-        checked = await asyncio.to_thread(check_writes, _listed(statement), self.target.dialect)
+        checked = await asyncio.to_thread(check_writes, _as_list(statement), self.target.dialect)
         changes = _changes(checked, params)
         if not changes[0][1]:
             return Changes(rowcount=0, rows=[], committed=True)
 
         if len(changes) > 1:
             await self._without_transactions(changes)
-        self._held = {}
+        self._sampled_tables = {}
         written = await self._in_session(
             False, lambda backend, session: backend.write(session, changes), checked
         )
@@ -203,11 +203,11 @@ class SQL(Connection[SQLSettings]):
                 True, lambda backend, session: self._describe(backend, session, task)
             )
             head += self._limit_note()
-            if not (held := await self._sampled(tables)):
+            if not (samples := await self._with_samples(tables)):
                 return head + lines
             budget = self.settings.schema_chars
-            shown = with_holdings(lines, held, self.target.dialect, budget)
-            return f"{head}{_HOLDS if shown != lines else ''}{shown}"
+            text = with_holdings(lines, samples, self.target.dialect, budget)
+            return f"{head}{_HOLDS if text != lines else ''}{text}"
         except (ToolExecutionError, ToolRefusedError) as error:
             reason = error.message
         raise SQLSchemaError(
@@ -221,7 +221,7 @@ class SQL(Connection[SQLSettings]):
         usual = SQLSettings.model_fields["max_rows"].default
         return "" if most == usual else f"(query: {most:,} rows at most, not {usual:,})\n"
 
-    async def _sampled(self, tables: Sequence[Table]) -> list[Table]:
+    async def _with_samples(self, tables: Sequence[Table]) -> list[Table]:
         """Return tables with column value descriptions, if tasks may read rows without approval.
 
         Descriptions are cached until something is written. A table that takes too long is not
@@ -232,14 +232,18 @@ class SQL(Connection[SQLSettings]):
         if not (self.settings.sample and self.target.is_locked and is_free):
             return []
         wanted = tables[:_MAX_SAMPLED]
-        missing = [table for table in wanted if self._held.get(table.relation.full_name) is None]
+        missing = [
+            table for table in wanted if self._sampled_tables.get(table.relation.full_name) is None
+        ]
         try:
             async with asyncio.timeout(_SAMPLE_SECONDS):
                 for table in missing:
-                    self._held[table.relation.full_name] = await self._sample(table)
+                    self._sampled_tables[table.relation.full_name] = await self._sample(table)
         except TimeoutError:
-            self._held = {table.relation.full_name: table for table in missing} | self._held
-        return [self._held[table.relation.full_name] for table in wanted]
+            self._sampled_tables = {
+                table.relation.full_name: table for table in missing
+            } | self._sampled_tables
+        return [self._sampled_tables[table.relation.full_name] for table in wanted]
 
     async def _sample(self, table: Table) -> Table:
         """Return a table with descriptions of column values; unchanged if rows are unreadable."""
@@ -250,9 +254,7 @@ class SQL(Connection[SQLSettings]):
             if statement is None or (is_last and len(rows) < ROWS):
                 break
             try:
-                fetched = await self._in_session(
-                    True, partial(_rows_of_sample, statement=statement)
-                )
+                fetched = await self._in_session(True, partial(_read_sample, statement=statement))
             except DelfError:
                 return table
             rows += fetched.rows
@@ -287,31 +289,31 @@ class SQL(Connection[SQLSettings]):
     async def _preview(self, changes: Sequence[Change], note: str) -> str:
         """Count the rows that each statement of a change would affect now."""
         if len(changes) == 1:
-            return "\n".join(filter(None, [await self._rows_of(*changes[0]), note]))
+            return "\n".join(filter(None, [await self._describe_affected_rows(*changes[0]), note]))
         lines = ["one transaction:"]
         for number, (statement, sets) in enumerate(changes, 1):
-            rows = await self._rows_of(statement, sets)
+            rows = await self._describe_affected_rows(statement, sets)
             lines.append(f"{number}. {statement.text}" + (f" ({rows})" if rows else ""))
         return "\n".join(lines)
 
-    async def _rows_of(self, statement: Statement, sets: Sequence[Params]) -> str:
+    async def _describe_affected_rows(self, statement: Statement, sets: Sequence[Params]) -> str:
         """Count the rows that a statement affects for all sets of parameters, if known."""
         if not statement.is_about_rows:
             return ""
         counts = [count_of(statement, params) for params in sets[:_MAX_COUNTED]]
-        total, what = 0, ""
+        total, label = 0, ""
         for count in counts if len(sets) <= _MAX_COUNTED else ():
-            number = None if count is None else await self._number(count)
+            number = None if count is None else await self._run_count(count)
             if count is None or number is None:
                 break
-            total, what = total + number, count.what
+            total, label = total + number, count.what
         else:
-            if what:
-                return f"{what}: {total:,}"
+            if label:
+                return f"{label}: {total:,}"
         many = f" for each of {len(sets):,} sets of parameters" if len(sets) > 1 else ""
         return f"rows not counted{many}"
 
-    async def _number(self, count: Count) -> int | None:
+    async def _run_count(self, count: Count) -> int | None:
         if count.number is not None:
             return count.number
         if not self.target.is_locked:
@@ -330,19 +332,19 @@ class SQL(Connection[SQLSettings]):
         if self._own is None:
             return None
         if action == "query":
-            return self._own.of_query(arguments.get("statement"), arguments.get("params"))
+            return self._own.trust_of_query(arguments.get("statement"), arguments.get("params"))
         return self.context_trust if action == "schema" else "outside"
 
     async def aclose(self) -> None:
         """Close all connections. The next call opens new sessions."""
-        if self._parts is not None:
-            await self._parts[1].aclose()
+        if self._backend_and_database is not None:
+            await self._backend_and_database[1].aclose()
 
     def _connect(self) -> tuple[Backend, Database]:
         with _MAKING:
-            if self._parts is None:
-                self._parts = self._make_parts()
-            return self._parts
+            if self._backend_and_database is None:
+                self._backend_and_database = self._make_parts()
+            return self._backend_and_database
 
     def _make_parts(self) -> tuple[Backend, Database]:
         from delf_sql.database import Database
@@ -362,7 +364,7 @@ class SQL(Connection[SQLSettings]):
         """Run a function with a session in a thread, converting drivers' exceptions."""
         from delf_sql.database import LostError
 
-        backend, database = self._parts or await asyncio.to_thread(self._connect)
+        backend, database = self._backend_and_database or await asyncio.to_thread(self._connect)
         try:
             return await database.run(lambda session: work(backend, session), reader=reader)
         except DelfError:
@@ -392,15 +394,17 @@ class SQL(Connection[SQLSettings]):
             ranked, count = self._index_of(tables).rank(search)
             return [found.info() for found in ranked[: min(count, _FOUND_TABLES)]]
         if len(relations) > self.settings.schema_tables:
-            return [relation_info(self._declared(relation)) for relation in relations]
+            return [
+                relation_info(self._without_foreign_comment(relation)) for relation in relations
+            ]
         return [found.info() for found in self._tables(backend, session, relations)]
 
     def _index_of(self, tables: Sequence[Table]) -> TableIndex:
         """Return an index of tables, cached while the tables are unchanged."""
-        kept = self._index
-        if kept is None or kept.tables != tables:
-            kept = self._index = TableIndex(tables)
-        return kept
+        index = self._index
+        if index is None or index.tables != tables:
+            index = self._index = TableIndex(tables)
+        return index
 
     def _candidates(
         self, backend: Backend, session: Any, relations: Sequence[Relation], words: str
@@ -418,7 +422,7 @@ class SQL(Connection[SQLSettings]):
             return tables
         return [self._own.without_others(table) for table in tables]
 
-    def _declared(self, relation: Relation) -> Relation:
+    def _without_foreign_comment(self, relation: Relation) -> Relation:
         return relation if self._own is None else self._own.without_comment(relation)
 
     def _describe(
@@ -441,11 +445,11 @@ class SQL(Connection[SQLSettings]):
         return f"{head}, {len(relations)} tables:\n", text, ranked
 
 
-def _rows_of_sample(backend: Backend, session: Any, statement: Statement) -> Fetched:
+def _read_sample(backend: Backend, session: Any, statement: Statement) -> Fetched:
     return backend.read(session, statement, None, ROWS)
 
 
-def _listed(statement: str | list[str]) -> list[str]:
+def _as_list(statement: str | list[str]) -> list[str]:
     return [statement] if isinstance(statement, str) else statement
 
 
@@ -455,7 +459,7 @@ def _changes(
     """Pair each statement with its sets of parameters."""
     if len(statements) == 1:
         one = statements[0]
-        return [(one, _batches(one.text, one.tokens, params))]
+        return [(one, _parameter_sets(one.text, one.tokens, params))]
     if params is not None and not isinstance(params, Mapping):
         raise ToolRefusedError(
             "several statements share one dict of params: write :name where each value goes"
@@ -466,7 +470,7 @@ def _changes(
     ]
 
 
-def _batches(text: str, tokens: Sequence[Any], params: Params) -> Sequence[Params]:
+def _parameter_sets(text: str, tokens: Sequence[Any], params: Params) -> Sequence[Params]:
     """Return the sets of parameters: one, or one for each element of a list."""
     if params is None or isinstance(params, Mapping):
         return [params]

@@ -11,7 +11,7 @@ from delf_sql.tokens import Token
 
 _OTHER_FORMS: Final = frozenset({"FROM", "USING", "JOIN", "LIMIT", "ORDER", "WITH"})
 """Keywords of changes with more than one table or condition, which are not counted."""
-_KEPT_ROWS: Final = frozenset({"CONFLICT", "DUPLICATE", "IGNORE", "OR"})
+_MAY_SKIP_ROWS: Final = frozenset({"CONFLICT", "DUPLICATE", "IGNORE", "OR"})
 """Keywords of an INSERT that may add fewer rows than given."""
 _READS: Final = frozenset({"SELECT", "WITH"})
 
@@ -42,32 +42,32 @@ def count_of(statement: Statement, params: Params) -> Count | None:
     Returns:
         None if the number is unknown without running the statement.
     """
-    outer = list(_outer(statement.tokens))
+    outer = list(_outside_parentheses(statement.tokens))
     returning = next((t for t in outer if t.word == "RETURNING"), None)
     end = len(statement.text) if returning is None else returning.start
     outer = [token for token in outer if token.start < end]
     words = [token.word for token in outer]
     if words[:2] == ["DELETE", "FROM"] or words[:1] == ["UPDATE"]:
-        return _of_condition(statement, params, outer, end)
+        return _count_condition(statement, params, outer, end)
     if words[:2] == ["INSERT", "INTO"]:
-        return _of_insert(statement, params, outer, end)
+        return _count_insert(statement, params, outer, end)
     if words[:1] == ["TRUNCATE"] or words[:2] == ["DROP", "TABLE"]:
         rest = outer[1:] if words[0] == "TRUNCATE" and words[1] != "TABLE" else outer[2:]
         rest = rest[2:] if [token.word for token in rest[:2]] == ["IF", "EXISTS"] else rest
         if rest and _is_name(rest) and not {"CASCADE", "RESTRICT", "RESTART"} & {*words}:
-            return _query("rows now", statement.text[rest[0].start : end], "", None)
+            return _counting_query("rows now", statement.text[rest[0].start : end], "", None)
     return None
 
 
-def _of_condition(
+def _count_condition(
     statement: Statement, params: Params, outer: Sequence[Token], end: int
 ) -> Count | None:
     """Return a counting query for the condition of an UPDATE or DELETE on one table."""
     text = statement.text
     where = next((token for token in outer if token.word == "WHERE"), None)
-    found = end if where is None else where.start
+    where_start = end if where is None else where.start
     if outer[0].word == "DELETE":
-        start, stop, rest = outer[1].end, found, outer[2:]
+        start, stop, rest = outer[1].end, where_start, outer[2:]
     else:
         set_ = next((token for token in outer if token.word == "SET"), None)
         if set_ is None:
@@ -78,44 +78,44 @@ def _of_condition(
         return None
     condition = "" if where is None else text[where.start : end]
     tail = [token for token in statement.tokens if where and where.start < token.start < end]
-    given = _given(statement, tail, params)
-    if given is None:
+    used = _used_params(statement, tail, params)
+    if used is None:
         return None
-    return _query("rows now", text[start:stop], condition, given[0])
+    return _counting_query("rows now", text[start:stop], condition, used[0])
 
 
-def _of_insert(
+def _count_insert(
     statement: Statement, params: Params, outer: Sequence[Token], end: int
 ) -> Count | None:
     """Return the number of an INSERT's rows, from literals or from its query."""
-    if any(token.word in _KEPT_ROWS for token in outer):
+    if any(token.word in _MAY_SKIP_ROWS for token in outer):
         return None
     values = next((token for token in outer if token.word == "VALUES"), None)
     if values is not None:
-        behind = [t for t in statement.tokens if values.start < t.start < end]
-        return Count("new rows", number=sum(1 for _ in _groups(behind)))
+        after_values = [t for t in statement.tokens if values.start < t.start < end]
+        return Count("new rows", number=sum(1 for _ in _outer_parentheses(after_values)))
     select = next((token for token in outer if token.word in _READS), None)
     if select is None:
         return None
     tail = [token for token in statement.tokens if select.start < token.start < end]
-    given = _given(statement, tail, params)
-    if given is None:
+    used = _used_params(statement, tail, params)
+    if used is None:
         return None
     query = f"({statement.text[select.start : end].strip()}) AS counted"
-    return _query("new rows", query, "", given[0])
+    return _counting_query("new rows", query, "", used[0])
 
 
-def _query(
+def _counting_query(
     what: str, source: str, condition: str, params: dict[str, Any] | list[Any] | None
 ) -> Count:
     query = f"SELECT count(*) AS n FROM {source.strip()} {condition}".strip()  # noqa: S608 - gated
     return Count(what, query=query, params=params)
 
 
-def _given(
+def _used_params(
     statement: Statement, tokens: Sequence[Token], params: Params
 ) -> tuple[dict[str, Any] | list[Any] | None] | None:
-    """Return the parameters used in a part of a statement; None if a parameter is missing."""
+    """Return the parameters used in a part of a statement, in a tuple; None if one is missing."""
     if find_holes(statement.text, tokens, named=True):
         return (dict(params),) if isinstance(params, Mapping) else None
     holes = find_holes(statement.text, tokens, named=False)
@@ -123,9 +123,9 @@ def _given(
         return (None,)
     if params is None or isinstance(params, Mapping):
         return None
-    every = find_holes(statement.text, statement.tokens, named=False)
-    before = sum(hole.start < holes[0].start for hole in every)
-    return (list(params)[before : before + len(holes)],)
+    all_holes = find_holes(statement.text, statement.tokens, named=False)
+    offset = sum(hole.start < holes[0].start for hole in all_holes)
+    return (list(params)[offset : offset + len(holes)],)
 
 
 def _is_name(tokens: Sequence[Token]) -> bool:
@@ -142,7 +142,7 @@ def _is_name(tokens: Sequence[Token]) -> bool:
     )
 
 
-def _groups(tokens: Sequence[Token]) -> Iterator[Token]:
+def _outer_parentheses(tokens: Sequence[Token]) -> Iterator[Token]:
     """Yield the outermost opening parentheses."""
     depth = 0
     for token in tokens:
@@ -154,7 +154,7 @@ def _groups(tokens: Sequence[Token]) -> Iterator[Token]:
             depth -= 1
 
 
-def _outer(tokens: Sequence[Token]) -> Iterator[Token]:
+def _outside_parentheses(tokens: Sequence[Token]) -> Iterator[Token]:
     """Yield the tokens outside of parentheses."""
     depth = 0
     for token in tokens:

@@ -32,11 +32,11 @@ class LostError(TimeoutError):
 class _Job:
     """A statement running in a thread, and whether anybody waits for it."""
 
-    def __init__(self, begun: Callable[[], None]) -> None:
-        self.begun = begun
+    def __init__(self, on_start: Callable[[], None]) -> None:
+        self.on_start = on_start
         self.lock = threading.Lock()
         self.session: Any = None
-        self.is_unwanted = False
+        self.is_abandoned = False
 
 
 class Database:
@@ -63,37 +63,37 @@ class Database:
             LostError: If the statement could not be stopped, so that its outcome is unknown.
         """
         loop = asyncio.get_running_loop()
-        clock = asyncio.timeout(None)
+        deadline = asyncio.timeout(None)
 
-        def begun() -> None:
-            if not job.is_unwanted and not future.done():
-                clock.reschedule(loop.time() + self._seconds)
+        def on_start() -> None:
+            if not job.is_abandoned and not future.done():
+                deadline.reschedule(loop.time() + self._seconds)
 
         def tell() -> None:
             with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
-                loop.call_soon_threadsafe(begun)
+                loop.call_soon_threadsafe(on_start)
 
         job = _Job(tell)
         run = copy_context().run
         future = self._executor(reader).submit(run, self._in_thread, job, work, reader)
         try:
-            async with clock:
+            async with deadline:
                 return await asyncio.wrap_future(future)
         except (TimeoutError, asyncio.CancelledError) as error:
-            job.is_unwanted = True
+            job.is_abandoned = True
             is_ended = await asyncio.shield(self._stop(future, job, reader))
             if isinstance(error, TimeoutError) and not future.cancelled():
                 if not is_ended:
                     raise LostError from None
-                failed = future.exception()
-                problem = self._backend.explain(failed) if failed is not None else None
+                failure = future.exception()
+                problem = self._backend.explain(failure) if failure is not None else None
                 if problem is not None and problem.lost:
                     raise LostError from None
-                if failed is None:  # completed before it could be stopped
+                if failure is None:  # completed before it could be stopped
                     return future.result()
             raise
         finally:
-            job.is_unwanted = True
+            job.is_abandoned = True
 
     def _in_thread(self, job: _Job, work: Callable[[Any], T], reader: bool) -> T:
         with contextlib.ExitStack() as stack:
@@ -109,16 +109,16 @@ class Database:
 
     def _with_session(self, job: _Job, session: Any, work: Callable[[Any], T]) -> T:
         with job.lock:
-            if job.is_unwanted:
+            if job.is_abandoned:
                 raise TimeoutError
             job.session = session
-        job.begun()
+        job.on_start()
         try:
             return work(session)
         finally:
             with job.lock:
                 job.session = None
-            if job.is_unwanted:
+            if job.is_abandoned:
                 self._backend.discard(session)
 
     async def _stop(self, future: Future[Any], job: _Job, reader: bool) -> bool:
@@ -138,7 +138,7 @@ class Database:
                     await asyncio.wait([ended], timeout=_AGAIN_SECONDS)
         except Exception as error:
             log.warning("could not stop a statement: %s", type(error).__name__)
-            executor = self._threads.pop(self._key(reader), None)
+            executor = self._threads.pop(self._executor_key(reader), None)
             if executor is not None:
                 executor.shutdown(wait=False)  # its thread may hang forever
             await asyncio.to_thread(self._backend.dispose)
@@ -150,11 +150,11 @@ class Database:
             if job.session is not None:
                 self._backend.stop(job.session)
 
-    def _key(self, reader: bool) -> bool:
+    def _executor_key(self, reader: bool) -> bool:
         return reader or self._backend.one_at_a_time
 
     def _executor(self, reader: bool) -> ThreadPoolExecutor:
-        key = self._key(reader)
+        key = self._executor_key(reader)
         if key not in self._threads:
             self._threads[key] = ThreadPoolExecutor(self._size, thread_name_prefix="delf-sql")
         return self._threads[key]

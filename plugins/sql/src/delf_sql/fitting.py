@@ -101,14 +101,14 @@ def check_fits(value: object, family: Family, depth: int = 0) -> None:
         for item in cast("list[Any]", value):
             check_fits(item, family, max(depth - 1, 0))
     elif not depth and value is not None and not _fits(value, family):
-        shown = f"{_short(value)} ({type(cast('Any', value)).__name__})"
+        shown = f"{_shorten(value)} ({type(cast('Any', value)).__name__})"
         raise TypeError(
             f"{shown} does not fit a column of type {family} as it is: {_ADVICE[family]}, "
             "or write CAST(… AS …) around the placeholder"
         )
 
 
-def fitted(bound: Bound, kinds: Sequence[str | None], *, stores: bool) -> Bound:
+def convert_values(bound: Bound, kinds: Sequence[str | None], *, stores: bool) -> Bound:
     """Convert each value to its placeholder's type.
 
     Args:
@@ -128,29 +128,29 @@ def fitted(bound: Bound, kinds: Sequence[str | None], *, stores: bool) -> Bound:
         try:
             if stores and not bound.casts[number]:
                 check_fits(value, family, depth)
-            values.append(_fit(value, family, depth, stores=stores))
+            values.append(_convert(value, family, depth, stores=stores))
         except (TypeError, ValueError) as error:
             raise ToolRefusedError(f"parameter {bound.names[number]}: {error}") from None
     return Bound(bound.pieces, values, bound.names, bound.casts)
 
 
-def _fit(value: Any, family: Family, depth: int, *, stores: bool) -> Any:
+def _convert(value: Any, family: Family, depth: int, *, stores: bool) -> Any:
     """Convert a value for its type family; lists and dicts for JSON or text become JSON."""
     if depth:
         if not isinstance(value, list):
             return value
         items = cast("list[Any]", value)
-        return [_fit(item, family, depth - 1, stores=stores) for item in items]
+        return [_convert(item, family, depth - 1, stores=stores) for item in items]
     if family == "json":
         return value if value is None or isinstance(value, str) else as_json(value)
     if family == "map" and isinstance(value, str):
-        return _map_of(value)
+        return _as_duckdb_map(value)
     if family == "text" and stores and isinstance(value, (list, dict)):
         return as_json(cast("list[Any]", value))
     return value
 
 
-def _map_of(text: str) -> Any:
+def _as_duckdb_map(text: str) -> Any:
     """Return a map as DuckDB's driver takes it, if the text represents a dict."""
     try:
         value = json.loads(text)
@@ -164,7 +164,7 @@ def _map_of(text: str) -> Any:
 
 def _fits(value: Any, family: Family) -> bool:
     if family == "integer":
-        return _is_whole(value) if isinstance(value, (str, float, decimal.Decimal)) else True
+        return _has_no_fraction(value) if isinstance(value, (str, float, decimal.Decimal)) else True
     if family == "float":
         return not isinstance(value, int) or not is_rounded(value)
     if family == "year":
@@ -188,7 +188,7 @@ def is_rounded(value: int) -> bool:
     return abs(value) >= FIRST_ROUNDED and value != float(value)
 
 
-def _is_whole(value: str | float | decimal.Decimal) -> bool:
+def _has_no_fraction(value: str | float | decimal.Decimal) -> bool:
     number = _number(value) if isinstance(value, str) else decimal.Decimal(value)
     if number is None:  # the database reports the error
         return True
@@ -230,6 +230,6 @@ def _fits_moment(value: Any, family: Family) -> bool:
     return isinstance(value, dt.date) and family in ("date", "timestamp", "timestamptz")
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = str(value)
     return text if len(text) <= 40 else f"{text[:40]}…"

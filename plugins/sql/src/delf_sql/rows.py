@@ -36,30 +36,33 @@ class Fetched:
 def collect(
     fetch: Callable[[int], Sequence[Sequence[Any]]], limit: int, max_bytes: int
 ) -> tuple[list[Sequence[Any]], bool]:
-    """Fetch rows up to limits of number and size; return True if there are more.
+    """Fetch at most ``limit`` rows; return them, and True if there are more.
 
-    The first fetch is one row, later fetches at most the number that fits by the average weight.
+    The first fetch is of one row. Later fetches are limited to the number of rows that fit into
+    ``max_bytes``, judged by the average size of a row so far.
 
     Args:
         fetch: Returns the next rows, at most as many as requested.
-        limit: The maximum number of rows to take.
+        limit: The maximum number of rows to return.
         max_bytes: The approximate limit in bytes.
 
     Raises:
         ToolExecutionError: If the rows exceed ``max_bytes``.
     """
     rows: list[Sequence[Any]] = []
-    held = 0
-    size = 1
-    while found := fetch(min(size, limit + 1 - len(rows))):
-        for row in found:
+    total_bytes = 0
+    batch_size = 1
+    while batch := fetch(min(batch_size, limit + 1 - len(rows))):
+        for row in batch:
             if len(rows) == limit:
                 return rows, True
-            held += weight(row)
-            if held > max_bytes:
+            total_bytes += weight(row)
+            if total_bytes > max_bytes:
                 raise too_large(max_bytes, len(rows) + 1)
             rows.append(row)
-        size = max(1, min(4 * size, (max_bytes - held) * len(rows) // held))
+        batch_size = max(
+            1, min(4 * batch_size, (max_bytes - total_bytes) * len(rows) // total_bytes)
+        )
     return rows, False
 
 

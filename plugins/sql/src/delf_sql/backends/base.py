@@ -42,7 +42,7 @@ class Problem:
     number: int | None = None
 
 
-class FailedAt(Exception):  # noqa: N818 - which one, and not what
+class FailedAt(Exception):  # noqa: N818 - tells which statement, not the fault
     """A failure of one of several statements, caused by the driver's exception.
 
     Args:
@@ -82,8 +82,8 @@ def create_missing(target: Target, create: Callable[[], None]) -> None:
         ) from None
 
 
-class Written:
-    """The results of a write so far: the number of changed rows, and the returned rows."""
+class WriteResult:
+    """Collects the results of a write: the number of changed rows, and the returned rows."""
 
     def __init__(self) -> None:
         self.rowcount = 0

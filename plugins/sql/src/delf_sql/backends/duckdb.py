@@ -20,7 +20,7 @@ from delf.values.encoding import dumps, loads
 from delf_confined.children import Child, Template
 from delf_confined.limits import Limits
 from delf_confined.readers import child_death_error, limit_error, result_of
-from delf_sql.backends.base import Problem, Written
+from delf_sql.backends.base import Problem, WriteResult
 from delf_sql.catalog import Column, Relation, Table
 from delf_sql.gate import Statement
 from delf_sql.placeholders import Bound, Params, bind
@@ -49,7 +49,7 @@ class _DuckdbError(Exception):
 
 
 @dataclass(frozen=True)
-class _Started:
+class _ReadyChild:
     """A prepared child process."""
 
     child: Child
@@ -85,7 +85,7 @@ class _Session:
         # Start the template, too, before the first statement's timeout begins.
         self._ready = [self._start()]
 
-    def do(self, work: str, **given: Any) -> Any:
+    def do(self, work: str, **arguments_of_work: Any) -> Any:
         """Run a function of :mod:`duckdb_child` in a child process.
 
         Raises:
@@ -98,19 +98,19 @@ class _Session:
             "reader": self._reader,
             "settings": {name: getattr(settings, name) for name in _SETTINGS},
             "work": work,
-            "given": given,
+            "given": arguments_of_work,
         }
         started = self._ready.pop() if self._ready else self._start()
         try:
             answer = self._ask(started, dumps(arguments))
         finally:
             started.end()
-        found = result_of(answer, _STATEMENT, started.limits)
-        if "problem" in found:
-            raise _DuckdbError(Problem(**found["problem"]))
-        return found["value"]
+        result = result_of(answer, _STATEMENT, started.limits)
+        if "problem" in result:
+            raise _DuckdbError(Problem(**result["problem"]))
+        return result["value"]
 
-    def _start(self) -> _Started:
+    def _start(self) -> _ReadyChild:
         settings = self._settings
         folder = tempfile.TemporaryDirectory(prefix="delf-duckdb-")
         limits = Limits(
@@ -127,9 +127,9 @@ class _Session:
         except BaseException:
             folder.cleanup()
             raise
-        return _Started(child, limits, folder)
+        return _ReadyChild(child, limits, folder)
 
-    def _ask(self, started: _Started, arguments: bytes) -> dict[str, Any]:
+    def _ask(self, started: _ReadyChild, arguments: bytes) -> dict[str, Any]:
         child, limits = started.child, started.limits
         with self._lock:
             self._running = child
@@ -214,7 +214,7 @@ class DuckdbBackend:
 
     def write(
         self, session: _Session, changes: Sequence[tuple[Statement, Sequence[Params]]]
-    ) -> Written:
+    ) -> WriteResult:
         """Run statements with their sets of parameters in one transaction."""
         bounds = [self._bind(one, params) for one, batches in changes for params in batches]
         found = session.do(
@@ -224,7 +224,7 @@ class DuckdbBackend:
                 token.word == "RETURNING" for statement, _ in changes for token in statement.tokens
             ),
         )
-        written = Written()
+        written = WriteResult()
         written.rowcount = found["rowcount"]
         written.columns, written.rows = tuple(found["columns"]), found["rows"]
         return written

@@ -23,7 +23,7 @@ from sqlalchemy.exc import DBAPIError
 
 from delf.errors import DelfError, ToolRefusedError
 from delf_confined.words import shorten_message
-from delf_sql.backends.base import FailedAt, Problem, Written, first_line
+from delf_sql.backends.base import FailedAt, Problem, WriteResult, first_line
 from delf_sql.backends.engine import EngineBackend, origin
 from delf_sql.catalog import Catalogue, Relation
 from delf_sql.placeholders import Bound
@@ -122,14 +122,14 @@ class DuckdbEngine(EngineBackend):
 
     def _connect(self, engine: sa.Engine) -> sa.Connection:
         """Open the file, waiting while another process writes."""
-        last = time.monotonic() + min(_BUSY_SECONDS, self._settings.connect_timeout)
+        deadline = time.monotonic() + min(_BUSY_SECONDS, self._settings.connect_timeout)
         while True:
             try:
                 return engine.connect()
             except DBAPIError as error:
                 text = str(error.orig)
-                is_taken = "Could not set lock" in text or "different configuration" in text
-                if not is_taken or time.monotonic() > last:
+                is_locked = "Could not set lock" in text or "different configuration" in text
+                if not is_locked or time.monotonic() > deadline:
                     raise
             time.sleep(_RETRY_SECONDS)
 
@@ -149,33 +149,35 @@ class DuckdbEngine(EngineBackend):
         """Run a query after checking with DuckDB's own parser that it is one."""
         _check_is_query(session, bound)
         tail = "\n) AS delf"
-        kinds = self._columns(session, _around(bound, "DESCRIBE ", ""))
+        kinds = self._columns(session, _wrap(bound, "DESCRIBE ", ""))
         names = [f"c{number}" for number in range(len(kinds))]
-        asked_for = [_out(name, kind) for name, (_, kind) in zip(names, kinds, strict=True)]
-        asked_for += [_as_text(name, kind) for name, (_, kind) in zip(names, kinds, strict=True)]
-        head = f"SELECT {', '.join(asked_for)} FROM (\n"  # noqa: S608 - names made here
-        asked = _around(bound, head, f"{tail}({', '.join(names)})")
-        found = self._fetch(session, asked, limit, streams=False)
-        rows: list[Sequence[Any]] = [_row(row, kinds) for row in found.rows]
-        return Fetched(tuple(name for name, _ in kinds), rows, found.more)
+        items = [_select_item(name, kind) for name, (_, kind) in zip(names, kinds, strict=True)]
+        items += [_text_item(name, kind) for name, (_, kind) in zip(names, kinds, strict=True)]
+        head = f"SELECT {', '.join(items)} FROM (\n"  # noqa: S608 - names made here
+        wrapped = _wrap(bound, head, f"{tail}({', '.join(names)})")
+        fetched = self._fetch(session, wrapped, limit, streams=False)
+        rows: list[Sequence[Any]] = [_row(row, kinds) for row in fetched.rows]
+        return Fetched(tuple(name for name, _ in kinds), rows, fetched.more)
 
     def _columns(self, session: sa.Connection, bound: Bound) -> list[tuple[str, str]]:
         """Return the columns of a query with their types."""
         return [(row[0], row[1].upper()) for row in session.execute(bound.clause()).fetchall()]
 
-    def change(self, session: sa.Connection, bounds: Sequence[Bound], *, returns: bool) -> Written:
+    def change(
+        self, session: sa.Connection, bounds: Sequence[Bound], *, returns: bool
+    ) -> WriteResult:
         """Run a write for each set of parameters, and commit.
 
         DuckDB returns the number of changed rows as a row, unless the statement has RETURNING.
         """
-        written = Written()
+        written = WriteResult()
         number = 0
-        for _, same in itertools.groupby(bounds, key=lambda bound: bound.pieces):
-            for bound in self._fitted(session, list(same), stores=True):
+        for _, group in itertools.groupby(bounds, key=lambda bound: bound.pieces):
+            for bound in self._convert_values(session, list(group), stores=True):
                 number += 1
-                room = written.room(self._settings.max_rows)
+                row_limit = written.room(self._settings.max_rows)
                 try:
-                    fetched = self._fetch(session, bound, room, streams=False)
+                    fetched = self._fetch(session, bound, row_limit, streams=False)
                 except DBAPIError as error:
                     if len(bounds) == 1:
                         raise
@@ -289,20 +291,20 @@ def _check_is_query(session: sa.Connection, bound: Bound) -> None:
         raise ToolRefusedError("query only reads, and this is not a plain query: use write")
 
 
-def _around(bound: Bound, head: str, tail: str) -> Bound:
+def _wrap(bound: Bound, head: str, tail: str) -> Bound:
     pieces = list(bound.pieces)
     pieces[0] = head + pieces[0]
     pieces[-1] += tail
     return Bound(pieces, bound.values)
 
 
-def _out(name: str, kind: str) -> str:
+def _select_item(name: str, kind: str) -> str:
     if kind == _JSON:  # the driver parses JSON inconsistently
         return f"{name}::VARCHAR"
     return f"{name} AT TIME ZONE 'UTC'" if kind == _ZONED else name  # else needs pytz
 
 
-def _as_text(name: str, kind: str) -> str:
+def _text_item(name: str, kind: str) -> str:
     """Return a SQL expression for the text of a value without Python equivalent, else NULL."""
     condition = _UNREPRESENTABLE.get(kind) or _unrepresentable_inside(kind)
     return f"CASE WHEN {condition.format(name)} THEN {name}::VARCHAR END" if condition else "NULL"

@@ -23,7 +23,7 @@ from delf.errors import (
     OptionalDependencyError,
     ToolRefusedError,
 )
-from delf_sql.backends.base import FailedAt, Problem, Written, can_batch, first_line
+from delf_sql.backends.base import FailedAt, Problem, WriteResult, can_batch, first_line
 from delf_sql.catalog import (
     Catalogue,
     Column,
@@ -33,7 +33,7 @@ from delf_sql.catalog import (
     relations_of,
     tables_of,
 )
-from delf_sql.fitting import fitted
+from delf_sql.fitting import convert_values
 from delf_sql.gate import Statement, changes_rows
 from delf_sql.placeholders import Bound, Params, bind
 from delf_sql.rows import Fetched, collect
@@ -67,7 +67,7 @@ class EngineBackend:
         self._settings = settings
         self._engines: dict[bool, sa.Engine] = {}
         self._lock = threading.Lock()
-        self._known: dict[str, Table] = {}
+        self._tables_by_name: dict[str, Table] = {}
         """Tables by their names in writes; cleared when a write may change a table."""
 
     def check_driver(self) -> None:
@@ -159,9 +159,9 @@ class EngineBackend:
     def stop(self, session: sa.Connection) -> None:
         """Stop the running statement from another thread, if the driver can."""
         driver = _driver(session)
-        call = next((name for name in _STOPS if callable(getattr(driver, name, None))), None)
-        if call is not None:
-            getattr(driver, call)()
+        method = next((name for name in _STOPS if callable(getattr(driver, name, None))), None)
+        if method is not None:
+            getattr(driver, method)()
 
     def discard(self, session: sa.Connection) -> None:
         """Discard a session, so that no other statement gets it."""
@@ -188,22 +188,22 @@ class EngineBackend:
         """Run a query and fetch its rows up to the limits."""
         bound = self._bind(statement, params)
         self._begin(session, reader=True)
-        (bound,) = self._fitted(session, [bound], stores=False)
+        (bound,) = self._convert_values(session, [bound], stores=False)
         self._check(session, statement, bound)
         return self._fetch(session, bound, limit, streams=True)
 
-    def _fitted(
+    def _convert_values(
         self, session: sa.Connection, bounds: Sequence[Bound], *, stores: bool
     ) -> list[Bound]:
         """Convert the parameters to the types of their placeholders."""
         kinds: dict[tuple[str, ...], Sequence[str | None]] = {}
-        fits: list[Bound] = []
+        converted: list[Bound] = []
         for bound in bounds:
             pieces = tuple(bound.pieces)
             if pieces not in kinds:
                 kinds[pieces] = self._kinds(session, bound, stores=stores) if bound.values else ()
-            fits.append(fitted(bound, kinds[pieces], stores=stores))
-        return fits
+            converted.append(convert_values(bound, kinds[pieces], stores=stores))
+        return converted
 
     def _kinds(self, session: sa.Connection, bound: Bound, *, stores: bool) -> Sequence[str | None]:
         """Return the column types of a statement's placeholders."""
@@ -212,18 +212,18 @@ class EngineBackend:
         return kinds_of(bound, self.target.dialect, lambda name: self._table_named(session, name))
 
     def _table_named(self, session: sa.Connection, name: str) -> Table | None:
-        if name not in self._known:
+        if name not in self._tables_by_name:
             relation = find_relation(name, self.relations(session))
             if relation is None:
                 return None
-            (self._known[name],) = self.tables(session, [relation])
-        return self._known[name]
+            (self._tables_by_name[name],) = self.tables(session, [relation])
+        return self._tables_by_name[name]
 
     def _check(self, session: sa.Connection, statement: Statement, bound: Bound) -> None:
         """Check a query with the database itself before it runs."""
 
     def _fetch(self, session: sa.Connection, bound: Bound, limit: int, *, streams: bool) -> Fetched:
-        # Row by row: drivers that fetch everything first would pass the limits of rows and bytes.
+        # Row by row, because drivers that fetch everything first would exceed the limits.
         clause = bound.clause().execution_options(stream_results=streams, max_row_buffer=1)
         with contextlib.closing(session.execute(clause)) as result:
             if not result.returns_rows:
@@ -236,35 +236,37 @@ class EngineBackend:
                 rows, more = collect(result.fetchmany, limit, self._settings.max_bytes)
             finally:
                 if more:
-                    self._cut(session)
+                    self._discard_rows(session)
         return Fetched(columns, rows, more, warnings=self._warnings(session))
 
     def _warnings(self, session: sa.Connection) -> tuple[str, ...]:
         """Return the database's warnings about a statement's changes, if any."""
         return ()
 
-    def _cut(self, session: sa.Connection) -> None:
+    def _discard_rows(self, session: sa.Connection) -> None:
         """Discard unwanted rows, which a driver would otherwise read to the end."""
 
     def write(
         self, session: sa.Connection, changes: Sequence[tuple[Statement, Sequence[Params]]]
-    ) -> Written:
+    ) -> WriteResult:
         """Run statements with their sets of parameters in one transaction."""
-        bound = [(one, [self._bind(one, params) for params in sets]) for one, sets in changes]
-        written = Written()
+        bound_changes = [
+            (one, [self._bind(one, params) for params in sets]) for one, sets in changes
+        ]
+        written = WriteResult()
         self._begin(session, reader=False)
-        for number, (statement, bounds) in enumerate(bound, 1):
+        for number, (statement, bounds) in enumerate(bound_changes, 1):
             try:
                 self._change(session, statement, bounds, written)
             except ToolRefusedError as error:
-                if len(bound) == 1:
+                if len(bound_changes) == 1:
                     raise
-                place = f"statement {number} of {len(bound)}: {error.message}"
+                place = f"statement {number} of {len(bound_changes)}: {error.message}"
                 raise ToolRefusedError(place, hint=error.hint) from error
             except DelfError:
                 raise
             except Exception as error:
-                if len(bound) == 1:
+                if len(bound_changes) == 1:
                     raise
                 raise FailedAt(number) from error
         session.commit()
@@ -275,19 +277,19 @@ class EngineBackend:
         session: sa.Connection,
         statement: Statement,
         bounds: Sequence[Bound],
-        written: Written,
+        written: WriteResult,
     ) -> None:
         if not changes_rows(statement):
-            self._known.clear()
-        bounds = self._fitted(session, bounds, stores=True)
+            self._tables_by_name.clear()
+        bounds = self._convert_values(session, bounds, stores=True)
         if self.batches and can_batch(statement, bounds):
             clause = bounds[0].clause()
             written.add(session.execute(clause, [bound.named for bound in bounds]).rowcount)
             written.warn(self._warnings(session))
         else:
             for bound in bounds:
-                room = written.room(self._settings.max_rows)
-                fetched = self._write_one(session, statement, bound, room)
+                row_limit = written.room(self._settings.max_rows)
+                fetched = self._write_one(session, statement, bound, row_limit)
                 written.add(fetched.changed, fetched)
 
     def without_transactions(
@@ -362,10 +364,10 @@ class EngineBackend:
             for key in inspector.get_foreign_keys(name):
                 place = ".".join(filter(None, (key["referred_schema"], key["referred_table"])))
                 pairs = zip(key["constrained_columns"], key["referred_columns"], strict=False)
-                for mine, theirs in pairs:
-                    column = table.column(mine)
+                for own_name, other_name in pairs:
+                    column = table.column(own_name)
                     if column is not None:
-                        column.references = f"{place}.{theirs}"
+                        column.references = f"{place}.{other_name}"
 
     def version(self, session: sa.Connection) -> str:
         """Return the database's name, and its version if known."""
@@ -391,9 +393,9 @@ def _driver(session: sa.Connection) -> Any:
 
 def cut_socket(descriptor: int) -> None:
     """Shut down a socket, to unblock a driver that waits for a dead server."""
-    # A copy of the descriptor: the driver closes its own one.
-    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as same:
-        same.shutdown(socket.SHUT_RDWR)
+    # Use a copy of the descriptor, because the driver closes its own.
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as copy:
+        copy.shutdown(socket.SHUT_RDWR)
 
 
 def _type(kind: Any, session: sa.Connection) -> str:

@@ -103,8 +103,8 @@ LIMIT 1000000
 )
 
 
-def _or_text(convert: Any) -> Any:
-    """Convert a value; keep the text of values without a Python equivalent, such as zero dates."""
+def _keep_text(convert: Any) -> Any:
+    """Wrap a conversion, marking text that stands for a value unknown to Python, as 0000-00-00."""
 
     def converted(value: Any) -> Any:
         made = convert(value)
@@ -116,7 +116,7 @@ def _or_text(convert: Any) -> Any:
 _MOMENTS: Final = (FIELD_TYPE.DATE, FIELD_TYPE.DATETIME, FIELD_TYPE.TIMESTAMP, FIELD_TYPE.TIME)
 _CONVERSIONS: Final[dict[Any, Any]] = {
     **conversions,
-    **{kind: _or_text(conversions[kind]) for kind in _MOMENTS},
+    **{kind: _keep_text(conversions[kind]) for kind in _MOMENTS},
 }
 
 
@@ -186,7 +186,7 @@ class MysqlBackend(EngineBackend):
 
     def __init__(self, target: Target, settings: SQLSettings) -> None:
         super().__init__(target, settings)
-        self._places: WeakKeyDictionary[_Connection, Sequence[Any]] = WeakKeyDictionary()
+        self._database_and_role: WeakKeyDictionary[_Connection, Sequence[Any]] = WeakKeyDictionary()
 
     def _url(self) -> sa.URL:
         return sa.URL.create("mysql+pymysql")
@@ -197,12 +197,12 @@ class MysqlBackend(EngineBackend):
     def _prepare(self, driver: _Connection, *, reader: bool) -> None:
         """Configure a fresh session, including the SQL mode that the gate assumes."""
         role = "CURRENT_ROLE()" if _has_roles(driver) else "NULL"
-        ((modes, *place),) = _rows(driver, f"SELECT @@sql_mode, DATABASE(), {role}")
-        if self._places.setdefault(driver, place) != place:
+        ((modes, *database_and_role),) = _rows(driver, f"SELECT @@sql_mode, DATABASE(), {role}")
+        if self._database_and_role.setdefault(driver, database_and_role) != database_and_role:
             raise ConnectionResetError("a reset leaves the database and the role that were chosen")
-        kept = [mode for mode in str(modes).split(",") if mode not in _OTHER_READINGS]
+        safe_modes = [mode for mode in str(modes).split(",") if mode not in _OTHER_READINGS]
         settings = [
-            f"sql_mode = '{','.join(kept)}'",
+            f"sql_mode = '{','.join(safe_modes)}'",
             "autocommit = 0",
             "sql_notes = 0",  # notes would displace warnings
             f"max_error_count = {_MAX_WARNINGS}",
@@ -248,7 +248,7 @@ class MysqlBackend(EngineBackend):
         driver = _raw(session)
         try:
             with contextlib.closing(self._open(STOP_SECONDS)) as killer:
-                # By another connection, because a busy one accepts no command.
+                # Use another connection, because a busy connection accepts no command.
                 killer.query(f"KILL {int(driver.thread_id())}")
         except MySQLError:
             pass  # the statement has ended, or the server is gone
@@ -288,23 +288,23 @@ class MysqlBackend(EngineBackend):
         lines = [first_line(str(row[-1])) for row in driver.show_warnings()]
         return (*lines, *([f"{count - len(lines)} more warnings"] if count > len(lines) else []))
 
-    def _cut(self, session: sa.Connection) -> None:
+    def _discard_rows(self, session: sa.Connection) -> None:
         _raw(session).cut()
 
     def _check_calls(self, driver: _Connection, calls: Collection[str]) -> None:
         """Refuse calls of user-defined functions that are not allowed."""
         names = [name for name in calls if not is_listed(name, self._settings.functions)]
         if names:
-            asked = _UNLISTED.format(names=", ".join(["%s"] * len(names)))
-            for (name,) in _rows(driver, asked, names):
+            query = _UNLISTED.format(names=", ".join(["%s"] * len(names)))
+            for (name,) in _rows(driver, query, names):
                 raise unlisted(name)
 
     def without_transactions(
         self, session: sa.Connection, names: Collection[str]
     ) -> Sequence[tuple[str, str]]:
         """Return tables with engines such as MyISAM, which cannot roll back."""
-        asked = _PLAIN_TABLES.format(names=", ".join(["%s"] * len(names)))
-        return [(str(name), str(engine)) for name, engine in _rows(_raw(session), asked, [*names])]
+        query = _PLAIN_TABLES.format(names=", ".join(["%s"] * len(names)))
+        return [(str(name), str(engine)) for name, engine in _rows(_raw(session), query, [*names])]
 
     def version(self, session: sa.Connection) -> str:
         """Return the server's product and version."""

@@ -21,8 +21,8 @@ from psycopg.pq import TransactionStatus
 
 from delf_sql.backends.base import Problem, first_line, unlisted
 from delf_sql.backends.engine import EngineBackend, cut_socket, origin
-from delf_sql.backends.postgresql_params import described, with_json
-from delf_sql.backends.postgresql_types import JSONNotes, register_made_here, register_texts
+from delf_sql.backends.postgresql_params import placeholder_types, with_json
+from delf_sql.backends.postgresql_types import JSONNotes, register_texts, register_user_types
 from delf_sql.catalog import Catalogue
 from delf_sql.functions import is_listed, known_functions
 from delf_sql.gate import Statement
@@ -179,10 +179,12 @@ class PostgresBackend(EngineBackend):
     def _bind(self, statement: Statement, params: Params) -> Bound:
         return bind(statement.text, statement.tokens, params, "postgresql", for_postgresql)
 
-    def _fitted(
+    def _convert_values(
         self, session: sa.Connection, bounds: Sequence[Bound], *, stores: bool
     ) -> list[Bound]:
-        return [with_json(bound) for bound in super()._fitted(session, bounds, stores=stores)]
+        return [
+            with_json(bound) for bound in super()._convert_values(session, bounds, stores=stores)
+        ]
 
     def _kinds(self, session: sa.Connection, bound: Bound, *, stores: bool) -> Sequence[str | None]:
         """Ask the server for the types of placeholders, if they matter."""
@@ -192,14 +194,14 @@ class PostgresBackend(EngineBackend):
         driver = _raw(session)
         # An error while the server looks at the statement would end the whole transaction.
         driver.execute("SAVEPOINT delf_types")
-        kinds = described(driver, bound)
+        kinds = placeholder_types(driver, bound)
         driver.execute(f"{'ROLLBACK TO' if kinds is None else 'RELEASE'} SAVEPOINT delf_types")
         return unknown if kinds is None else kinds
 
     def _begin(self, session: sa.Connection, *, reader: bool) -> None:
         driver = _raw(session)
         driver.execute(_BEGIN, [str(max(1, round(self._settings.statement_timeout * 1000)))])
-        register_made_here(driver)
+        register_user_types(driver)
         if reader and self._settings.role is not None:
             driver.execute(_ROLE, [self._settings.role])
 

@@ -30,7 +30,7 @@ WHERE typtype OPERATOR(pg_catalog.<>) 'd'
 """A query for the base types of domains."""
 
 
-def described(driver: psycopg.Connection[Any], bound: Bound) -> Sequence[str | None] | None:
+def placeholder_types(driver: psycopg.Connection[Any], bound: Bound) -> Sequence[str | None] | None:
     """Ask the server for the types of all placeholders.
 
     If the types cannot be inferred, the statement and its transaction fail.
@@ -49,13 +49,13 @@ def described(driver: psycopg.Connection[Any], bound: Bound) -> Sequence[str | N
     text = "".join([*pieces, bound.pieces[-1]])
     if driver.pgconn.prepare(b"", text.encode()).status != ExecStatus.COMMAND_OK:
         return None
-    found = driver.pgconn.describe_prepared(b"")
-    if found.status != ExecStatus.COMMAND_OK:
+    description = driver.pgconn.describe_prepared(b"")
+    if description.status != ExecStatus.COMMAND_OK:
         return None
-    oids = [found.param_type(number) for number in range(found.nparams)]
-    made_here = sorted({oid for oid in oids if oid >= _FIRST_MADE_HERE})
-    # For a domain the server names the domain, but how a value is written depends on its base type.
-    bases = dict(driver.execute(_BASES, [made_here]).fetchall()) if made_here else {}
+    oids = [description.param_type(number) for number in range(description.nparams)]
+    user_defined = sorted({oid for oid in oids if oid >= _FIRST_MADE_HERE})
+    # For a domain the server returns the domain, but the text form depends on the base type.
+    bases = dict(driver.execute(_BASES, [user_defined]).fetchall()) if user_defined else {}
     return [_name(driver, bases.get(oid, oid)) for oid in oids]
 
 

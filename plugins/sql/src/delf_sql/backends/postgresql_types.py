@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 # another day than in the database.
 _CALENDAR: Final = (b"mon", b"year")
 _RANGES: Final = ("int4", "int8", "num", "ts", "tstz", "date")
-# Operators with their schema, here and elsewhere: a user can put an own ``=`` before the system's
-# in the search path. Types with a lower number are PostgreSQL's own.
+# Operators are written with their schema, here and elsewhere, because a user can put another ``=``
+# first in the search path. Types with a number below 16384 are PostgreSQL's own.
 _MADE_HERE: Final = """
 SELECT t.oid::pg_catalog.int8, t.typname::text, t.typarray::pg_catalog.int8,
        t.typtype OPERATOR(pg_catalog.=) 'd', t.typbasetype::pg_catalog.int8
@@ -78,30 +78,30 @@ def _loaders() -> dict[str, type[Loader]]:
     import psycopg.types.datetime as own
 
     return {
-        "date": _tolerant(own.DateLoader),
-        "timestamp": _tolerant(own.TimestampLoader),
-        "timestamptz": _tolerant(own.TimestamptzLoader),
-        "time": _tolerant(own.TimeLoader),
-        "timetz": _tolerant(own.TimetzLoader),
-        "interval": _tolerant(own.IntervalLoader, not_with=_CALENDAR),
+        "date": _with_text_fallback(own.DateLoader),
+        "timestamp": _with_text_fallback(own.TimestampLoader),
+        "timestamptz": _with_text_fallback(own.TimestamptzLoader),
+        "time": _with_text_fallback(own.TimeLoader),
+        "timetz": _with_text_fallback(own.TimetzLoader),
+        "interval": _with_text_fallback(own.IntervalLoader, unless=_CALENDAR),
     }
 
 
-def _tolerant(own: type[Loader], not_with: tuple[bytes, ...] = ()) -> type[Loader]:
+def _with_text_fallback(loader_class: type[Loader], unless: tuple[bytes, ...] = ()) -> type[Loader]:
     """Make a loader that falls back to text for values it cannot load."""
     import psycopg
 
     def load(loader: Any, data: Any) -> Any:
         raw = bytes(data)
-        if not any(word in raw for word in not_with):
+        if not any(word in raw for word in unless):
             with contextlib.suppress(psycopg.Error, ValueError, OverflowError):
-                return own.load(loader, data)
+                return loader_class.load(loader, data)
         return AsText(raw.decode("utf-8", "replace"))
 
-    return type(f"Tolerant{own.__name__}", (own,), {"load": load})
+    return type(f"Tolerant{loader_class.__name__}", (loader_class,), {"load": load})
 
 
-def register_made_here(driver: psycopg.Connection[Any]) -> None:
+def register_user_types(driver: psycopg.Connection[Any]) -> None:
     """Load arrays of enums and domains as lists."""
     from psycopg.pq import Format
     from psycopg.types import TypeInfo

@@ -32,9 +32,9 @@ from delf.errors import ConnectionFileNotFoundError
 from delf.machine.interpreter import own_python
 from delf.machine.own_files import make_private_file
 from delf_sql import sqlite_child
-from delf_sql.backends.base import Problem, Written, can_batch, first_line
+from delf_sql.backends.base import Problem, WriteResult, can_batch, first_line
 from delf_sql.catalog import Column, Relation, Table, find_relation
-from delf_sql.fitting import fitted, is_rounded
+from delf_sql.fitting import convert_values, is_rounded
 from delf_sql.functions import known_functions
 from delf_sql.gate import Statement
 from delf_sql.placeholders import Bound, Params, bind
@@ -70,7 +70,7 @@ FROM json_each(?) t, pragma_foreign_key_list(t.value ->> 0, t.value ->> 1) k
 ORDER BY t.key, k.id, k.seq
 """
 """Queries for keys; they take table names with schemas as JSON."""
-_AT_ONCE: Final = 100
+_MAX_TABLES_PER_QUERY: Final = 100
 """The maximum number of tables in one catalogue query."""
 
 _HEADER: Final = 20
@@ -108,7 +108,7 @@ class _Child:
     def __init__(self, opening: Opening, files: Sequence[Path] = ()) -> None:
         self._opening = opening
         self._files = files
-        self._logs = self._with_log()
+        self._files_with_log = self._find_files_with_log()
         kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
         self._folder = tempfile.TemporaryDirectory(
             prefix="delf-sqlite-", dir=kept.get("SQLITE_TMPDIR"), ignore_cleanup_errors=True
@@ -132,7 +132,7 @@ class _Child:
             self.close()
             raise
 
-    def _with_log(self) -> list[Path]:
+    def _find_files_with_log(self) -> list[Path]:
         """Return the files with a write-ahead log, to which readers write, too."""
         return [file for file in self._files if _keeps_log(file)]
 
@@ -168,7 +168,7 @@ class _Child:
 
     def _wait_for_answer(self) -> None:
         """Wait for the child's answer; raise if its temporary files exceed the limit."""
-        # The system limits each file; nested sorts have many, and would fill the disk.
+        # The system limits only each file, and nested sorts with many files could fill the disk.
         with selectors.DefaultSelector() as selector:
             selector.register(cast("BinaryIO", self._process.stdout), selectors.EVENT_READ)
             while not selector.select(LOOK_SECONDS):
@@ -187,7 +187,7 @@ class _Child:
 
         Another program may have switched the database to a write-ahead log.
         """
-        return self._logs != self._with_log()
+        return self._files_with_log != self._find_files_with_log()
 
     @property
     def is_reader(self) -> bool:
@@ -238,7 +238,7 @@ class SqliteBackend:
         Raises:
             OSError: If the file cannot be created.
         """
-        make_private_file(_found(self.target.database)[0])
+        make_private_file(_path_and_size(self.target.database)[0])
 
     @contextlib.contextmanager
     def session(self, *, reader: bool) -> Generator[_Child]:
@@ -247,14 +247,14 @@ class SqliteBackend:
         A reader keeps no state, and a writer reopens the file for each write.
         """
         pool = self._pool(reader)
-        place = pool.connect()
-        child = cast("_Child", place.driver_connection)
+        pooled = pool.connect()
+        child = cast("_Child", pooled.driver_connection)
         try:
             yield child
         finally:
             if not child.is_alive or self._pools.get(reader) is not pool:  # closed meanwhile
-                place.invalidate()
-            place.close()
+                pooled.invalidate()
+            pooled.close()
 
     def _pool(self, reader: bool) -> QueuePool:
         with self._lock:
@@ -271,13 +271,13 @@ class SqliteBackend:
 
     def _open(self, *, reader: bool) -> _Child:
         settings = self._settings
-        path, size = _found(self.target.database)
+        path, size = _path_and_size(self.target.database)
         if size is None and (reader or not settings.create):
             raise _missing(self.target.database)
         attached: list[tuple[str, str]] = []
         others: list[Path] = []
         for name, file in settings.attach.items():
-            other, other_size = _found(file)
+            other, other_size = _path_and_size(file)
             if other_size is None:
                 raise _missing(file)
             others.append(other)
@@ -285,7 +285,7 @@ class SqliteBackend:
             size = (size or 0) + other_size
         files = [Path(os.path.realpath(each)) for each in (path, *others)]
 
-        def writes(file: Path) -> bool:
+        def is_written(file: Path) -> bool:
             return (not reader and file == files[0]) or _keeps_log(file)
 
         mode = "ro" if reader else "rwc" if settings.create else "rw"
@@ -299,8 +299,8 @@ class SqliteBackend:
                 functions=sorted(known_functions("sqlite") | settings.functions),
                 attached=attached,
                 temporary=4 * (size or 0) + SPARE_FILE,
-                readable=[place for each in files for place in _beside(each)],
-                writable=[str(each.parent) for each in files if writes(each)],
+                readable=[place for each in files for place in _database_files(each)],
+                writable=[str(each.parent) for each in files if is_written(each)],
                 library=_LIBRARY,
             ),
             files,
@@ -316,7 +316,7 @@ class SqliteBackend:
 
     def write(
         self, session: _Child, changes: Sequence[tuple[Statement, Sequence[Params]]]
-    ) -> Written:
+    ) -> WriteResult:
         """Run statements with their sets of parameters in one transaction."""
         bounds = [
             bind(statement.text, statement.tokens, params, "sqlite", for_sqlite)
@@ -331,7 +331,7 @@ class SqliteBackend:
         except TimeoutError:
             self._recover()
             raise
-        written = Written()
+        written = WriteResult()
         written.add(fetched.changed, fetched)
         return written
 
@@ -350,7 +350,7 @@ class SqliteBackend:
 
                 kinds = kinds_of(bound, "sqlite", find_table)
                 floats = [kind if kind and _FLOATS.match(kind) else None for kind in kinds]
-                fitted(bound, floats, stores=True)
+                convert_values(bound, floats, stores=True)
 
     def without_transactions(self, session: _Child, names: Collection[str]) -> Sequence[Any]:
         """Return an empty list: all tables of SQLite have transactions."""
@@ -366,9 +366,9 @@ class SqliteBackend:
         ]
 
     def _relations(self, session: _Child, schema: str | None) -> list[Relation]:
-        asked = _RELATIONS.format(schema=schema or "main")
-        found = self._run(session, asked, None, _ALL).rows
-        shadows = tuple(f"{name}_" for name, _, virtual in found if virtual)
+        query = _RELATIONS.format(schema=schema or "main")
+        rows = self._run(session, query, None, _ALL).rows
+        shadows = tuple(f"{name}_" for name, _, virtual in rows if virtual)
         return [
             Relation(
                 name=name,
@@ -376,21 +376,21 @@ class SqliteBackend:
                 kind="view" if kind == "view" else "table",
                 key=(name, schema or "main"),
             )
-            for name, kind, _ in found
+            for name, kind, _ in rows
             if not name.startswith(shadows)
         ]
 
     def tables(self, session: _Child, relations: Sequence[Relation]) -> list[Table]:
         """Return tables with their columns; a broken table does not affect the others."""
         found: list[Table] = []
-        for start in range(0, len(relations), _AT_ONCE):
-            some = relations[start : start + _AT_ONCE]
+        for start in range(0, len(relations), _MAX_TABLES_PER_QUERY):
+            batch = relations[start : start + _MAX_TABLES_PER_QUERY]
             try:
-                found += self._tables(session, some)
+                found += self._tables(session, batch)
             except _SqliteError:
                 if not session.is_alive:
                     raise
-                found += [self._table(session, relation) for relation in some]
+                found += [self._table(session, relation) for relation in batch]
         return found
 
     def _table(self, session: _Child, relation: Relation) -> Table:
@@ -403,8 +403,8 @@ class SqliteBackend:
 
     def _tables(self, session: _Child, relations: Sequence[Relation]) -> list[Table]:
         tables: list[Table] = [Table(relation) for relation in relations]
-        asked = json.dumps([relation.key for relation in relations])
-        columns = self._run(session, _COLUMNS, [asked], _ALL).rows
+        keys = json.dumps([relation.key for relation in relations])
+        columns = self._run(session, _COLUMNS, [keys], _ALL).rows
         for number, name, kind, not_null, key in columns:
             tables[int(number)].columns.append(
                 Column(
@@ -414,12 +414,12 @@ class SqliteBackend:
                     primary_key=bool(key),
                 )
             )
-        for number, other, mine, theirs in self._run(session, _KEYS, [asked], _ALL).rows:
+        for number, other, own_column, other_column in self._run(session, _KEYS, [keys], _ALL).rows:
             schema = relations[int(number)].schema
-            column = tables[int(number)].column(mine)
+            column = tables[int(number)].column(own_column)
             if column is not None:
                 place = f"{schema}.{other}" if schema else other
-                column.references = f"{place}.{theirs}" if theirs else place
+                column.references = f"{place}.{other_column}" if other_column else place
         for table in tables:
             if not table.columns:
                 table.broken = "its definition makes no sense"
@@ -454,9 +454,9 @@ class SqliteBackend:
         """Explain SQLite's error."""
         if not isinstance(error, _SqliteError):
             return None
-        return replace(self._explained(error), number=error.number)
+        return replace(self._explain_text(error), number=error.number)
 
-    def _explained(self, error: _SqliteError) -> Problem:
+    def _explain_text(self, error: _SqliteError) -> Problem:
         text = first_line(str(error))
         if text == "interrupted":
             return Problem(cause="timeout", text=text)
@@ -469,13 +469,13 @@ class SqliteBackend:
         return Problem(cause="statement", text=text)
 
 
-def _found(file: str) -> tuple[Path, int | None]:
+def _path_and_size(file: str) -> tuple[Path, int | None]:
     """Return the path of a file, and its size if it exists."""
     path = Path(file).expanduser().absolute()
     return path, path.stat().st_size if path.is_file() else None
 
 
-def _beside(file: Path) -> list[str]:
+def _database_files(file: Path) -> list[str]:
     """Return a database's files, including SQLite's side files."""
     return [f"{file}{ending}" for ending in ("", "-journal", "-wal", "-shm")]
 
@@ -499,13 +499,15 @@ def _missing(file: str) -> ConnectionFileNotFoundError:
 
 def _bytes_of_deleted_files(process: int) -> int:
     """Count bytes in unlinked files, such as SQLite's temporary ones; 0 without /proc."""
-    held = 0
+    total = 0
     with contextlib.suppress(OSError):
         for link in Path(f"/proc/{process}/fd").iterdir():
             with contextlib.suppress(OSError):  # closed meanwhile
-                found = link.stat()
-                held += found.st_size if stat.S_ISREG(found.st_mode) and not found.st_nlink else 0
-    return held
+                status = link.stat()
+                total += (
+                    status.st_size if stat.S_ISREG(status.st_mode) and not status.st_nlink else 0
+                )
+    return total
 
 
 def _check_alive(child: Any, *_: object) -> None:
