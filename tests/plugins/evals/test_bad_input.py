@@ -84,6 +84,13 @@ def test_damaged_report_is_named(cases, run, project):
     assert "kept as" in run("evals", "run", "mine").output
 
 
+def test_page_that_cannot_be_written_loses_no_report(cases, run, project):
+    done = run("evals", "run", cases(CASE), "--html", str(project))
+    assert done.exit_code == 2
+    assert "cannot be written" in done.output
+    assert len(list((project / "evals/runs/mine").iterdir())) == 1
+
+
 def test_project_without_data_sets_suggests_a_command(project, run):
     assert "delf evals add TASK" in run("evals", "list").output
     assert json.loads(run("evals", "list", "--json").stdout) == []

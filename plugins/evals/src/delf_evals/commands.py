@@ -157,10 +157,12 @@ def run(
     before = runs_of(path)
     report = asyncio.run(_run(state, loaded, path, variants, quiet=as_json, **options))
     report.compare_with_last(before)
-    _write(report, html, as_json=as_json)
+    # Shown and kept before the page, whose file may not be writable: the run has been paid.
+    _write(report, None, as_json=as_json)
     kept = reports.keep(report, path)
     if not as_json:
         click.echo(f"kept as {kept}", err=True)
+    _write_page(report, html, as_json=as_json)
     ctx.exit(0 if report.meets(options["fail_under"] / 100) else _FAILED)
 
 
@@ -295,14 +297,21 @@ def _write(report: Report, html: Path | None, *, as_json: bool) -> None:
     """Write a report to the terminal, and as a page."""
     from delf_evals import report as reports
 
-    if html is not None:
-        write(html, reports.as_html(report))
     if as_json:
         click.echo(json_text(report.to_dict(), indent=2))
+    else:
+        for line in reports.lines_of(report):
+            click.echo(line)
+    _write_page(report, html, as_json=as_json)
+
+
+def _write_page(report: Report, html: Path | None, *, as_json: bool) -> None:
+    from delf_evals import report as reports
+
+    if html is None:
         return
-    for line in reports.lines_of(report):
-        click.echo(line)
-    if html is not None:
+    write(html, reports.as_html(report))
+    if not as_json:
         click.echo(f"page: {html}", err=True)
 
 
