@@ -52,7 +52,10 @@ async def test_concurrent_web_users_are_kept_apart(
     web = LoggedIn(make_app(agent, {"grace_seconds": 0}, {}))
     listener = bind("127.0.0.1", 0)
     server = uvicorn.Server(
-        uvicorn.Config(web, lifespan="off", log_level="error", access_log=False)
+        # A busy machine may leave a connection idle for longer than the usual five seconds.
+        uvicorn.Config(
+            web, lifespan="off", log_level="error", access_log=False, timeout_keep_alive=60
+        )
     )
     work = asyncio.create_task(server.serve(sockets=[listener]))
     try:
