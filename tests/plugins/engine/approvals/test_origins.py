@@ -257,6 +257,18 @@ SOURCES = {
         False,
     ),
     "a loop over own data": ("mails()\nfor c in customers():\n    pay(c['iban'])", True),
+    "own data read in a loop": (
+        "mails()\nfor n in ['Ada']:\n    c = customers(name=n)\n    pay(c[0]['iban'])",
+        True,
+    ),
+    "own data read in a loop over another's": (
+        "for m in mails():\n    c = customers()\n    pay(c[0]['iban'])",
+        False,
+    ),
+    "own data read in a loop that another steps over": (
+        "m = mails()\nfor n in ['Ada']:\n    if m:\n        continue\n    c = customers(name=n)\npay(c[0]['iban'])",
+        False,
+    ),
     "an item of own data": (
         "mails()\nb = next(c for c in customers() if c['name'] == 'Ada')\npay(b['iban'])",
         True,

@@ -29,6 +29,7 @@ _FIXED: Final = (
     *(ast.Attribute, ast.Call, ast.keyword, ast.operator, ast.unaryop, ast.expr_context),
 )
 """Parts of expressions whose value no statement can change."""
+_JUMPS: Final = (ast.Break, ast.Continue)
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 _TELLING: Final = "count get index items keys lower replace split strip upper values"
 """Methods that change no list, record or text."""
@@ -118,16 +119,23 @@ class Scripts:
                 elif name in self._loose or is_action:
                     yield name if is_action else AS_IS
 
-    def _add(self, node: ast.AST) -> None:
-        """Add the values that a part of a script binds, unless an exception can skip the part."""
+    def _add(self, node: ast.AST, around: Sequence[ast.expr] = ()) -> None:
+        """Add the values that a part of a script binds, unless an exception can skip the part.
+
+        ``around`` decides how often the part runs.
+        """
         targets: Sequence[ast.AST] = ()
         values: Sequence[ast.expr] = ()
         match node:
             case ast.Assign(targets=targets, value=value):
-                values = [value]
+                values = [value, *around]
             case ast.For(target=target, iter=value) | ast.comprehension(target=target, iter=value):
-                is_left = any(isinstance(each, ast.Break) for each in ast.walk(node))
-                targets, values = [] if is_left else [target], getattr(value, "elts", [value])
+                jumps = {type(each) for each in ast.walk(node)}.intersection(_JUMPS)
+                targets = [] if ast.Break in jumps else [target]
+                values = [*getattr(value, "elts", [value]), *around]
+                if isinstance(node, ast.For) and not jumps:
+                    for each in node.body:
+                        self._add(each, values)
             case ast.keyword(arg="key", value=ast.Lambda(args=arguments)):
                 targets = arguments.args
             case ast.Import(names=names) | ast.ImportFrom(names=names):
