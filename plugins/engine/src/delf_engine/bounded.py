@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import threading
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ WARM_SECONDS: Final = 10.0
 """The longest time in seconds for a warm-up, which is optional."""
 SLOW_SECONDS: Final = 5.0
 """The seconds after which a method without an answer is named in the log."""
+_PASSWORD: Final = re.compile(r"(://[^\s/:@]*:)[^\s/@]+@")
 _HINT: Final = "delf does not wait any longer; tell the author of the plugin"
 
 
@@ -109,5 +111,11 @@ async def contained(call: Callable[[], Awaitable[T]]) -> T:
 
 
 def described(error: Exception) -> str:
-    """Describe an exception of a plugin."""
-    return str(error) if isinstance(error, EndedItselfError) else f"{type(error).__name__}: {error}"
+    """Describe an exception of a plugin, without passwords in URLs."""
+    kind = "" if isinstance(error, EndedItselfError) else f"{type(error).__name__}: "
+    return without_passwords(f"{kind}{error}")
+
+
+def without_passwords(text: str) -> str:
+    """Replace the passwords in the URLs of a text."""
+    return _PASSWORD.sub(r"\1***@", text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -87,3 +88,20 @@ async def test_guarded_journal_keeps_its_class_and_own_errors() -> None:
     with pytest.raises(DelfError) as raised:
         await journal.read("task_none")
     assert not isinstance(raised.value, JournalFailedError)
+
+
+def test_password_in_a_url_of_the_journal_is_not_shown() -> None:
+    class Remote(InProcessJournal):
+        url = "redis://ann:hunter2@10.0.0.1:6379/0"
+
+        def __repr__(self) -> str:
+            return f"Remote({self.url})"
+
+        async def read(self, task_id: str, after: int = 0) -> Any:
+            raise ConnectionError(f"cannot reach {self.url}")
+
+    journal = guarded(Remote(), "remote")
+    with pytest.raises(JournalFailedError) as raised:
+        asyncio.run(journal.read("task_1"))
+    assert "redis://ann:***@10.0.0.1" in str(raised.value)
+    assert repr(journal) == "Remote(redis://ann:***@10.0.0.1:6379/0)"

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from delf.errors import DelfError, JournalFailedError
 from delf.protocols.journal import Journal
-from delf_engine.bounded import contained, described
+from delf_engine.bounded import contained, described, without_passwords
 
 J = TypeVar("J", bound=Journal)
 _MARK: Final = "_delf_guards"
@@ -42,6 +42,11 @@ def guarded(journal: J, name: str) -> J:
             methods[method] = _awaited(function, name)
         elif inspect.isasyncgenfunction(function):
             methods[method] = _iterated(function, name)
+
+    def shown(own: Journal) -> str:
+        return without_passwords(kind.__repr__(own))  # pyright: ignore[reportArgumentType]
+
+    methods["__repr__"] = shown
     try:
         object.__setattr__(journal, "__class__", type(kind.__name__, (kind,), methods))
     except TypeError:  # an extension type, whose class cannot be replaced
