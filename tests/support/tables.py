@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from delf.hookspecs import HOOKS
+from delf.messages import ModelReply, ModelRequest
 from delf.plugins.shapes import members, optional_protocols, protocol_of
 from delf.protocols.approval import ApprovalRequest, Approved
 from delf.protocols.facts import Fact
@@ -52,6 +53,11 @@ _FACT: Final = re.compile(
 
 _PROVIDER: Final = re.compile(
     r"(<!-- fields of a provider[^\n]*-->\n).*?(<!-- end of fields of a provider -->)", re.DOTALL
+)
+
+
+_MODEL: Final = re.compile(
+    r"(<!-- request and reply[^\n]*-->\n).*?(<!-- end of request and reply -->)", re.DOTALL
 )
 
 
@@ -132,6 +138,8 @@ def with_fields(text: str) -> str:
     fact, provider = described_fields(Fact), described_fields(Provider)
     text = _PROVIDER.sub(lambda match: f"{match[1]}{provider}{match[2]}", text)
     text = _FACT.sub(lambda match: f"{match[1]}{fact}{match[2]}", text)
+    asked = "\n".join(map(described_fields, (ModelRequest, ModelReply)))
+    text = _MODEL.sub(lambda match: f"{match[1]}{asked}{match[2]}", text)
     return _FIELDS.sub(lambda match: f"{match[1]}{made}{match[2]}", text)
 
 

@@ -56,6 +56,45 @@ class TestGood(Suite):
     pass
 
 
+DESK = '''
+from delf import Connection, action
+
+class Desk(Connection):
+    """A desk."""
+
+    @action(effect="read")
+    def find(self) -> str:
+        """Find."""
+        return "found"
+
+class Lamp(Desk):
+    """A lamp."""
+'''
+
+
+class TestGoodTwoConnections(Suite):
+    offers = {"observer": ["made"], "connection": ["made-desk", "made-lamp"]}
+    files = {**MODULES, "desk.py": DESK}
+
+    @pytest.fixture(autouse=True)
+    def connections(self, tmp_path, installed):
+        (points,) = tmp_path.glob("*.dist-info/entry_points.txt")
+        more = (
+            "[delf.connections]\nmade-desk = delf_made.desk:Desk\nmade-lamp = delf_made.desk:Lamp\n"
+        )
+        points.write_text(points.read_text() + more)
+
+
+class TestNamesAModuleForAConnection(TestGoodTwoConnections):
+    breaks = ("test_plugin_is_installed_under_its_name",)
+    says = "names its class: module:Class"
+
+    @pytest.fixture(autouse=True)
+    def connections(self, tmp_path, installed):
+        (points,) = tmp_path.glob("*.dist-info/entry_points.txt")
+        points.write_text(points.read_text() + "[delf.connections]\nmade-desk = delf_made.desk\n")
+
+
 class TestPointsElsewhere(Suite):
     breaks = ("test_plugin_is_installed_under_its_name",)
     options = {"module": "delf_made.observer"}

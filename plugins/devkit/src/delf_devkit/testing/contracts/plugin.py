@@ -60,12 +60,13 @@ _KEPT = ("PATH", "PYTHONPATH", "HOME", "LANG", "SYSTEMROOT", "TEMP")
 
 
 class PluginContract(Contract):
-    """Tests for a plugin's package; set ``name`` to its entry point.
+    """Tests for a plugin's package; set ``name`` to its entry point, or to one of several.
 
-    The plugin must be installed. ``vendors`` are modules that must not be imported before a
-    capability is used. ``offers`` are the expected spec names by kind, such as ``{"connection":
-    ["tickets"]}``; other kinds are not compared. With ``imports = False`` the capabilities' modules
-    are not imported, because their vendor packages are missing.
+    A package has one module of hooks, any number of connections, or both. The plugin must be
+    installed. ``vendors`` are modules that must not be imported before a capability is used.
+    ``offers`` are the expected spec names by kind, such as ``{"connection": ["tickets"]}``; other
+    kinds are not compared. With ``imports = False`` the capabilities' modules are not imported,
+    because their vendor packages are missing.
     """
 
     name: ClassVar[str] = ""
@@ -78,13 +79,18 @@ class PluginContract(Contract):
     # -- its package --------------------------------------------------------------------
 
     def test_plugin_is_installed_under_its_name(self) -> None:
-        groups = (ENTRY_POINT_GROUP, CONNECTIONS_GROUP)
-        points = [point for point in self._dist.entry_points if point.group in groups]
-        assert [point.name for point in points] == [self._name], "one entry point a plugin"
-        if points[0].group == ENTRY_POINT_GROUP:
-            assert points[0].value == f"{self._module}.plugin"
-        else:
-            assert points[0].attr, "an entry point of a connection names its class: module:Class"
+        points = self._points
+        names = [point.name for point in points]
+        assert self._name in names, f"its entry points are called {names}"
+        assert len({*names}) == len(names), f"two entry points have one name: {sorted(names)}"
+        hooks = [point.value for point in points if point.group == ENTRY_POINT_GROUP]
+        assert hooks in ([], [f"{self._module}.plugin"]), (
+            f"its hooks are in {hooks}: a package has one module of hooks, {self._module}.plugin"
+        )
+        for point in points:
+            assert point.attr or point.group == ENTRY_POINT_GROUP, (
+                f"the entry point {point.name} of a connection names its class: module:Class"
+            )
 
     def test_plugin_declares_its_core_version(self) -> None:
         lines = [Requirement(line) for line in self._dist.requires or ()]
@@ -116,15 +122,18 @@ class PluginContract(Contract):
     # -- its hooks ----------------------------------------------------------------------
 
     def test_plugin_loads_without_a_warning(self) -> None:
-        record = self._record(PluginHost.discover(environ={}))
-        assert record.state == "loaded", record.reason
-        assert list(record.warnings) == []
-        assert record.kinds, "it offers nothing"
+        for record in self._records(PluginHost.discover(environ={})):
+            assert record.state == "loaded", record.reason
+            assert list(record.warnings) == []
+            assert record.kinds, f"{record.name} offers nothing"
 
     @needs("offers")
     def test_plugin_offers_its_declared_specs(self) -> None:
-        record = self._record(PluginHost.discover(environ={}))
-        assert {kind: list(names) for kind, names in record.kinds.items()} == self.offers
+        found: dict[str, list[str]] = {}
+        for record in self._records(PluginHost.discover(environ={})):
+            for kind, names in record.kinds.items():
+                found[kind] = sorted([*found.get(kind, []), *names])
+        assert found == {kind: sorted(names) for kind, names in self.offers.items()}
 
     @needs("imports")
     def test_plugin_factories_can_be_imported(self) -> None:
@@ -210,15 +219,23 @@ class PluginContract(Contract):
             pytest.fail(f"there is no package {self._module}", pytrace=False)
         return Path(spec.origin).parent
 
-    def _record(self, host: PluginHost) -> PluginRecord:
-        return next(record for record in host.records() if record.name == self._name)
+    @property
+    def _points(self) -> list[metadata.EntryPoint]:
+        groups = (ENTRY_POINT_GROUP, CONNECTIONS_GROUP)
+        return [point for point in self._dist.entry_points if point.group in groups]
+
+    def _records(self, host: PluginHost) -> list[PluginRecord]:
+        """Return the records of all entry points of the package."""
+        names = {point.name for point in self._points} | {self._name}
+        return [record for record in host.records() if record.name in names]
 
     def _specs(self) -> list[tuple[PluginHost, Spec]]:
         host: Any = PluginHost.discover(environ={})
         kinds = {cls.kind: cls for cls in Spec.__subclasses__()}
         found: list[tuple[PluginHost, Spec]] = []
-        for kind, names in self._record(host).kinds.items():
-            found += [(host, host.spec(kinds[kind], name)) for name in names]
+        for record in self._records(host):
+            for kind, names in record.kinds.items():
+                found += [(host, host.spec(kinds[kind], name)) for name in names]
         return found
 
 
