@@ -441,10 +441,10 @@ class Agent(FixedAttributes, Generic[T]):
         """
         UnknownKeywordError.check("arun", given, ARUN)
         request = self._requests.make(task, timeout, **given)
-        seen = replace(
+        watched = replace(
             request, listeners=listeners, child_listeners=child_listeners, on_delta=on_delta
         )
-        return await self._home.call_async(lambda r: self._run(r, seen))
+        return await self._home.call_async(lambda r: self._run(r, watched))
 
     def resume(
         self,
@@ -568,9 +568,9 @@ class Agent(FixedAttributes, Generic[T]):
         *,
         budget_usd: float | None = None,
         go_on: bool | None = None,
-        **seen: Any,
+        **options: Any,
     ) -> Response:
-        check_one_of("settle", seen.get("settle", "ask"), get_args(Settle))
+        check_one_of("settle", options.get("settle", "ask"), get_args(Settle))
         if budget_usd is not None:
             check_above_zero("budget_usd", budget_usd)
         if go_on is None:
@@ -581,7 +581,7 @@ class Agent(FixedAttributes, Generic[T]):
             return past_response(past, end)
         if budget_usd is not None:
             self._ledger.limit(budget_usd)
-        request = self._requests.resumed(task_id, past, timeout, **seen)
+        request = self._requests.resumed(task_id, past, timeout, **options)
         return await self._run(runtime, request)
 
     @overload
@@ -784,8 +784,8 @@ class Agent(FixedAttributes, Generic[T]):
         self._home.check_elsewhere("cancel", "acancel")
         if self._tasks.find(task_id) is not None or not self._shares_journal:
             return self._tasks.cancel(task_id)
-        word = StoppedBy(self.agent_id)
-        return self._home.call(lambda r: r.stop_anywhere(str(task_id), word), "cancel", "acancel")
+        by = StoppedBy(self.agent_id)
+        return self._home.call(lambda r: r.stop_anywhere(str(task_id), by), "cancel", "acancel")
 
     async def acancel(self, task_id: str, *, by: str = "", via: str = "") -> bool:
         """Async version of :meth:`cancel`; the journal records the person and the channel.
@@ -797,8 +797,8 @@ class Agent(FixedAttributes, Generic[T]):
         """
         if not by and self._tasks.find(task_id) is not None:
             return self._tasks.cancel(task_id)
-        word = StoppedBy(by or self.agent_id, via)
-        return await self._home.call_async(lambda r: r.stop_anywhere(str(task_id), word))
+        stopped_by = StoppedBy(by or self.agent_id, via)
+        return await self._home.call_async(lambda r: r.stop_anywhere(str(task_id), stopped_by))
 
     @property
     def _shares_journal(self) -> bool:
@@ -874,11 +874,11 @@ class Agent(FixedAttributes, Generic[T]):
 
         Args:
             request_id: The id from :meth:`get_pending_approvals`.
-            answer: The answer, or a text that says as much.
+            answer: The answer, or a text with the same meaning, such as ``yes``.
 
         Raises:
             UnknownRequestError: If the question is not pending.
-            DelfError: If it does not answer the question, or the request is no question.
+            DelfError: If the answer does not fit the question, or the request is not a question.
         """
         return self._pending.decide(request_id, Answered(answer))
 
@@ -991,8 +991,10 @@ class Agent(FixedAttributes, Generic[T]):
 
     def inspect(self, *, verbose: bool = False) -> dict[str, Any]:
         """Return the agent's tools as data; with ``verbose`` their descriptions and parameters."""
-        looks = [(item.name, getattr(item, "inspect", None)) for item in self.tools]
-        described = [look(verbose=verbose) if look else {"tool": name} for name, look in looks]
+        methods = [(item.name, getattr(item, "inspect", None)) for item in self.tools]
+        described = [
+            inspect(verbose=verbose) if inspect else {"tool": name} for name, inspect in methods
+        ]
         return {"agent": self.agent_id, "tools": described, "total": len(described)}
 
     def __repr__(self) -> str:

@@ -113,8 +113,8 @@ class AgentContext:
         durable = {spec.name for spec in self.host.specs(JournalSpec) if spec.durable}
         own = None if self.config is None else self.config.journal
         name = own if own in durable else durable_journal(self.host) or usual("journal")
-        more = {} if url is None else {"url": url}
-        journal = make_journal(self.host, str(name), self.plugin_options, self.environ, **more)
+        options = {} if url is None else {"url": url}
+        journal = make_journal(self.host, str(name), self.plugin_options, self.environ, **options)
         if not isinstance(journal, SharedJournal):
             raise PluginError(f"the journal {name!r} keeps no conversations; use a shared one")
         return journal
@@ -137,9 +137,8 @@ class AgentContext:
             raise ModelConfigurationError(
                 "the chat has no model to summarise with", hint="Chat(summarizer_llm=…)"
             )
-        agents = secrets_of_agent(config, (), self.environ, self.host.providers.keys)
-        known = [*secrets_of_model(model), *agents, *self.secrets]
-        redactor = Redactor(known)
+        agent_secrets = secrets_of_agent(config, (), self.environ, self.host.providers.keys)
+        redactor = Redactor([*secrets_of_model(model), *agent_secrets, *self.secrets])
         context = PluginContext(environ=self.environ)
         if config is not None:
             keys = {"providers": config.providers, "api_key_for": config.api_key_for}
@@ -226,14 +225,16 @@ def plugin_context(
     """Make the context of a plugin's factory for objects that belong to no agent.
 
     Args:
-        project: The project with embedder, plugin options and environment; the working directory's
-            when None.
+        project: The project whose embedder, plugin options and environment apply; the working
+            directory without a project.
         namespace: The namespace of memories to use.
     """
-    around = AgentContext.of(project)
+    agent_context = AgentContext.of(project)
     context = PluginContext(
-        namespace=namespace, environ=around.environ, conversations=around.open_conversations
+        namespace=namespace,
+        environ=agent_context.environ,
+        conversations=agent_context.open_conversations,
     )
     default = None if project is None else project.agent.embedder
-    embedders = Embedders(around.host, around.plugin_options, context, default)
+    embedders = Embedders(agent_context.host, agent_context.plugin_options, context, default)
     return embedders.context

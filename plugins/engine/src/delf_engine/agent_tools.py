@@ -26,11 +26,13 @@ class AgentTools:
     def __init__(self, tools: Toolset, connections: Sequence[ConnectionLike]) -> None:
         self.tools = tools
         self.connections = tuple(connections)
-        self.left = [c for c in connections if isinstance(c, SupportsSetup) and c.needs_setup]
+        self.awaiting_setup = [
+            c for c in connections if isinstance(c, SupportsSetup) and c.needs_setup
+        ]
         """Connections that are not set up yet; the first task sets them up."""
-        self.need_setup = bool(self.left)
+        self.need_setup = bool(self.awaiting_setup)
         """True if tasks wait for the set-up before they choose their tools."""
-        self.turn = asyncio.Lock()
+        self.lock = asyncio.Lock()
         """A lock for changing the tools."""
         self._changing = [c for c in connections if isinstance(c, SupportsRenewal)]
         self._rights = [_rights_of(c) for c in connections]
@@ -44,7 +46,7 @@ class AgentTools:
         rights = [_rights_of(c) for c in self.connections]
         if not self._changing and rights == self._rights:
             return
-        async with self.turn:
+        async with self.lock:
             for connection, before, now in zip(self.connections, self._rights, rights, strict=True):
                 if before != now:
                     self.tools = await self.tools.with_reloaded(connection)

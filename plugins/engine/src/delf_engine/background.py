@@ -138,8 +138,8 @@ class BackgroundTasks:
     def _forget_old(self) -> None:
         """Drop the oldest finished tasks beyond :data:`KEPT`."""
         with self._lock:
-            over = [name for name, task in self._tasks.items() if task.outcome.done()]
-            for name in over[: -KEPT or None]:
+            finished = [name for name, task in self._tasks.items() if task.outcome.done()]
+            for name in finished[: -KEPT or None]:
                 del self._tasks[name]
 
 
@@ -162,19 +162,19 @@ async def stream_of(
         )
     tokens = granularity == "token"
     loop = asyncio.get_running_loop()
-    coming: asyncio.Queue[StreamEvent | None] = asyncio.Queue()
+    queue: asyncio.Queue[StreamEvent | None] = asyncio.Queue()
 
     def put(item: StreamEvent | None) -> None:
         """Queue an item from the agent's loop; None ends the stream."""
         if not loop.is_closed():
-            loop.call_soon_threadsafe(coming.put_nowait, item)
+            loop.call_soon_threadsafe(queue.put_nowait, item)
 
     on_delta = put if tokens else None
     request = replace(request, listeners=(put,), on_delta=on_delta, stream=tokens or None)
     work = asyncio.ensure_future(run(request))
     work.add_done_callback(lambda _: put(None))
     try:
-        while (item := await coming.get()) is not None:
+        while (item := await queue.get()) is not None:
             yield item
         await work
     finally:

@@ -57,13 +57,13 @@ async def find_tasks(
     found: list[TaskRecord] = []
     state, after = conditions.get("state"), conditions.get("after")
     for stored in (None,) if state is None else stored_states(state):
-        of_state, place, more = list[TaskRecord](), after, True
-        while more and len(of_state) < limit:
+        tasks_of_state, place, more = list[TaskRecord](), after, True
+        while more and len(tasks_of_state) < limit:
             page = await journal.find(limit, **{**conditions, "state": stored, "after": place})
             exact = await states.exact(page)
-            of_state += [task for task in exact if state in (None, task.state)]
+            tasks_of_state += [task for task in exact if state in (None, task.state)]
             more, place = len(page) == limit, page[-1].place if page else None
-        found += of_state
+        found += tasks_of_state
     return sorted(found, key=lambda task: task.started_at, reverse=True)[:limit]
 
 
@@ -89,15 +89,15 @@ async def search_tasks(
     states = _States(journal, waiting)
     found, behind = list[FoundTask](), 0
     for stored in (None,) if wanted.state is None else stored_states(wanted.state):
-        of_state, place, more = list[FoundTask](), before, True
-        while more and len(of_state) <= limit:  # one further task tells that there are more
+        tasks_of_state, place, more = list[FoundTask](), before, True
+        while more and len(tasks_of_state) <= limit:  # one further task tells that there are more
             page = await journal.search(replace(wanted, state=stored), limit + 1, place)
             exact = await states.exact([one.task for one in page.tasks])
             tasks = [replace(one, task=task) for one, task in zip(page.tasks, exact, strict=True)]
-            of_state += [one for one in tasks if wanted.state in (None, one.task.state)]
+            tasks_of_state += [one for one in tasks if wanted.state in (None, one.task.state)]
             more, behind = page.more, page.behind
             place = page.tasks[-1].task.task_id if page.tasks else place
-        found += of_state
+        found += tasks_of_state
     found.sort(key=lambda one: one.task.started_at, reverse=True)
     return Found(tasks=found[:limit], more=len(found) > limit, behind=behind)
 

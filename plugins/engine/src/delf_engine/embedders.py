@@ -62,10 +62,10 @@ class Embedders:
         spec = self.spec(wanted)
         with self._lock:
             if (spec.name, wanted) not in self._made:
-                offered = {} if wanted == spec.name else {"model": wanted}
+                option = {} if wanted == spec.name else {"model": wanted}
                 with using_environ(self.context.environ):
-                    made = make(self._host, spec, self._options, self.context, offered)
-                self._made[spec.name, wanted] = _Batched(made)
+                    embedder = make(self._host, spec, self._options, self.context, option)
+                    self._made[spec.name, wanted] = _Batched(embedder)
             return self._made[spec.name, wanted]
 
     def spec(self, name: str) -> EmbedderSpec:
@@ -77,13 +77,15 @@ class Embedders:
         Raises:
             PluginError: If no plugin serves the name, or two match equally well.
         """
-        fits: dict[int, list[EmbedderSpec]] = {}
+        specs_by_length: dict[int, list[EmbedderSpec]] = {}
         for spec in self._host.specs(EmbedderSpec):
             lengths = (len(p) for p in (*spec.serves, spec.name) if fnmatchcase(name, p))
-            fits.setdefault(max(lengths, default=-1), []).append(spec)
-        fits.pop(-1, None)
-        if fits:
-            return self._host.preferred_spec(fits[max(fits)], f"embedder {name!r}")
+            specs_by_length.setdefault(max(lengths, default=-1), []).append(spec)
+        specs_by_length.pop(-1, None)
+        if specs_by_length:
+            return self._host.preferred_spec(
+                specs_by_length[max(specs_by_length)], f"embedder {name!r}"
+            )
         first = name.split(":", 1)[0]
         if package_of("embedder", first) is not None:
             return self._host.spec(EmbedderSpec, first)  # raises: it says what happened to it

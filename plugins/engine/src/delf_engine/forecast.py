@@ -43,7 +43,7 @@ class _Forecast:
     def __init__(self, tree: ast.Module, names: Collection[str]) -> None:
         bound = _bound_in(tree)
         self._names = {name for name in names if name.partition(".")[0] not in bound}
-        self._given: dict[str, list[Any]] = {}
+        self._bindings: dict[str, list[Any]] = {}
         """The value of each name that is assigned once; None for an unknown value."""
         self._functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
         self._lengths: dict[str, int] = {}
@@ -52,17 +52,17 @@ class _Forecast:
         for node in ast.walk(tree):
             match node:
                 case ast.Assign(targets=[ast.Name(id=word)], value=value):
-                    self._given.setdefault(word, []).append(value)
+                    self._bindings.setdefault(word, []).append(value)
                 case ast.FunctionDef(name=word) | ast.AsyncFunctionDef(name=word):
-                    self._given.setdefault(word, []).append(None)
+                    self._bindings.setdefault(word, []).append(None)
                     self._functions[word] = node
                 case ast.arg(arg=word) | ast.Name(id=word, ctx=ast.Store() | ast.Del()):
-                    self._given.setdefault(word, []).append(None)
+                    self._bindings.setdefault(word, []).append(None)
                 case (
                     ast.Attribute(value=ast.Name(id=word))
                     | ast.Subscript(value=ast.Name(id=word), ctx=ast.Store() | ast.Del())
                 ):
-                    self._given.setdefault(word, []).append(None)  # as ``items.clear()``
+                    self._bindings.setdefault(word, []).append(None)  # as ``items.clear()``
                 case _:
                     pass
 
@@ -129,7 +129,7 @@ class _Forecast:
             return found
         own = self._functions.get(word)
         # A function that is defined twice, or a generator, is not followed.
-        if own is None or self._given[word] != [None]:
+        if own is None or self._bindings[word] != [None]:
             return found
         if word not in self._calls:
             self._calls[word] = Counter()
@@ -149,10 +149,10 @@ class _Forecast:
             case ast.Name(id=word):
                 if word not in self._lengths:
                     self._lengths[word] = 0
-                    given = [value for value in self._given.get(word, ()) if value is not None]
-                    # The place where it is given is one that is not known by itself.
-                    if len(given) == 1 and self._given[word].count(None) == 1:
-                        self._lengths[word] = self._length(given[0])
+                    values = [each for each in self._bindings.get(word, ()) if each is not None]
+                    # The assignment's target is the only binding of unknown value.
+                    if len(values) == 1 and self._bindings[word].count(None) == 1:
+                        self._lengths[word] = self._length(values[0])
                 return self._lengths[word]
             case ast.ListComp(generators=[ast.comprehension(iter=inner, ifs=[])]):
                 return self._length(inner)

@@ -55,9 +55,9 @@ class Formats:
 
     async def aclose(self) -> None:
         """Close the shared formats. A later use opens new ones."""
-        held = {f"the file format {make!r}": x for make, x in self._shared.items()}
+        formats = {f"the file format {make!r}": x for make, x in self._shared.items()}
         self._shared.clear()
-        await close_all(held)
+        await close_all(formats)
 
     def writer(self, ending: str) -> SupportsWrite:
         """Return the format that writes files with a suffix.

@@ -90,10 +90,10 @@ class TaskHost:
         self._output = run.request.output
         self._printed_value: Any = None
         self._attempt = 1
-        self._is_run = False
+        self._script_ran = False
         self._reruns = 0
         self._answer: list[str] = []
-        self._last_counts = True
+        self._last_output_counts = True
         self._numbers = itertools.count(1)
         self._open_calls = 0
         self._drafts: list[Draft] = []
@@ -289,7 +289,7 @@ class TaskHost:
         names = tuple(bound.name for bound in named)
         log = self._run.log
         await log.record(ScriptGenerated, code=code, attempt=attempt, confirmed_actions=names)
-        self._running, self._is_run = True, True
+        self._running, self._script_ran = True, True
         try:
             asks = self._asks_for_script(named)
             refused = await self._refuse_excess(code, attempt)
@@ -302,13 +302,13 @@ class TaskHost:
         finally:
             self._running = False
             self._run.approvals.script_ended()
-        if isinstance(outcome, Done) and outcome.value == repr(...):  # a script that is none yet
+        if isinstance(outcome, Done) and outcome.value == repr(...):  # only a placeholder
             outcome = replace(outcome, value=None)
         if isinstance(outcome, Done):
             await self._warn_of_uncalled(code, attempt)
         wanted = changes_requested(log.events, attempt)
         # What a failed script printed is no part of the answer: the next script starts over.
-        self._last_counts = isinstance(outcome, (Done, Rerun)) and not wanted
+        self._last_output_counts = isinstance(outcome, (Done, Rerun)) and not wanted
         if isinstance(outcome, Rerun) and not wanted:
             await self._record_rerun(outcome, attempt)
         raised = self.scripts.raised_behind(outcome)
@@ -331,7 +331,7 @@ class TaskHost:
             found_nothing=is_empty,
             refused=_refusal_behind(cause),
             can_retry=(raised is None or raised.can_retry)
-            and (self._last_counts or self.scripts.may_go_on),
+            and (self._last_output_counts or self.scripts.may_go_on),
             cause=cause,
             rejected=_is_rejection(raised, outcome, asked=refused is not None),
             changes_requested=[self._clean(text) for text in wanted],
@@ -347,10 +347,10 @@ class TaskHost:
         if problem is None and run.replay.recorded:
             return None
         tools = [*run.tools]
-        children = self._children.left
+        children = self._children.remaining
         if problem is None:
-            left = self.scripts.calls_left
-            problem = excess(code, tools, calls=left, children=children)
+            calls = self.scripts.calls_left
+            problem = excess(code, tools, calls=calls, children=children)
         if problem is not None:
             await run.log.record(Noted, topic=topic, text=problem)
             return Failed(kind="TaskLimitError", message=f"the script was not run: {problem}")
@@ -425,7 +425,7 @@ class TaskHost:
 
     def _take_printed(self) -> None:
         """Append the output of the last script to the answer, unless the script failed."""
-        if self._last_counts:
+        if self._last_output_counts:
             self._answer += self.scripts.printed_text
         self.scripts.printed_text.clear()
 
@@ -435,7 +435,7 @@ class TaskHost:
         if unfit is None:
             return None
         self._answer.clear()
-        self._last_counts = False
+        self._last_output_counts = False
         return unfit.message
 
     def unfit(self, text: str) -> DelfError | None:
@@ -487,7 +487,7 @@ class TaskHost:
     async def retrying(self, reason: str) -> None:
         """Record that a step failed and is retried."""
         attempt = self._attempt
-        if not self._is_run:
+        if not self._script_ran:
             await self._run.log.record(RetryScheduled, attempt=attempt, error=reason)
             return
         async with self._run.log.step(Step.RETRY, attempt):
@@ -495,8 +495,8 @@ class TaskHost:
 
     def _next_attempt(self) -> int:
         """Return the number of the next script."""
-        if self._is_run:
-            self._attempt, self._is_run = self._attempt + 1, False
+        if self._script_ran:
+            self._attempt, self._script_ran = self._attempt + 1, False
         return self._attempt
 
     # -- for the loop -------------------------------------------------------------------

@@ -72,8 +72,8 @@ def excess(code: str, tools: Iterable[BoundAction], *, calls: int, children: int
 
 def possible_excess(code: str, tools: Iterable[BoundAction], *, children: int) -> str | None:
     """Return how a script exceeds the limit of child tasks if each call starts one; else None."""
-    perhaps = [bound.name for bound in tools if may_delegate(bound)]
-    started = sum(least_calls(code, perhaps).values())
+    delegating = [bound.name for bound in tools if may_delegate(bound)]
+    started = sum(least_calls(code, delegating).values())
     if started <= children:
         return None
     return (

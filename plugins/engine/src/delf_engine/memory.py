@@ -81,7 +81,7 @@ class AgentMemory:
         self._threshold = threshold
         self._opening: asyncio.Future[MemoryStore] | None = None
         self._warming: asyncio.Task[None] | None = None
-        self._rests_until = 0.0
+        self._unavailable_until = 0.0
 
     @property
     def store(self) -> MemoryStore | None:
@@ -192,11 +192,11 @@ class AgentMemory:
         now = asyncio.get_running_loop().time
         task = asyncio.ensure_future(work)
         try:
-            if now() < self._rests_until:
+            if now() < self._unavailable_until:
                 raise MemoryRetrievalError("the memory store did not answer a moment ago")
             await asyncio.wait({task}, timeout=seconds)
             if not task.done():
-                self._rests_until = now() + _REST_SECONDS
+                self._unavailable_until = now() + _REST_SECONDS
                 raise MemoryRetrievalError(
                     f"the memory store did not answer within {seconds:g} s",
                     hint="it is not asked again for a minute",

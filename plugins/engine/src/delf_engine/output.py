@@ -176,7 +176,7 @@ class OutputFiles:
         self._order = asyncio.Lock()
         self._writing: set[asyncio.Task[None]] = set()
         self._problems: list[str] = []
-        self._of_calls = 0
+        self._call_bytes = 0
 
     @property
     def files(self) -> dict[str, str]:
@@ -202,8 +202,8 @@ class OutputFiles:
             name: A relative name.
             data: The content.
         """
-        self._of_calls += len(data)
-        if self._of_calls > MAX_CALL_FILES:
+        self._call_bytes += len(data)
+        if self._call_bytes > MAX_CALL_FILES:
             self._problems.append(
                 f"{name!r} is not kept: the files of calls have more than {MAX_CALL_FILES:,} bytes"
             )
@@ -297,10 +297,12 @@ def check_output_folder(folder: str | None) -> None:
         return
     try:
         path = Path(folder).expanduser().resolve()
-        there = next(place for place in (path, *path.parents) if place.exists())
-        usable = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+        ancestor = next(place for place in (path, *path.parents) if place.exists())
+        usable = ancestor.is_dir() and os.access(ancestor, os.W_OK | os.X_OK)
     except (OSError, ValueError, RuntimeError) as error:
         raise ConfigurationError(f"the output folder {folder!r} cannot be used: {error}") from error
     if not usable:
-        problem = "may not be written to" if there.is_dir() else "is not a folder"
-        raise ConfigurationError(f"the output folder {folder!r} cannot be used: {there} {problem}")
+        problem = "may not be written to" if ancestor.is_dir() else "is not a folder"
+        raise ConfigurationError(
+            f"the output folder {folder!r} cannot be used: {ancestor} {problem}"
+        )

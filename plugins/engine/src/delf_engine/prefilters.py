@@ -44,12 +44,12 @@ class Prefilters:
         self._mode = mode
         self._made: dict[tuple[str, str], Prefilter] = {}
         if mode not in ("auto", "off"):
-            self._forced(mode)
+            self._required(mode)
 
     def choose(self) -> Choice | None:
         """Return the prefilter for tools that do not fit the prompt; None for word search."""
         if self._mode not in ("auto", "off"):
-            return self._choice(self._forced(self._mode), self._mode, forced=True)
+            return self._choice(self._required(self._mode), self._mode, forced=True)
         free = [spec for spec in self._host.specs(PrefilterSpec) if not spec.asks and spec.modes]
         return next((self._choice(spec, spec.modes[0], forced=False) for spec in free), None)
 
@@ -66,15 +66,16 @@ class Prefilters:
                 )
         return self._made[key]
 
-    def _forced(self, mode: str) -> PrefilterSpec:
+    def _required(self, mode: str) -> PrefilterSpec:
+        """Return the prefilter of a mode that the user named; raise if there is none."""
         specs = self._host.specs(PrefilterSpec)
         found = [spec for spec in specs if mode in spec.modes]
         if found:
             return self._host.preferred_spec(found, f"prefilter_mode {mode!r}")
-        ours = packages("prefilter_mode")
+        package_by_mode = packages("prefilter_mode")
         usable = {"auto", "off", *(mode for spec in specs for mode in spec.modes)}
-        known = {*usable, *ours}
-        package = ours.get(mode)
+        known = {*usable, *package_by_mode}
+        package = package_by_mode.get(mode)
         hint = f"one of: {', '.join(sorted(usable))}"
         error = PluginError(
             f"no plugin serves prefilter_mode {mode!r}{did_you_mean(mode, known - {mode})}",

@@ -200,8 +200,8 @@ class Redactor:
             return self._clean(value.value)
         fields = fields_of(value)
         if fields is None:
-            for tell in (repr, str):  # events are written by repr, results by str
-                formatted = tell(value)
+            for convert in (repr, str):  # events are written by repr, results by str
+                formatted = convert(value)
                 safe = self.text(formatted)
                 if safe is not formatted:
                     return safe
@@ -212,17 +212,17 @@ class Redactor:
     def _clean_mapping(self, items: Mapping[Any, Any]) -> Any:
         clean = self._clean
         cleaned: dict[Any, Any] = {}
-        same = True
+        is_unchanged = True
         for key, item in items.items():
             new_key, new = clean(key), clean(item)
-            same = same and new is item and new_key is key
+            is_unchanged = is_unchanged and new is item and new_key is key
             cleaned[new_key] = new
-        return items if same else cleaned
+        return items if is_unchanged else cleaned
 
     def _clean_members(self, members: Collection[Any]) -> Any:
         parts = [self._clean(item) for item in members]
-        same = all(new is old for new, old in zip(parts, members, strict=True))
-        return members if same else _like(members, parts)
+        is_unchanged = all(new is old for new, old in zip(parts, members, strict=True))
+        return members if is_unchanged else _like(members, parts)
 
     def _clean_bytes(self, value: bytes) -> Any:
         text = bytes(value).decode("utf-8", "surrogateescape")
@@ -288,8 +288,8 @@ def _like(old: Any, parts: list[Any]) -> Any:
     """Copy a collection with other members."""
     if hasattr(old, "_fields"):
         return type(old)(*parts)
-    made: Any = next((kind for kind in _REMADE if isinstance(old, kind)), list)
-    return made(parts)
+    kind: Any = next((kind for kind in _REMADE if isinstance(old, kind)), list)
+    return kind(parts)
 
 
 def _forms_of(secret: str) -> Iterator[str]:
@@ -303,11 +303,12 @@ def _forms_of(secret: str) -> Iterator[str]:
     data = secret.encode("utf-8", "surrogatepass")
     yield data.hex()
     yield data.hex().upper()
-    for before in range(3):  # base64 depends on the position modulo three
-        encoded = base64.b64encode(bytes(before) + data)
-        whole = encoded[(0, 2, 3)[before] : (before + len(data)) * 8 // 6].decode()
-        yield whole
-        yield whole.replace("+", "-").replace("/", "_")
+    for offset in range(3):  # base64 depends on the position modulo three
+        encoded = base64.b64encode(bytes(offset) + data)
+        # Without the characters at both ends, which depend on the neighbours of the secret.
+        inner = encoded[(0, 2, 3)[offset] : (offset + len(data)) * 8 // 6].decode()
+        yield inner
+        yield inner.replace("+", "-").replace("/", "_")
 
 
 def _lower(found: re.Match[str]) -> str:

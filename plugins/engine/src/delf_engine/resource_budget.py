@@ -22,20 +22,20 @@ class ResourceBudget:
         self._limits = limits
         self._seconds = 0.0
         self._calls = self._file_bytes = 0
-        self._calls_now = self._file_bytes_now = 0
+        self._session_calls = self._session_file_bytes = 0
 
     def begin_session(self) -> None:
         """Reset the counts of the current session: a new session repeats unfinished scripts."""
-        self._calls_now = self._file_bytes_now = 0
+        self._session_calls = self._session_file_bytes = 0
 
     def called(self) -> None:
         """Count a call of a script."""
-        self._calls_now += 1
+        self._session_calls += 1
 
     @property
     def calls_left(self) -> int:
         """The remaining number of calls; negative beyond the limit."""
-        return self._limits.calls - self._calls - self._calls_now
+        return self._limits.calls - self._calls - self._session_calls
 
     @property
     def no_calls(self) -> LimitReached:
@@ -49,15 +49,15 @@ class ResourceBudget:
         Args:
             size: The size in bytes.
         """
-        self._file_bytes_now += size
+        self._session_file_bytes += size
 
     def ended(self, session: SandboxSession) -> None:
         """Charge the resources used by a closed session."""
         if isinstance(session, SupportsUsage):
             self._seconds += session.cpu_seconds
-        self._calls += self._calls_now
-        self._file_bytes += self._file_bytes_now
-        self._calls_now = self._file_bytes_now = 0
+        self._calls += self._session_calls
+        self._file_bytes += self._session_file_bytes
+        self._session_calls = self._session_file_bytes = 0
 
     @property
     def left(self) -> Limits:

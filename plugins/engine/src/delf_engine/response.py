@@ -195,7 +195,7 @@ def left_response(events: Sequence[Event], why: str, seconds: float) -> Response
     Args:
         events: The task's events.
         why: The reason that the task stopped.
-        seconds: The duration of the work in seconds; the last event may be much older than its end.
+        seconds: The duration of the work in seconds, which may end long after the last event.
     """
     return Response(
         text="",

@@ -31,9 +31,9 @@ async def prune(
         keep: The number of newest tasks to keep in any case.
         dry_run: Return the tasks without removing them.
     """
-    gone = await journal.prune(older_than, keep, dry_run=dry_run)
-    await asyncio.to_thread(_remove_outputs, gone.files)
-    return gone
+    pruned = await journal.prune(older_than, keep, dry_run=dry_run)
+    await asyncio.to_thread(_remove_outputs, pruned.files)
+    return pruned
 
 
 async def remove(journal: SharedJournal, task_ids: Collection[str]) -> Pruned:
@@ -43,9 +43,9 @@ async def remove(journal: SharedJournal, task_ids: Collection[str]) -> Pruned:
         journal: The journal.
         task_ids: Full ids.
     """
-    gone = await journal.remove(task_ids)
-    await asyncio.to_thread(_remove_outputs, gone.files)
-    return gone
+    pruned = await journal.remove(task_ids)
+    await asyncio.to_thread(_remove_outputs, pruned.files)
+    return pruned
 
 
 def _remove_outputs(paths: Iterable[str]) -> None:
@@ -53,10 +53,12 @@ def _remove_outputs(paths: Iterable[str]) -> None:
 
     Missing files, and files on another machine, are ignored.
     """
-    place = Path(tempfile.gettempdir()).resolve()
+    temporary_folder = Path(tempfile.gettempdir()).resolve()
     for path in map(Path, paths):
         parents = [*path.parents]
-        own = [p for p in parents if p.parent == place and p.name.startswith(OUTPUT_PREFIX)]
+        own = [
+            p for p in parents if p.parent == temporary_folder and p.name.startswith(OUTPUT_PREFIX)
+        ]
         if not own or ".." in path.parts:
             continue
         with contextlib.suppress(OSError):  # already deleted, or owned by another user

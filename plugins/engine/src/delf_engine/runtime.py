@@ -61,9 +61,9 @@ class Runtime:
         self._running: set[asyncio.Task[TaskOutcome]] = set()
         self._pipelines: dict[str, TaskPipeline] = {}
         self._claims = Claims()
-        room = _most_tasks()
-        self._places = asyncio.Semaphore(min(resources.config.max_tasks, room))
-        self._rooms = asyncio.Semaphore(room)
+        most_tasks = _most_tasks()
+        self._places = asyncio.Semaphore(min(resources.config.max_tasks, most_tasks))
+        self._rooms = asyncio.Semaphore(most_tasks)
         self._closing: dict[str, asyncio.Future[None]] = {}
         self._stops = Stops(resources.journal)
         self._background: set[asyncio.Future[Any]] = set()
@@ -288,10 +288,10 @@ class Runtime:
         """
         if self._stopped:
             raise AgentStateError("the agent was stopped")
-        taking = asyncio.ensure_future(self._claim(task_id, past_limit=past_limit))
-        self._background.add(taking)
-        taking.add_done_callback(self._background.discard)
-        return await taking
+        claiming = asyncio.ensure_future(self._claim(task_id, past_limit=past_limit))
+        self._background.add(claiming)
+        claiming.add_done_callback(self._background.discard)
+        return await claiming
 
     async def _claim(self, task_id: str, *, past_limit: bool) -> Sequence[Event]:
         events = await self._claims.claim(self.journal, task_id, past_limit=past_limit)

@@ -62,20 +62,22 @@ class Asking:
         """
         pending = self._shared.pending
         request_id = self._request.request_id
-        others = pending.open(self._request, self._ballot.take, self._talk.take)
+        external_answer = pending.open(self._request, self._ballot.take, self._talk.take)
         outcome = "cancelled"
         try:
             await announced
-            answer = await self._first_in_time(others, again=again)
+            answer = await self._first_in_time(external_answer, again=again)
             if not pending.withdraw(request_id):
-                answer = await others  # another source answered first
+                answer = await external_answer  # another source answered first
             outcome = type(answer.decision).__name__.lower()
             await self._talk.ended()
             return answer
         finally:
             pending.close(request_id, outcome)
 
-    async def _first_in_time(self, others: asyncio.Future[Answer], *, again: bool) -> Answer:
+    async def _first_in_time(
+        self, external_answer: asyncio.Future[Answer], *, again: bool
+    ) -> Answer:
         """Return the first answer, or an expiry at the end of the request's time.
 
         Raises:
@@ -85,19 +87,19 @@ class Asking:
         seconds = self._shared.config.approval_timeout
         try:
             async with asyncio.timeout(seconds):
-                return await self._first(others, again=again)
+                return await self._first(external_answer, again=again)
         except TimeoutError:
             if self._request.outcome_unknown:
                 raise self._undecided(f"nobody answered within {seconds:g} s") from None
             return Answer.given(Expired(after_seconds=seconds), "timeout", "clock")
 
-    async def _first(self, others: asyncio.Future[Answer], *, again: bool) -> Answer:
+    async def _first(self, external_answer: asyncio.Future[Answer], *, again: bool) -> Answer:
         """Return the first answer of a channel, or of the other sources if no channel has one."""
         channels = asyncio.create_task(self._ask_channels(again=again))
         try:
-            await asyncio.wait({channels, others}, return_when=asyncio.FIRST_COMPLETED)
-            if others.done():
-                return others.result()
+            await asyncio.wait({channels, external_answer}, return_when=asyncio.FIRST_COMPLETED)
+            if external_answer.done():
+                return external_answer.result()
             if channels.cancelled():
                 _log.error("an approval channel cancelled the task that asked it")
             elif (answer := channels.result()) is not None:
@@ -106,8 +108,8 @@ class Asking:
             # The first answer counts, so that prompts of other channels disappear.
             channels.cancel()
         await self._ballot.counted()  # votes from several channels may add up to a decision
-        if others.done() or self._may_wait:
-            return await asyncio.shield(others)
+        if external_answer.done() or self._may_wait:
+            return await asyncio.shield(external_answer)
         if self._request.outcome_unknown:
             details = f" ({'; '.join(self._failures)})" if self._failures else ""
             raise self._undecided(f"nobody could be asked about it{details}")

@@ -42,10 +42,13 @@ def why_refused(
     rule = ApprovalRule.from_data(request.rule)
     if rule is None:
         return None
-    name, is_no = normalise_name(_name_of(who)), isinstance(decision, (Rejected, ChangesRequested))
+    name, is_rejection = (
+        normalise_name(_name_of(who)),
+        isinstance(decision, (Rejected, ChangesRequested)),
+    )
     is_asker = who.key == asker or name == normalise_name(name_of_holder(asker))
     is_shaper = rule.needs_others and name in map(normalise_name, request.shaped_by)
-    if is_no and (is_asker or is_shaper):
+    if is_rejection and (is_asker or is_shaper):
         return None  # everybody may withdraw their own request
     if is_asker and rule.four_eyes:
         return "who asked for it does not decide it: another person has to"
@@ -57,7 +60,7 @@ def why_refused(
     if rule.deciders and {_name_of(who), *who.teams}.isdisjoint(rule.deciders):
         return f"only {' or '.join(rule.deciders)} may decide it"
     is_local = who.key is None and LOCAL not in rule.deciders
-    if is_local and rule.four_eyes and not is_no:
+    if is_local and rule.four_eyes and not is_rejection:
         return (
             "delf does not know who uses this machine: it may be who asked; the rule can name local"
         )
@@ -158,7 +161,7 @@ class Ballot:
         self._voters = set(self._votes())
         self._loop = asyncio.get_running_loop()
         self._counting: set[asyncio.Task[None]] = set()
-        self._in_turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     def take(self, answer: Answer) -> Answer | None:
         """Apply an answer; return it if it decides, or None for a vote that is counted later.
@@ -204,7 +207,7 @@ class Ballot:
         """
         pending = self._shared.pending
         request_id = self._request.request_id
-        async with self._in_turn:
+        async with self._lock:
             if pending.find(request_id) is None:
                 return  # somebody rejected it meanwhile
             try:

@@ -57,7 +57,7 @@ class NamedChannel:
 
     @property
     def can_ask(self) -> bool:
-        """True unless the channel reports that no person can answer now."""
+        """False if the channel reports that nobody can answer now; otherwise True."""
         return self.channel.can_ask() if isinstance(self.channel, SupportsPresence) else True
 
 

@@ -39,7 +39,7 @@ _KINDS: Final[Mapping[str, type[Decision]]] = {
 _ANSWERS: Final = (str, int, float)
 """The types of answers to questions; a bool is an int."""
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
-_OPEN: Final = ("arguments", "defaults", "effects", "origins", "rule")
+_MUTABLE_FIELDS: Final = ("arguments", "defaults", "effects", "origins", "rule")
 """The fields of a request that a reader could mutate."""
 
 
@@ -198,7 +198,7 @@ def copy_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def copy_of_request(request: ApprovalRequest) -> ApprovalRequest:
     """Copy a request for a channel or a program, so that neither can change the call."""
-    return replace(request, **{name: copy_of(getattr(request, name)) for name in _OPEN})
+    return replace(request, **{name: copy_of(getattr(request, name)) for name in _MUTABLE_FIELDS})
 
 
 def with_secrets(

@@ -18,8 +18,9 @@ def call_digest(name: str, arguments: Mapping[str, Any]) -> str:
 def identity(name: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
     """Return a text that identifies a call among all calls that need approval.
 
-    The identity covers the script's arguments, which are plain data. Objects made from them may
-    hide a part, such as a secret.
+    The identity is computed from the plain arguments of the script, not from the objects that the
+    action makes of them: the text of an object may omit a part, such as a secret, so that two
+    different calls would look equal.
 
     Args:
         name: The action.

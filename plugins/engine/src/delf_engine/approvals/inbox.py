@@ -160,7 +160,7 @@ class Inbox:
                 level, failed = logging.DEBUG if failed else logging.WARNING, True
                 _log.log(level, "answers of other processes come late: %s", error.message)
             await asyncio.sleep(_AGAIN_SECONDS)
-            # After position 0, if no note was read yet: some may have arrived meanwhile.
+            # Continue after the last read note; position 0 includes notes that arrived meanwhile.
             notes = journal.subscribe_notes(after=position)
 
     def _take_talk(self, note: Note) -> None:

@@ -106,14 +106,14 @@ class RememberedJudge:
     def __init__(self, shared: Approvals, decisions: RememberedDecisions) -> None:
         self._is_strict = shared.is_strict
         self._decisions = decisions
-        self._looking = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def judge(self, case: Case, so_far: Ruling) -> Ruling:
         """Look up an earlier decision about the same call or about its action."""
         is_open = so_far.answer is None and case.asked is None
         if not is_open or case.outcome_unknown or self._is_strict:
             return so_far
-        async with self._looking:  # so that requests keep the order of their calls
+        async with self._lock:  # so that requests keep the order of their calls
             found = await self._decisions.covering(case.request)
         if found is None:
             return so_far
@@ -139,21 +139,21 @@ class FlowsJudge:
         worker: str | None,
     ) -> None:
         self._denies = shared.config.flows == "deny"
-        self._shown = flows
-        self._guarded = flows if shared.guards else None
+        self._flows = flows
+        self._guarding_flows = flows if shared.guards else None
         self._decisions = decisions
         self._worker = worker
 
     async def judge(self, case: Case, so_far: Ruling) -> Ruling:
         """Leave a call with a suspicious flow to a person, or deny it."""
         call = case.call
-        if call is None or self._shown is None:
+        if call is None or self._flows is None:
             return so_far
-        if self._guarded is None:
+        if self._guarding_flows is None:
             is_shown = so_far.answer is None or so_far.has_request
-            return replace(so_far, flow=self._shown.reason(call) if is_shown else None)
+            return replace(so_far, flow=self._flows.reason(call) if is_shown else None)
         bound = call.bound
-        flow = await self._guarded.reason_left(
+        flow = await self._guarding_flows.reason_left(
             call, lambda: self._decisions.flow_rules(bound.name, bound.digest, self._worker)
         )
         if flow is None:
@@ -167,11 +167,14 @@ class FlowsJudge:
 
     async def requires_review(self, call: Call) -> bool:
         """Return whether a person has to review a call that would otherwise need no approval."""
-        return self._guarded is not None and await self._guarded.reason_left(call) is not None
+        return (
+            self._guarding_flows is not None
+            and await self._guarding_flows.reason_left(call) is not None
+        )
 
     def sources(self, arguments: Mapping[str, Any]) -> Mapping[str, dict[str, Any]]:
         """Return the sources of a call's values; empty if origins are off."""
-        return {} if self._shown is None else self._shown.sources(arguments)
+        return {} if self._flows is None else self._flows.sources(arguments)
 
 
 class RuleJudge:

@@ -108,7 +108,7 @@ class PendingRequests:
         return len(self._waiting)
 
     def decide(self, request_id: str, decision: Decision) -> bool:
-        """Decide a request like :meth:`answer`; return False if impossible."""
+        """Decide a request like :meth:`answer`, which raises if that is impossible; return True."""
         self.answer(request_id, Answer(decision))
         return True
 

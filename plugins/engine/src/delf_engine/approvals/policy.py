@@ -52,7 +52,7 @@ from delf_engine.waiting import Permit, TaskClock
 SCRIPT: Final = "script"
 """The action of a request for a whole script."""
 Question = tuple[ApprovalRequested | None, ApprovalDecided | None]
-"""A request and its decision, as far as recorded."""
+"""A recorded request and its recorded decision; None for what is not recorded."""
 
 
 class TaskApprovals:
@@ -273,7 +273,7 @@ class TaskApprovals:
 
     @property
     def can_answer(self) -> bool:
-        """True unless it is known that nobody can answer the task's questions."""
+        """False if certainly nobody can answer the task's questions; otherwise True."""
         return self._shared.can_answer(self._task)
 
     def check_answerable(self, tools: Iterable[BoundAction]) -> None:
@@ -309,7 +309,7 @@ class TaskApprovals:
         call, verdict, redactor = case.call, case.verdict, self._log.redactor
         assert call is not None  # noqa: S101 - the request about a script is made beforehand
         bound, safe = call.bound, redactor.text
-        left_out = {n: v for n, v in bound.action.defaults.items() if n not in call.arguments}
+        omitted = {n: v for n, v in bound.action.defaults.items() if n not in call.arguments}
         shown_digest, files_digest = _shown(case)
         return self._request(
             call.number,
@@ -317,7 +317,7 @@ class TaskApprovals:
             permission=bound.action.permission,
             effect=bound.action.effect,
             arguments=copy_of(redactor.value(call.arguments)),
-            defaults=copy_of(redactor.value(left_out)),
+            defaults=copy_of(redactor.value(omitted)),
             description=None if call.description is None else safe(call.description),
             digest=call.digest,
             action_digest=bound.digest,
@@ -336,8 +336,8 @@ class TaskApprovals:
 
     def _sources(self, call: Call) -> Mapping[str, dict[str, Any]]:
         """Return the sources of a call's values, except of values that a person edited."""
-        found = self._flows.sources(call.arguments)
-        return {path: one for path, one in found.items() if root_of(path) not in call.edited}
+        sources = self._flows.sources(call.arguments)
+        return {path: item for path, item in sources.items() if root_of(path) not in call.edited}
 
     def _shapers(self, asker: str) -> tuple[str, ...]:
         """Return the people other than the owner who influenced the task's work."""
@@ -346,15 +346,15 @@ class TaskApprovals:
         return tuple(name for name in found if normalise_name(name) != normalise_name(asker))
 
     def _request(self, call_id: int, **fields: Any) -> ApprovalRequest:
-        stands = situation(self._log.events, fields["digest"], call_id)
-        outcome_unknown = fields.get("outcome_unknown", False)  # it has no expiry
+        state = situation(self._log.events, fields["digest"], call_id)
+        outcome_unknown = fields.get("outcome_unknown", False)  # such a request never expires
         asker = name_of_holder(self._task.on_behalf_of)
         common: dict[str, Any] = {
             "request_id": f"req_{secrets.token_hex(8)}",
             "task_id": self._log.task_id,
             "task": self._log.redactor.text(self._task.task),
             "call_id": call_id,
-            **asdict(stands),
+            **asdict(state),
             "worker": self._task.worker,
             "parent": None if self._task.child is None else self._task.child.parent,
             "expires_after": None if outcome_unknown else self._shared.config.approval_timeout,

@@ -22,11 +22,11 @@ CallKey = tuple[str, str, str | None]
 class RememberedDecisions:
     """The decisions that allow later calls of one task.
 
-    Decisions for the task are folds over its events. Lasting decisions are in the journal, which is
+    Decisions for the task are read from its events. Lasting decisions are in the journal, which is
     read at each call: a revocation by any process takes effect at once.
 
     Args:
-        journal: A journal without decisions keeps them within a task only.
+        journal: The journal; if it stores no decisions, they hold within their task only.
         task_id: The task.
         key: The owner of the task; None for the local user.
         project: The folder of its project.
@@ -50,11 +50,11 @@ class RememberedDecisions:
         self.project = project
         self.refused = refused_calls(past)
         """The calls that a person refused in this task, with the reason."""
-        self._of_task: list[RememberedDecision] = []
+        self._task_decisions: list[RememberedDecision] = []
         for asked, decided in _decided(past):
             decision = RememberedDecision.from_events(asked, decided)
             if decision is not None and decided.remember == "task":
-                self._of_task.append(decision)
+                self._task_decisions.append(decision)
 
     @property
     def can_last(self) -> bool:
@@ -63,27 +63,27 @@ class RememberedDecisions:
 
     def add(self, request: ApprovalRequest, decision: Approved, by: str) -> None:
         """Record a decision for the rest of this task."""
-        self._of_task.append(
+        self._task_decisions.append(
             RememberedDecision.from_request(request, decision, by=by, at=time.time())
         )
 
     async def covering(self, request: ApprovalRequest) -> RememberedDecision | None:
         """Return the decision that covers a call; None if the call needs approval."""
-        known = (*self._of_task, *await self._lasting())
-        return next((decision for decision in known if decision.covers(request)), None)
+        decisions = (*self._task_decisions, *await self._lasting())
+        return next((decision for decision in decisions if decision.covers(request)), None)
 
     async def flow_rules(
         self, action: str, action_digest: str, worker: str | None
     ) -> tuple[str, ...]:
-        """Return the approved flows to an action."""
-        known = (*self._of_task, *await self._lasting())
-        same = [
+        """Return the remembered approvals of data flows into an action's arguments."""
+        decisions = (*self._task_decisions, *await self._lasting())
+        matching = [
             decision.flow_rules
-            for decision in known
+            for decision in decisions
             if (decision.action, decision.action_digest, decision.worker)
             == (action, action_digest, worker)
         ]
-        return tuple(chain.from_iterable(same))
+        return tuple(chain.from_iterable(matching))
 
     async def _lasting(self) -> Sequence[RememberedDecision]:
         """Return the lasting decisions; none if the journal is unreadable."""

@@ -73,7 +73,7 @@ class Approvals:
         ]
 
     def can_answer(self, task: TaskRequest) -> bool:
-        """Return False if it is known that nobody can answer a task's questions."""
+        """Return False if certainly nobody can answer a task's questions; otherwise True."""
         if self.may_wait(task, is_question=True):
             return True
         return any(named.can_ask for named in self.question_channels(task))

@@ -105,7 +105,7 @@ class RequestTalk:
         self._log = log
         self._channels = channels
         self._loop = asyncio.get_running_loop()
-        self._in_turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._working: set[asyncio.Task[None]] = set()
 
     def take(self, talk: Talk, who: Decider, note: int | None) -> None:
@@ -131,7 +131,7 @@ class RequestTalk:
         work.add_done_callback(self._working.discard)
 
     async def _record(self, talk: Talk, who: Decider, note: int | None) -> None:
-        async with self._in_turn:
+        async with self._lock:
             before = reactions_to(self._log.events, self._request.request_id)
             if note is not None and any(one.note == note for one in before):
                 return

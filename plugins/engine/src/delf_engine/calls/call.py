@@ -55,8 +55,8 @@ class Call:
         """SHA-256 over the names and contents of the read files; None without files."""
         if not self.files:
             return None
-        whole = hashlib.sha256()
+        digest_of_all = hashlib.sha256()
         for name, data in sorted(self.files.items()):
-            whole.update(f"{name}\n".encode("utf-8", "surrogatepass"))
-            whole.update(hashlib.sha256(data).digest())
-        return whole.hexdigest()
+            digest_of_all.update(f"{name}\n".encode("utf-8", "surrogatepass"))
+            digest_of_all.update(hashlib.sha256(data).digest())
+        return digest_of_all.hexdigest()

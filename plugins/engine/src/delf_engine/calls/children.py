@@ -48,7 +48,7 @@ class _Batch:
     def __init__(self) -> None:
         self.calls: set[int] = set()
         self.problem: str | None = None
-        self.judged = asyncio.Event()
+        self.decided = asyncio.Event()
 
 
 class ChildTasks:
@@ -65,13 +65,13 @@ class ChildTasks:
     def __init__(self, runtime: RunsTasks, run: TaskRun) -> None:
         self._runtime = runtime
         self._run = run
-        self._at_work: dict[tuple[int, str], asyncio.Task[ChildResult]] = {}
+        self._running: dict[tuple[int, str], asyncio.Task[ChildResult]] = {}
         """Running children whose results are not fetched yet, by call and id."""
         self._count = sum(isinstance(event, ChildStarted) for event in run.log.events)
-        self._promised: set[int] = set()
+        self._reserved_calls: set[int] = set()
         """Calls that may still start a child task."""
         self._batch: _Batch | None = None
-        self._left = False
+        self._is_left = False
         self.unfinished: TaskLeftError | None = None
         """The error of a child without an end, without which the parent cannot continue."""
 
@@ -81,7 +81,7 @@ class ChildTasks:
         return 0 if self._run.request.child is None else self._run.request.child.depth
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """The number of child tasks that can still be started."""
         return max(0, self._run.config.max_children - self._count)
 
@@ -107,26 +107,26 @@ class ChildTasks:
                 self._judge(batch)
         else:
             batch.calls.add(call.number)
-            await batch.judged.wait()
+            await batch.decided.wait()
         return batch.problem
 
     def _judge(self, batch: _Batch) -> None:
-        size, left = len(batch.calls), self.left - len(self._promised)
-        if size <= left:
-            self._promised |= batch.calls
+        size, remaining = len(batch.calls), self.remaining - len(self._reserved_calls)
+        if size <= remaining:
+            self._reserved_calls |= batch.calls
         elif size == 1:
             batch.problem = self._no_more()
         else:
             batch.problem = (
                 f"{size} calls came together, each for a child task, and the task can have "
-                f"{left} more of at most {self._run.config.max_children}: give each several "
+                f"{remaining} more of at most {self._run.config.max_children}: give each several "
                 "pieces of the work"
             )
-        batch.judged.set()
+        batch.decided.set()
 
     def leave_room(self, call: Call) -> None:
         """Release the reservation of a call that ended or was never made."""
-        self._promised.discard(call.number)
+        self._reserved_calls.discard(call.number)
         if self._batch is not None:
             self._batch.calls.discard(call.number)
 
@@ -155,21 +155,21 @@ class ChildTasks:
                 hint=f"tasks nest at most {MAX_LEVELS} levels deep",
             )
         request = self._request(child, call)
-        again = next((event for event in begun if event.task == child.task), None)
-        self._promised.discard(call.number)
-        if again is None:
+        recorded = next((event for event in begun if event.task == child.task), None)
+        self._reserved_calls.discard(call.number)
+        if recorded is None:
             self._count_child()
         else:
-            begun.remove(again)
-            request = replace(request, task_id=again.child_id)
+            begun.remove(recorded)
+            request = replace(request, task_id=recorded.child_id)
         key = call.number, request.task_id
-        work = self._at_work.get(key)
+        work = self._running.get(key)
         if work is None:
-            working = self._work(call, request, is_resumed=again is not None)
-            work = self._at_work[key] = asyncio.create_task(working)
+            working = self._work(call, request, is_resumed=recorded is not None)
+            work = self._running[key] = asyncio.create_task(working)
         async with self._run.permit.released():
             await asyncio.wait({work})
-        self._at_work.pop(key, None)
+        self._running.pop(key, None)
         return work.result()
 
     def adopt(self, run: TaskRun) -> None:
@@ -178,7 +178,7 @@ class ChildTasks:
 
     def leave(self) -> None:
         """Leave the parent and its children resumable."""
-        self._left = True
+        self._is_left = True
 
     async def end(self, call: Call | None = None) -> None:
         """Cancel children whose results can no longer be fetched.
@@ -186,10 +186,10 @@ class ChildTasks:
         Args:
             call: The ended call; None for all calls.
         """
-        ending = [key for key in self._at_work if call is None or key[0] == call.number]
-        works = [self._at_work.pop(key) for key in ending]
+        ending = [key for key in self._running if call is None or key[0] == call.number]
+        works = [self._running.pop(key) for key in ending]
         for (_, child_id), work in zip(ending, works, strict=True):
-            if self._left and not work.done():
+            if self._is_left and not work.done():
                 self._runtime.leave(child_id)
             work.cancel()
         if works:
@@ -207,12 +207,12 @@ class ChildTasks:
                 request = replace(request, past=await self._past(child_id))
             result = await self._runtime.run_child(request)
         except asyncio.CancelledError:
-            if not self._left:
+            if not self._is_left:
                 finished |= {"status": False, "duration_ms": _ms_since(started)}
                 log.record_soon(ChildFinished, **finished, error="the task was cancelled")
             raise
         except TaskLeftError as error:
-            self._left, self.unfinished = True, error
+            self._is_left, self.unfinished = True, error
             raise
         await log.record(
             ChildFinished,

@@ -88,7 +88,7 @@ class Gate:
         """The latest answer given by a call of ``answer``."""
         self._checks: list[str] = []
         self._closed = self._left = False
-        self._at_work: set[asyncio.Task[Any]] = set()
+        self._call_tasks: set[asyncio.Task[Any]] = set()
         self._records = CallRecords(run.log)
         frame_bytes = run.resources.limits.frame_bytes
         results = Results(self._redactor, frame_bytes - _FRAME_HEAD)
@@ -143,7 +143,7 @@ class Gate:
         Raises:
             UnrecordedCallError: If the end of a call could not be recorded.
         """
-        late = self._at_work - {asyncio.current_task()}
+        late = self._call_tasks - {asyncio.current_task()}
         if late:
             _, late = await asyncio.wait(late, timeout=seconds)
         for call in self._records.under_way:
@@ -164,8 +164,8 @@ class Gate:
 
     async def until_idle(self) -> None:
         """Wait until no call is in flight, without a limit."""
-        while self._at_work:
-            await asyncio.wait({*self._at_work}, return_when=asyncio.FIRST_COMPLETED)
+        while self._call_tasks:
+            await asyncio.wait({*self._call_tasks}, return_when=asyncio.FIRST_COMPLETED)
 
     async def call(self, request: CallRequest) -> CallAnswer:
         """Make a call if allowed; every outcome is returned as an answer.
@@ -179,17 +179,17 @@ class Gate:
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a call is made by a task")
-        self._at_work.add(task)
+        self._call_tasks.add(task)
         try:
-            given = await self._take(request)
+            answer = await self._take(request)
         except TaskLeftError:
             self.close()  # a resume could not replay what the script would do now
             raise
         finally:
-            self._at_work.discard(task)
-        if isinstance(given, Returned) and request.connection == ANSWER and not request.method:
-            self.answer = given
-        return given
+            self._call_tasks.discard(task)
+        if isinstance(answer, Returned) and request.connection == ANSWER and not request.method:
+            self.answer = answer
+        return answer
 
     async def _take(self, request: CallRequest) -> CallAnswer:
         # Before anything is awaited: numbers follow the order in which calls came.
@@ -216,9 +216,11 @@ class Gate:
         guard = self._guard
         if guard is None:
             return await self._do(call, request)
-        seen = _seen(call)
-        known = guard.before_call(seen)
-        return known if known is not None else guard.after_call(seen, await self._do(call, request))
+        view = _seen(call)
+        early_answer = guard.before_call(view)
+        if early_answer is not None:
+            return early_answer
+        return guard.after_call(view, await self._do(call, request))
 
     async def _do(self, call: Call, request: CallRequest) -> CallAnswer:
         """Make a call if allowed, or return its recorded end."""
@@ -419,8 +421,8 @@ class Gate:
         verdict = await self._verdict(call)
         if isinstance(verdict, Refused):
             return await self._turn_down(call, _refused(call, verdict.message))
-        # Kept here, because an edit by the person gives the call another digest.
-        unknown = call.digest
+        # Stored before the question, because an edit by the person gives the call another digest.
+        unknown_digest = call.digest
         why = "the same call was made before, and its answer was lost: it may have been done"
         asked = verdict.asking(why)
         answer = await self._ask(call, None, asked, outcome_unknown=True)
@@ -429,11 +431,11 @@ class Gate:
         match answer.decision:
             case AlreadyDone(result=result):
                 # The outcome is known now: an identical call is asked about only by its own rules.
-                self._maker.unknown_outcomes.discard(unknown)
+                self._maker.unknown_outcomes.discard(unknown_digest)
                 await self._records.begin(call)
                 return await self._answer_as_made(call, result)
             case Approved():
-                self._maker.unknown_outcomes.discard(unknown)
+                self._maker.unknown_outcomes.discard(unknown_digest)
                 return await self._make(call)
             case decision:
                 return await self._reject(call, why_not(decision), can_retry=False)
@@ -538,17 +540,17 @@ class Gate:
         """
         if past is None or past.started is not None:
             return False
-        own, done = call.arguments, False
+        original, is_edited = call.arguments, False
         for asked, decided in past.edits:
             edit = with_secrets(Edited(arguments=decided.arguments or {}), asked, call.arguments)
             try:
                 assert isinstance(edit, Edited)  # noqa: S101 - an edit stays one
                 self._edit(call, edit.arguments)
-                done = True
+                is_edited = True
             except ToolRefusedError:  # a check has changed
-                self._edit(call, own)
+                self._edit(call, original)
                 return False
-        return done
+        return is_edited
 
     def _edit(self, call: Call, arguments: Mapping[str, Any]) -> None:
         """Replace the arguments of a call after validation.

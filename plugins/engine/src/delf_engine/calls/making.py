@@ -112,8 +112,8 @@ class CallMaker:
                 await self._until_others_ended(call, started)
             return await self._fail(call, started, message, cause=error)
         await self._records.end(call, "ok", started, result=result, safe=_CLEAN)
-        for call_context in [*notes, *([] if note is None else [note])]:
-            await self._log.record(Warned, message=f"{call.bound.name}: {call_context}")
+        for warning in [*notes, *([] if note is None else [note])]:
+            await self._log.record(Warned, message=f"{call.bound.name}: {warning}")
         return Returned(result, encoded)
 
     async def _until_others_ended(self, call: Call, started: float) -> None:

@@ -93,7 +93,7 @@ class Claims:
         # Marked before the first await: two callers on this loop must not both pass the check.
         self.claimed.add(task_id)
         claiming: asyncio.Future[PerhapsAlive | None] | None = None
-        taken = False
+        is_claimed = False
         try:
             events = await journal.read(task_id)
             if is_over(events) and not (past_limit and ended_at_limit(events)):
@@ -109,10 +109,10 @@ class Claims:
             if is_torn(events) and not is_over(events):  # its process died while it copied events
                 await journal.append(end_of(events, DelfError(_TORN, hint="fork it once more")))
                 events = await journal.read(task_id)
-            taken = not is_over(events) or (past_limit and ended_at_limit(events))
+            is_claimed = not is_over(events) or (past_limit and ended_at_limit(events))
             return events
         finally:
-            if not taken:
+            if not is_claimed:
                 self.claimed.discard(task_id)
                 # Cancelled in the midst of the claim, the journal may hold it for this process: an
                 # unreleased claim would keep every other process away until the lease ends.

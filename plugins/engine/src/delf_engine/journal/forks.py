@@ -40,7 +40,7 @@ from delf_engine.retention import OUTPUT_PREFIX
 from delf_engine.task import new_task_id
 from delf_engine.views.copies import COPIED, PERSON, copied_events
 
-_LEFT_OUT: Final = (TaskQueued, TaskFinished, TaskPostponed)
+_NOT_COPIED: Final = (TaskQueued, TaskFinished, TaskPostponed)
 """Events that are not copied: a fork is not queued and has its own end."""
 
 
@@ -150,15 +150,15 @@ def forked(
         UnknownTaskError: If the task had not started by then, has no such event, or no script
             followed it.
     """
-    began = next((event for event in events if isinstance(event, TaskStarted)), None)
-    if began is None or not began.seq <= at <= events[-1].seq:
-        first, last = (1 if began is None else began.seq), (events[-1].seq if events else 0)
+    start = next((event for event in events if isinstance(event, TaskStarted)), None)
+    if start is None or not start.seq <= at <= events[-1].seq:
+        first, last = (1 if start is None else start.seq), (events[-1].seq if events else 0)
         other = events[0].task_id if events else "ID"
         raise UnknownTaskError(
             f"the task cannot be forked at event {at}",
             hint=f"it has events from {first} to {last}: delf runs events {other} shows them",
         )
-    before = [e for e in events if e.seq <= at and not isinstance(e, _LEFT_OUT)]
+    before = [e for e in events if e.seq <= at and not isinstance(e, _NOT_COPIED)]
     begun = {event.call_id for event in before if isinstance(event, CallStarted)}
     begun -= {event.call_id for event in before if isinstance(event, CallFinished)}
     before += [
@@ -170,12 +170,12 @@ def forked(
     if script is not None:
         before += _written_by_a_person(events, at, script)
     warning = (
-        f"forked from {began.task_id} at event {at}: what came before is not done again, and "
+        f"forked from {start.task_id} at event {at}: what came before is not done again, and "
         "its answers of models cost nothing here"
     )
     before.append(Warned(task_id=task_id, seq=0, at=before[-1].at, message=warning))
     names: dict[str, str] = {}
-    made: list[Event] = []
+    copied: list[Event] = []
     for number, event in enumerate(before, 1):
         changed = replace(_unpaid(event), task_id=task_id, seq=number)
         if isinstance(changed, TaskStarted):
@@ -193,8 +193,8 @@ def forked(
             changed = replace(changed, request_id=name)
             if isinstance(changed, ApprovalDecided):
                 changed = replace(changed, remember="no", key=None, project=None)
-        made.append(changed)
-    return made
+        copied.append(changed)
+    return copied
 
 
 def _unpaid(event: Event) -> Event:

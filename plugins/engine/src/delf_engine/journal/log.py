@@ -70,11 +70,11 @@ class TaskLog:
         self._readings: list[int] = []
         self._turns: list[int] = []
         self._waiting: list[tuple[type[Event], dict[str, Any]]] = []
-        self._begun: Event | None = None
+        self._unconfirmed: Event | None = None
         """An event whose append was cancelled, so that it is unknown if the journal stored it."""
         self._left = False
         self._over = False
-        self._until: float | None = None
+        self._deadline: float | None = None
         self._model_calls = sum(isinstance(event, ModelCalled) for event in self.events)
         self.prompted: dict[str, tuple[Message, ...]] = {}
         """The latest requests to models, by purpose, to journal only what changed."""
@@ -128,11 +128,11 @@ class TaskLog:
             if large
             else frozen_fields(kind, fields)
         )
-        if self._until is None:
+        if self._deadline is None:
             await self._record(kind, fields)
             return
         try:
-            async with asyncio.timeout_at(self._until):
+            async with asyncio.timeout_at(self._deadline):
                 await self._record(kind, fields)
         except TimeoutError as error:
             raise JournalUnavailableError(
@@ -145,8 +145,8 @@ class TaskLog:
 
     def hurry(self, seconds: float) -> None:
         """Limit the total time to wait for the journal from now on, because the task must end."""
-        if self._until is None:
-            self._until = asyncio.get_running_loop().time() + seconds
+        if self._deadline is None:
+            self._deadline = asyncio.get_running_loop().time() + seconds
 
     async def _record(self, kind: type[Event], fields: dict[str, Any]) -> None:
         written = False
@@ -203,7 +203,7 @@ class TaskLog:
         """Flush buffered events, then refuse all further events."""
         self._left = True
         try:
-            async with asyncio.timeout_at(self._until):
+            async with asyncio.timeout_at(self._deadline):
                 await self._flush()
         finally:
             self._over = True
@@ -259,7 +259,7 @@ class TaskLog:
     def _has_more(self) -> bool:
         """True if buffered events must be written before the next event."""
         queued = self._readings or self._turns or self._printed or self._waiting
-        return bool(queued) or self._begun is not None
+        return bool(queued) or self._unconfirmed is not None
 
     async def _flush(self) -> None:
         while self._has_more:  # release the lock between batches, for other events
@@ -279,8 +279,8 @@ class TaskLog:
 
     async def _write_waiting(self) -> None:
         """Write queued events; events that the journal fails to store stay queued."""
-        if self._begun is not None:
-            await self._confirm(self._begun)
+        if self._unconfirmed is not None:
+            await self._confirm(self._unconfirmed)
         self._queue_output()
         while self._waiting:
             if self._over:
@@ -291,7 +291,7 @@ class TaskLog:
             try:
                 await self._write(*self._waiting[0])
             except asyncio.CancelledError:
-                del self._waiting[0]  # kept in self._begun
+                del self._waiting[0]  # kept in self._unconfirmed
                 raise
             del self._waiting[0]
 
@@ -301,18 +301,18 @@ class TaskLog:
         if self._over:
             raise self._ended(kind)
         seq = len(self.events) + 1
-        self._begun = event = kind(task_id=self.task_id, seq=seq, at=time.time(), **fields)
+        self._unconfirmed = event = kind(task_id=self.task_id, seq=seq, at=time.time(), **fields)
         try:
             await self._confirm(event)
         except Exception:
-            self._begun = None  # the caller gets the error; the number is reused
+            self._unconfirmed = None  # the caller gets the error; the number is reused
             raise
 
     async def _confirm(self, event: Event) -> None:
         """Append an event again whose first append is unconfirmed; idempotent."""
         if self._journal is not None:
             await self._journal.append(event)
-        self._begun = None
+        self._unconfirmed = None
         self._add(event)
 
     def _add(self, event: Event) -> None:

@@ -49,7 +49,7 @@ class Observers:
 
 def open_observers(
     host: PluginHost,
-    asked_for: Sequence[str],
+    requested: Sequence[str],
     make: Callable[[type[ObserverSpec], str], Observer],
     redactor: Redactor,
 ) -> Observers:
@@ -57,12 +57,12 @@ def open_observers(
 
     Args:
         host: The plugins.
-        asked_for: The names of requested observers.
+        requested: The names of requested observers.
         make: Creates an observer.
         redactor: Redacts failures.
     """
-    unasked = [spec.name for spec in host.specs(ObserverSpec) if not spec.opt_in]
-    specs = [host.spec(ObserverSpec, name) for name in dict.fromkeys((*unasked, *asked_for))]
+    always_on = [spec.name for spec in host.specs(ObserverSpec) if not spec.opt_in]
+    specs = [host.spec(ObserverSpec, name) for name in dict.fromkeys((*always_on, *requested))]
     feeds = [ObserverFeed(spec.name, make(ObserverSpec, spec.name), redactor) for spec in specs]
     notes = [host.resolve(replace(spec, factory=spec.setup)) for spec in specs if spec.setup]
     return Observers(feeds, notes)

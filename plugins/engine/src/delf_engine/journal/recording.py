@@ -158,8 +158,8 @@ class Recording:
         self._abandoned: set[int] = set()
         self._calls: dict[int, RecordedCall] = {}
         self._callers: dict[int, RecordedScript] = {}
-        self._asked: dict[str, RecordedCall] = {}
-        self._plans: dict[str, RecordedScript] = {}
+        self._call_by_request: dict[str, RecordedCall] = {}
+        self._script_by_request: dict[str, RecordedScript] = {}
         own = script = self.scripts[0] = RecordedScript(attempt=0)
         for event in events:
             if isinstance(event, ev.ScriptGenerated):
@@ -236,9 +236,9 @@ class Recording:
                 self.notes[event.topic].append(event.text)
             # Only the request for a whole script shows code; it belongs to no call.
             case ev.ApprovalRequested() if event.code is not None:
-                script.request, self._plans[event.request_id] = event, script
-            case ev.ApprovalDecided() if event.request_id in self._plans:
-                self._plans[event.request_id].decision = event
+                script.request, self._script_by_request[event.request_id] = event, script
+            case ev.ApprovalDecided() if event.request_id in self._script_by_request:
+                self._script_by_request[event.request_id].decision = event
             case ev.ApprovalRequested():
                 self._take_request(event, self._call(event, event.digest, script))
             case ev.ApprovalDecided():
@@ -288,7 +288,7 @@ class Recording:
     def _take_request(self, event: ev.ApprovalRequested, past: RecordedCall) -> None:
         if event.action != past.action:
             return  # a tool's own question during the call
-        self._asked[event.request_id] = past
+        self._call_by_request[event.request_id] = past
         past.lapsed = False
         if event.outcome_unknown:
             past.question, past.verdict = event, None
@@ -299,7 +299,7 @@ class Recording:
             past.request, past.decision = event, None
 
     def _take_decision(self, event: ev.ApprovalDecided) -> None:
-        past = self._asked.get(event.request_id)
+        past = self._call_by_request.get(event.request_id)
         if past is None:
             return
         if event.source == "sandbox_died":

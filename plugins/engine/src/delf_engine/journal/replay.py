@@ -23,10 +23,10 @@ from delf_engine.journal.retrying import without_attempts
 _REPLAYED: Final[frozenset[Purpose]] = frozenset({"generate", "prefilter", "learn", "outline"})
 """Purposes of the loop's own model calls; a script's model calls belong to its recorded calls."""
 
-_ANSWERED: Final = 0
+_AFTER_ANSWERS: Final = 0
 """The position of calls without a recorded end: after all recorded answers."""
 
-_USED_UP: Final = -1
+_AFTER_RECORD: Final = -1
 """The position of new calls: after everything recorded."""
 
 
@@ -86,9 +86,9 @@ class _Course:
             ReplayMismatch: If the turn can never come.
         """
         if past is None:
-            number, is_turn = _USED_UP, not self._steps
+            number, is_turn = _AFTER_RECORD, not self._steps
         elif past.finished is None:
-            number, is_turn = _ANSWERED, not self._answers
+            number, is_turn = _AFTER_ANSWERS, not self._answers
         else:
             number = past.call_id
             is_turn = bool(self._steps) and self._steps[0] == number
@@ -119,8 +119,8 @@ class _Course:
         while self._steps and self._steps[0] < 0 and -self._steps[0] not in self._expected:
             self._steps.popleft()
         if not self._answers:
-            self._wake(_ANSWERED)
-        self._wake(self._steps[0] if self._steps else _USED_UP)
+            self._wake(_AFTER_ANSWERS)
+        self._wake(self._steps[0] if self._steps else _AFTER_RECORD)
 
     def _wake(self, number: int) -> None:
         for waiter in self._waiting.pop(number, ()):
@@ -147,7 +147,7 @@ class Replay:
         self.resumed = began is not None
         """True if the task had started before, not only been queued."""
         self.seed = "" if began is None else began.seed
-        """The source of chance for the task's scripts."""
+        """The seed of randomness in the task's scripts."""
         self.zone = None if began is None or not began.zone else Zone(began.zone, began.zone_name)
         """The time zone at the start of the task."""
         self.before: Predecessor | None = None

@@ -22,7 +22,7 @@ from delf.errors import (
 _BUSY: Final = frozenset({408, 409, 425, 429})
 _LONGEST: Final = 3600.0
 """The longest pause in seconds, so that the end of a long outage is noticed within an hour."""
-_ON: Final = (ev.ScriptGenerated, ev.RetryScheduled, ev.RerunRequested, ev.StepStarted)
+_PROGRESS: Final = (ev.ScriptGenerated, ev.RetryScheduled, ev.RerunRequested, ev.StepStarted)
 
 
 def next_try(
@@ -54,9 +54,9 @@ def without_attempts(events: Sequence[ev.Event]) -> list[ev.Event]:
             continue  # continued after its timeout
         if not isinstance(event, (ev.TaskPostponed, ev.TaskFinished)):
             kept.append(event)
-        elif (place := _failed_read(kept)) is not None:
+        elif (index := _failed_read(kept)) is not None:
             ends = (ev.CallFinished, ev.ApprovalDecided)
-            kept[place:] = [e for e in kept[place + 1 :] if isinstance(e, ends)]
+            kept[index:] = [e for e in kept[index + 1 :] if isinstance(e, ends)]
     return kept
 
 
@@ -76,7 +76,9 @@ def _has_open_change(events: Sequence[ev.Event]) -> bool:
 
 def _script_failed(events: Sequence[ev.Event]) -> bool:
     """Return True if the last event of a task is the end of a script."""
-    last = next((e for e in reversed(events) if isinstance(e, (ev.ScriptFinished, *_ON))), None)
+    last = next(
+        (e for e in reversed(events) if isinstance(e, (ev.ScriptFinished, *_PROGRESS))), None
+    )
     return isinstance(last, ev.ScriptFinished)
 
 
@@ -88,12 +90,12 @@ def _failed_read(events: Sequence[ev.Event]) -> int | None:
     """
     if not _script_failed(events):
         return None
-    for place in range(len(events) - 1, -1, -1):
-        event = events[place]
+    for index in range(len(events) - 1, -1, -1):
+        event = events[index]
         if isinstance(event, (ev.CallStarted, ev.ApprovalRequested, ev.ScriptGenerated)):
             return None
         if isinstance(event, ev.CallFinished) and event.raised is not None:
             number = event.call_id
             started = (e for e in events if isinstance(e, ev.CallStarted) and e.call_id == number)
-            return place if any(e.effect == "read" for e in started) else None
+            return index if any(e.effect == "read" for e in started) else None
     return None

@@ -252,8 +252,8 @@ class TaskPipeline:
 
     def _place_of(self, error: BaseException) -> str:
         """Return the model or function in which an error happened."""
-        seen = self._run.models.unexpected
-        return seen[1] if seen is not None and seen[0] is error else _entered(error)
+        failure = self._run.models.unexpected
+        return failure[1] if failure is not None and failure[0] is error else _entered(error)
 
     def _waits_for(self) -> str:
         """Return what a task that is cut short waits for, as the end of a sentence."""

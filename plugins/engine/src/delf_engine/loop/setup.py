@@ -21,13 +21,13 @@ async def set_up(run: TaskRun) -> None:
     remaining connections.
     """
     shared = run.agent_tools
-    if shared.left:
-        async with shared.turn:
-            if shared.left:
+    if shared.awaiting_setup:
+        async with shared.lock:
+            if shared.awaiting_setup:
                 async with run.log.step(Step.SETUP):
-                    while shared.left:
-                        await _set_up(run, shared.left[0])
-                        del shared.left[0]
+                    while shared.awaiting_setup:
+                        await _set_up(run, shared.awaiting_setup[0])
+                        del shared.awaiting_setup[0]
     # The task may have begun before the set-up.
     run.tools = shared.tools.with_builtins_of(run.tools)
 

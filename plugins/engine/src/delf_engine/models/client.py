@@ -87,7 +87,9 @@ class ModelClient:
     redactor: Redactor = field(default_factory=Redactor)
     replay: Replay = field(default_factory=Replay)
     keep_prompts: bool = False
-    _away: dict[_Account, float] = field(default_factory=dict[_Account, float], init=False)
+    _unavailable_until: dict[_Account, float] = field(
+        default_factory=dict[_Account, float], init=False
+    )
     unexpected: tuple[Exception, str] | None = field(default=None, init=False)
     """The latest model failure that is not a ``DelfError``, with the model's name."""
 
@@ -157,9 +159,9 @@ class ModelClient:
                 _replay_to(past, on_delta)
             return without_reasoning(past), None
         request = self._made_ready(request, instruct=not continues)
-        left = deque(models)
+        remaining = deque(models)
         while True:
-            chosen = left.popleft()
+            chosen = remaining.popleft()
             price = await self._price(chosen)
             try:
                 async with self.ledger.reserved(
@@ -168,22 +170,24 @@ class ModelClient:
                     reply = await self._ask(chosen, request, attempt, on_delta, session, draft)
                     return without_reasoning(reply), chosen
             except LLMExecutionError as error:
-                if not left or not _is_unavailable(error):
+                if not remaining or not _is_unavailable(error):
                     raise
-                await self._fall_back(chosen, left[0], error)
+                await self._fall_back(chosen, remaining[0], error)
 
     def _available(self, config: LLMConfig) -> list[LLMConfig]:
         """Return a model with its fallbacks; the ones that failed a moment ago come last."""
         now = time.monotonic()
         models = [replace(config, fallbacks=()), *config.fallbacks]
         models = [self.pool.resolve_provider(model) for model in models]
-        return sorted(models, key=lambda model: self._away.get(_account(model), now) > now)
+        return sorted(
+            models, key=lambda model: self._unavailable_until.get(_account(model), now) > now
+        )
 
     async def _fall_back(self, failed: LLMConfig, other: LLMConfig, error: DelfError) -> None:
         """Warn of the fallback, and ask the failed model last for some time."""
         # A prompt that is too long says nothing about the next, shorter prompt.
         if not getattr(error, "too_long", False):
-            self._away[_account(failed)] = time.monotonic() + _AWAY_SECONDS
+            self._unavailable_until[_account(failed)] = time.monotonic() + _AWAY_SECONDS
         another = f"{other.model} with another key" if other.model == failed.model else other.model
         message = f"{failed.model} is not available, so {another} is asked: {error.message}"
         await self.log.record(Warned, message=message)
@@ -201,7 +205,7 @@ class ModelClient:
             LLMExecutionError: If the answer stays incomplete, with an excerpt.
             DelfError: If the call failed after retries.
         """
-        asked, received, left = request, "", _MAX_CONTINUATIONS
+        asked, received, continuations = request, "", _MAX_CONTINUATIONS
         is_limited = "max_tokens" in request.settings
         model: LLMConfig | None = None
         while True:
@@ -212,10 +216,11 @@ class ModelClient:
                 reply, model = await self._ask_in_order(models, asked, attempt)
             except LLMExecutionError as error:
                 others = [one for one in self._available(config) if one != model]
-                if model is None or not (goes_on and others and left and _is_unavailable(error)):
+                can_fall_back = goes_on and others and continuations and _is_unavailable(error)
+                if model is None or not can_fall_back:
                     raise
                 await self._fall_back(model, others[0], error)
-                asked, received, left = request, "", left - 1
+                asked, received, continuations = request, "", continuations - 1
                 continue
             whole = join_continuation(received, reply.text)
             if reply.broken_by is None and (reply.calls or whole is not None):
@@ -223,10 +228,11 @@ class ModelClient:
             if reply.broken_by == "length" and is_limited:
                 return reply
             # Repeated breaks mean an outage; a long answer only needs more continuations.
-            left = min(left, _MAX_BREAKS) if reply.broken_by == "break" else left
-            if reply.broken_by in ("filter", "refusal") or not left:
+            if reply.broken_by == "break":
+                continuations = min(continuations, _MAX_BREAKS)
+            if reply.broken_by in ("filter", "refusal") or not continuations:
                 raise truncation_error(replace(reply, text=received + reply.text))
-            left -= 1
+            continuations -= 1
             if reply.broken_by != "break":
                 anew = bool(reply.calls) or not (whole or "").strip()
                 asked = _continuation_of(request, reply, whole or received, anew=anew)

@@ -55,6 +55,7 @@ class Ledger:
         self.reserved_usd = 0.0
         self.unpriced_calls = 0
         self.dearest: dict[tuple[str, Purpose], float] = {} if within is None else within.dearest
+        """The cost of the most expensive reply so far, by model and purpose."""
         self._tasks: set[str] = set()
         self._ended: set[str] = set()
         self._payers: dict[str, str] = {}
@@ -194,13 +195,13 @@ class Ledger:
         if self.budget_usd is None and self.within is None:
             yield
             return
-        async with contextlib.AsyncExitStack() as held:
+        async with contextlib.AsyncExitStack() as stack:
             if self.budget_usd is not None:
                 amount = await self._take(estimate)
-                held.callback(self._give_back, amount)
+                stack.callback(self._give_back, amount)
             if self.within is not None:
                 # Inner before outer, for every task: two tasks cannot wait for each other.
-                await held.enter_async_context(self.within.reserved(estimate))
+                await stack.enter_async_context(self.within.reserved(estimate))
             yield
 
     def _give_back(self, amount: float) -> None:
@@ -341,8 +342,8 @@ class SharedLedger(Ledger):
     @property
     def remaining_usd(self) -> float | None:
         """The smallest remaining budget in USD; None without a budget."""
-        lefts = [part.remaining_usd for part in self._parts]
-        return min((left for left in lefts if left is not None), default=None)
+        remaining = [part.remaining_usd for part in self._parts]
+        return min((amount for amount in remaining if amount is not None), default=None)
 
     def check(self, expected_usd: float = 0.0) -> None:
         """Raise if another model call would exceed any of the budgets."""
@@ -359,10 +360,10 @@ class SharedLedger(Ledger):
     @asynccontextmanager
     async def reserved(self, estimate: Callable[[], Estimate]) -> AsyncGenerator[None]:
         """Reserve the cost of a call in all ledgers, always in the same order."""
-        async with contextlib.AsyncExitStack() as held:
+        async with contextlib.AsyncExitStack() as stack:
             for part in self._parts:
-                await held.enter_async_context(part.reserved(estimate))
-            await held.enter_async_context(super().reserved(estimate))
+                await stack.enter_async_context(part.reserved(estimate))
+            await stack.enter_async_context(super().reserved(estimate))
             yield
 
     def add(self, usage: Usage, cost_usd: float | None, task_id: str = "") -> None:

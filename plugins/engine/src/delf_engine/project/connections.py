@@ -139,7 +139,7 @@ def _type(host: PluginHost, entries: Mapping[str, ConnectionEntry], name: str) -
     try:
         return host.spec(ConnectionSpec, name)
     except PluginError as error:
-        # A near miss of an instance is likelier meant than a type that could be installed.
+        # The user more likely misspelt an instance's name than named an uninstalled type.
         close = did_you_mean(name, entries)
         if not close:
             raise
@@ -180,7 +180,7 @@ def _check_arguments(factory: Any, entry: ConnectionEntry, arguments: Mapping[st
     except (TypeError, ValueError):
         return
     parameters = signature.parameters
-    # It checks its keywords by itself, as the base class of connections does.
+    # A constructor that takes any keyword checks keywords itself, as the base class does.
     if any(item.kind is item.VAR_KEYWORD for item in parameters.values()):
         return
     known = [

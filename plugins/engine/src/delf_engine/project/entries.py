@@ -61,9 +61,9 @@ class ConnectionEntry:
             fields: The fields that such variables can set.
         """
         prefix = f"{PREFIX}{self.name.upper()}_"
-        set_there = {key for key in fields if self.environ.get(f"{prefix}{key.upper()}")}
-        kept = {path[0] for path, given in self.values.leaves() if not given.from_file}
-        return self.values.resolve(self.environ, without=set_there - kept)
+        in_environ = {key for key in fields if self.environ.get(f"{prefix}{key.upper()}")}
+        stronger = {path[0] for path, given in self.values.leaves() if not given.from_file}
+        return self.values.resolve(self.environ, without=in_environ - stronger)
 
 
 class PluginOptions(Mapping[str, Mapping[str, Any]]):
@@ -97,8 +97,8 @@ class PluginOptions(Mapping[str, Mapping[str, Any]]):
             text = self._environ.get(f"{prefix}{path[0].upper()}")
             if text and given.from_file and len(path) == 1:
                 source = source_of(text, "environment")
-                whole = isinstance(given.value, str)
-                found[path[0]] = SourcedText(text, source) if whole else scalar(text)
+                is_text = isinstance(given.value, str)
+                found[path[0]] = SourcedText(text, source) if is_text else scalar(text)
         return found
 
     def __iter__(self) -> Iterator[str]:
@@ -169,12 +169,12 @@ def _take(values: Values, key: str, where: str) -> Any:
 
 def _take_table(values: Values, key: str) -> Any:
     """Remove and return a text, list or table; None if absent."""
-    whole: Any = None
+    single: Any = None
     table: dict[str, Any] = {}
     for path, given in values.leaves():
         if path[0] == key and len(path) == 1:
-            whole = given.value
+            single = given.value
         elif path[0] == key:
             table[".".join(path[1:])] = given.value
     values.drop((key,))
-    return table or whole
+    return table or single

@@ -17,7 +17,7 @@ SECTIONS: Final = ("agent", "connections", "plugins", "journal")
 PREFER: Final = "prefer"
 """The key of ``[plugins]`` with the preferred plugins for disputed names."""
 
-# The parser has the place in its message only.
+# The parser reports the position in its message only.
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _RESERVED: Final = ("name", "metadata")
 

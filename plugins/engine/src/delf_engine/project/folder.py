@@ -30,7 +30,7 @@ from delf_engine.project.prices import PRICES_FILE
 from delf_engine.project.programs import files_of_programs, starts_program
 from delf_engine.project.values import substitute
 
-_SAYING: Final = frozenset(
+_INSTRUCTION_SUFFIXES: Final = frozenset(
     [
         ".cfg",
         ".cjs",
@@ -53,7 +53,7 @@ _SAYING: Final = frozenset(
     ]
 )
 """Suffixes of files with instructions; other named files are data and may change."""
-_WRITTEN: Final = frozenset({"tokens", "path", "cache_dir", "record", "output_dir", "files"})
+_DATA_SETTINGS: Final = frozenset({"tokens", "path", "cache_dir", "record", "output_dir", "files"})
 """Settings that name a file of data, or a file that delf writes."""
 _LONGEST_PATH: Final = 1000
 _MAX_BYTES: Final = 500_000_000
@@ -116,7 +116,7 @@ def read_folder(
     if prices is not None:
         items[PRICES_FILE] = digest_items(prices)
     known = {**env.variables(environ), **environ}
-    left = _MAX_BYTES
+    remaining_bytes = _MAX_BYTES
     host = host or PluginHost.discover(environ=environ)
     for path in _values_of(root, document, env, known, host):
         name = path.relative_to(root).as_posix()
@@ -124,8 +124,8 @@ def read_folder(
             continue
         if len(items) >= _MAX_FILES:
             raise ConfigurationError(f"{root} has more than {_MAX_FILES:,} files that decide")
-        items[name], size = _digest(path, root, left)
-        left -= size
+        items[name], size = _digest(path, root, remaining_bytes)
+        remaining_bytes -= size
     named = list(_named(root, document, env, known))
     if starts_program(document, named, [name for name, _ in env.entries]):
         items |= files_of_programs(root, items, _data(root, document))
@@ -174,7 +174,7 @@ def _named(
     """Yield files with instructions that the settings name."""
     texts = [value for _, value in env.entries]
     for path, value in leaves(document):
-        if path[0] in ("connections", "plugins") and _WRITTEN.isdisjoint(path):
+        if path[0] in ("connections", "plugins") and _DATA_SETTINGS.isdisjoint(path):
             texts += texts_in(value)
     for text in texts:
         try:
@@ -182,13 +182,13 @@ def _named(
         except ConfigurationError:
             continue  # reported on use
         path = _in_folder(root, name)
-        if path is not None and (path.suffix in _SAYING or os.access(path, os.X_OK)):
+        if path is not None and (path.suffix in _INSTRUCTION_SUFFIXES or os.access(path, os.X_OK)):
             yield path
 
 
 def _data(root: Path, document: Mapping[str, Any]) -> frozenset[Path]:
     """Return the paths that the settings name as data or as delf's own output."""
-    named = (value for path, value in leaves(document) if not _WRITTEN.isdisjoint(path))
+    named = (value for path, value in leaves(document) if not _DATA_SETTINGS.isdisjoint(path))
     texts = (text for value in named for text in texts_in(value) if len(text) <= _LONGEST_PATH)
     return frozenset(Path(os.path.normpath(root / text)) for text in texts if "\0" not in text)
 
@@ -203,9 +203,10 @@ def _in_folder(root: Path, name: str) -> Path | None:
 
 
 def _digest(path: Path, root: Path, most: int) -> tuple[Mapping[str, str], int]:
-    """Return the digest of a whole file and its size, without following links out of the folder.
+    """Return the digest of a file, as items, and the file's size.
 
-    No link to a file elsewhere is followed.
+    Raises:
+        ConfigurationError: If the file is a link out of the folder, too large or unreadable.
     """
     if not path.resolve().is_relative_to(root):
         raise ConfigurationError(

@@ -104,7 +104,7 @@ def files_of_programs(
     """
     found: dict[str, Mapping[str, str]] = {}
     rest = hashlib.sha256()
-    left, is_more = _MAX_BYTES, False
+    remaining_bytes, has_rest = _MAX_BYTES, False
     for path, status in _files(root):
         name = path.relative_to(root).as_posix()
         if name in known or (status is not None and _is_data(path, data)):
@@ -113,13 +113,13 @@ def files_of_programs(
             found[f"{name}/"] = {"": _mark_of_tree(path)}
         elif stat.S_ISLNK(status.st_mode):
             found[name] = {"": _digest(b"link " + os.fsencode(path.readlink()))}
-        elif len(found) < _MAX_READ and status.st_size <= left:
-            left -= status.st_size
+        elif len(found) < _MAX_READ and status.st_size <= remaining_bytes:
+            remaining_bytes -= status.st_size
             found[name] = {"": _digest(_content(path))}
         else:
-            is_more = True
+            has_rest = True
             rest.update(_mark(name, status))
-    if is_more:
+    if has_rest:
         found[REST] = {"": rest.hexdigest()}
     return found
 
@@ -127,9 +127,9 @@ def files_of_programs(
 def _files(root: Path) -> Iterator[tuple[Path, os.stat_result | None]]:
     """Yield files and links with their status; None as status of a folder with packages."""
     seen = 0
-    left = [root]
-    while left:
-        folder = left.pop()
+    pending = [root]
+    while pending:
+        folder = pending.pop()
         for entry in _entries(folder):
             seen += 1
             if seen > _MAX_SEEN:
@@ -143,7 +143,7 @@ def _files(root: Path) -> Iterator[tuple[Path, os.stat_result | None]]:
                 if entry.name in _INSTALLED or (path / _ENVIRONMENT).exists():
                     yield path, None
                 elif entry.name not in _LEFT_OUT:
-                    left.append(path)
+                    pending.append(path)
             else:
                 status = entry.stat(follow_symlinks=False)
                 if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):

@@ -228,10 +228,10 @@ def _place_journal(path: Path | None, document: dict[str, dict[str, Any]]) -> No
         return
     name = packages("journal")[usual("journal")].removeprefix(PLUGIN_PREFIX)
     plugins = document.setdefault("plugins", {})
-    both = given.keys() & plugins.get(name, {}).keys()
-    if both:
+    duplicates = given.keys() & plugins.get(name, {}).keys()
+    if duplicates:
         raise ConfigurationError(
-            f"{path} [journal] {min(both)}: [plugins.{name}] says it, too",
+            f"{path} [journal] {min(duplicates)}: [plugins.{name}] says it, too",
             hint="set it in one place",
         )
     plugins[name] = {**plugins.get(name, {}), **given}

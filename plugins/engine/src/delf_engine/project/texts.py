@@ -131,13 +131,13 @@ def parse(path: tuple[str, ...], text: str) -> Any:
     top = path[0]
     if len(path) == 1 and top in _LISTS:
         return _list(text)
-    table = (len(path) == 1 and top in (*_TABLES, *LLM_FIELDS)) or (
+    is_table = (len(path) == 1 and top in (*_TABLES, *LLM_FIELDS)) or (
         len(path) == 2 and top in LLM_FIELDS and path[1] in _LLM_TABLES
     )
-    if table and text.lstrip().startswith("{"):
+    if is_table and text.lstrip().startswith("{"):
         return _json(text)
-    free = top == "sandbox_config" or (top in LLM_FIELDS and path[1:2] == ("settings",))
-    return scalar(text) if free and len(path) > 1 else text
+    has_any_key = top == "sandbox_config" or (top in LLM_FIELDS and path[1:2] == ("settings",))
+    return scalar(text) if has_any_key and len(path) > 1 else text
 
 
 def _path_of(variable: str) -> tuple[str, ...] | None:

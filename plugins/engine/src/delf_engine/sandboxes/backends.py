@@ -21,7 +21,7 @@ LIMIT_NAMES: Final[Mapping[str, str]] = {
     "timeout": "cpu_seconds",
 }
 """Alternative names of limits in ``sandbox_config``."""
-_OF_SOME: Final = ("cpu_limit", "pids_limit", "python", "runtime", "scratch")
+_OPTIONAL_OPTIONS: Final = ("cpu_limit", "pids_limit", "python", "runtime", "scratch")
 """Options that only some backends support; other backends ignore them."""
 
 
@@ -47,9 +47,9 @@ def make_sandbox(
     """
     limits = {field.name for field in dataclasses.fields(Limits)} | set(LIMIT_NAMES)
     extra = {name: value for name, value in sandbox_config.items() if name not in limits}
-    taken = inspect.signature(host.resolve(spec)).parameters
-    for name in _OF_SOME:
-        if name not in taken:
+    parameters = inspect.signature(host.resolve(spec)).parameters
+    for name in _OPTIONAL_OPTIONS:
+        if name not in parameters:
             extra.pop(name, None)
     return make(host, spec, options, context, **extra)
 
