@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from delf.errors import DelfError, TaskStoppedError, UnknownTaskError
+from delf.errors import ConfigurationError, DelfError, TaskStoppedError, UnknownTaskError
 from delf.events import (
     CallFinished,
     Event,
@@ -290,7 +290,10 @@ class JournalContract(Contract):
         for event in (started("r"), finished("r", 2, status=False)):
             await journal.append(event)
         if isinstance(journal, SharedJournal):
-            await journal.reopen("r")  # as an agent does before it resumes a task
+            try:
+                await journal.reopen("r")  # as an agent does before it resumes a task
+            except ConfigurationError:
+                return  # no task goes on after its end there, as with PartialJournal
         await journal.append(TaskResumed(task_id="r", seq=3, at=3.0))
         (record,) = await journal.find()
         assert (record.state, record.finished_at, record.error) == ("running", None, None), (
