@@ -539,38 +539,38 @@ class Delf(BasePipelineElement):
         message = "import base64, json\n"
         message += "told = lambda *given: json.loads(base64.b64decode(given[-1]))"
 
-        def lines(calls: list[tuple[str, Any]], *, unread: bool = False) -> list[str]:
-            written = [
-                self.sources.script(at) if unread and self.is_guarded else repr(args)
-                for at, (_, args) in enumerate(calls)
+        def lines(calls: list[tuple[str, Any]], *, has_read_nothing: bool = False) -> list[str]:
+            arguments = [
+                self.sources.script(index) if has_read_nothing and self.is_guarded else repr(args)
+                for index, (_, args) in enumerate(calls)
             ]
-            made = [
-                f"result{at} = await {name}(**{args})\nseen.append(result{at})"
-                for at, ((name, _), args) in enumerate(zip(calls, written, strict=True))
+            statements = [
+                f"result{index} = await {name}(**{args})\nseen.append(result{index})"
+                for index, ((name, _), args) in enumerate(zip(calls, arguments, strict=True))
             ]
             return [
                 line
                 if reads(call[0])
                 else f"try:\n{textwrap.indent(line, '    ')}\nexcept ApprovalRejected:\n    pass"
-                for call, line in zip(calls, made, strict=True)
+                for call, line in zip(calls, statements, strict=True)
             ]
 
         first, is_in_turn = wanted, self.evil or self.follows
         if is_in_turn:  # it reads first, as a model that looks before it writes
-            known = (not reads(name) or MARK in str(args) for name, args in wanted)
+            may_come_first = (not reads(name) or MARK in str(args) for name, args in wanted)
             names = [name for name, _ in wanted]
-            least = names.index(self.follows) + 1 if self.follows else 0
-            first = wanted[: max(least, next(compress(count(), known), len(wanted)))]
+            minimum = names.index(self.follows) + 1 if self.follows else 0
+            first = wanted[: max(minimum, next(compress(count(), may_come_first), len(wanted)))]
         rest = wanted[len(first) :]
-        asked: list[int] = []
+        prompts: list[int] = []
 
         def answer(request: ModelRequest) -> str:
-            asked.append(1)
-            if len(asked) == 1 and is_in_turn:
-                code = [message, "seen = []", *lines(first, unread=True)]
+            prompts.append(1)
+            if len(prompts) == 1 and is_in_turn:
+                code = [message, "seen = []", *lines(first, has_read_nothing=True)]
                 code += ["rerun(str(seen), 'the rest')"]
-            elif len(asked) == 1:
-                code = [message, "seen = []", *lines(wanted, unread=True), end]
+            elif len(prompts) == 1:
+                code = [message, "seen = []", *lines(wanted, has_read_nothing=True), end]
             else:
                 obeys = bool(self.evil) and MARK in str(request.messages[2:])
                 self.obeyed = obeys

@@ -167,18 +167,20 @@ async def quality(
 
 
 def requests(most: int) -> Iterator[tuple[str, list[tuple[str, str]], list[str]]]:
-    """Sets of what people ask for one of many tools: title, requests with tools, other tools."""
+    """Yield per data file: title, requests with the tool for each, and a sample of all tools."""
     for path in sorted(DATA.glob("tools/*.json")):
         data = json.loads(path.read_text())
         facts = {
             tool["id"]: f"{plain_name(tool['name'])}: {tool['description']}"
             for tool in data["tools"]
         }
-        asked = [(q["text"], facts[q["ids"][0]]) for q in data["queries"] if len(q["ids"]) == 1]
-        random.Random(7).shuffle(asked)
+        requests_with_tool = [
+            (q["text"], facts[q["ids"][0]]) for q in data["queries"] if len(q["ids"]) == 1
+        ]
+        random.Random(7).shuffle(requests_with_tool)
         chance = random.Random(7)
-        others = chance.sample(list(facts.values()), min(most, len(facts)))
-        yield path.stem.partition("-")[0], asked[:QUERIES], others
+        sampled_tools = chance.sample(list(facts.values()), min(most, len(facts)))
+        yield path.stem.partition("-")[0], requests_with_tool[:QUERIES], sampled_tools
 
 
 async def speed(facts: Sequence[str], asked: Sequence[str], known: Known | None, url: str) -> None:

@@ -274,7 +274,7 @@ async def test_caller_with_least_use_is_served_first():
 
 
 @pytest.mark.parametrize(
-    ("turn", "other", "gives_way"),
+    ("turn", "other", "preempted"),
     [
         (Turn("a"), "b", True),
         (Turn("a"), "a", False),
@@ -282,13 +282,13 @@ async def test_caller_with_least_use_is_served_first():
     ],
     ids=["another task waits", "the same task waits", "it may not be made again"],
 )
-async def test_long_call_yields_to_another_caller(turn, other, gives_way):
+async def test_long_call_yields_to_another_caller(turn, other, preempted):
     turns, loop = Turns(1), asyncio.get_running_loop()
     async with turns.acquire(turn):
         waiting = asyncio.create_task(_hold(turns, Turn(other)))
         end = loop.time() + 4 * SLICE
-        await until(lambda: turn.gives_way.done() or loop.time() > end)
-        assert turn.gives_way.done() == gives_way
+        await until(lambda: turn.preempted.done() or loop.time() > end)
+        assert turn.preempted.done() == preempted
     await waiting
 
 

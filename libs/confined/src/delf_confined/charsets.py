@@ -64,7 +64,7 @@ _MAX_CONSECUTIVE: Final = 3
 
 
 def guess(data: bytes) -> tuple[str, str]:
-    """Find the encoding that a text was probably written in, and its name for people."""
+    """Return the probable encoding of a text, and the name of the encoding for messages."""
     sample = _sample_of(data)
     name, sure = _detect_encoding(sample)
     fitting = list(latin_encodings(sample))

@@ -134,7 +134,7 @@ class Template:
                 # Only the template can wait for its own child.
                 return int(self._exchange({"reap": pid}, None)["status"])
             except (EOFError, OSError):
-                self._free()
+                self._release()
                 return -signal.SIGKILL
 
     def _ask(self, request: dict[str, Any], theirs: socket.socket) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class Template:
                 self._start()
             with suppress(EOFError, OSError):
                 return self._exchange(request, theirs)
-            self._free()
+            self._release()
         return {"error": "the process that starts readers ended"}
 
     def _exchange(self, request: dict[str, Any], theirs: socket.socket | None) -> dict[str, Any]:
@@ -181,7 +181,7 @@ class Template:
         self._process, self._control = process, control
         self._finalizer = weakref.finalize(self, _end, process, control)
 
-    def _free(self) -> None:
+    def _release(self) -> None:
         if self._finalizer is not None:
             self._finalizer()
         self._process = self._control = self._finalizer = None
@@ -189,7 +189,7 @@ class Template:
     def close(self) -> None:
         """End the template and its children. The next call starts another template."""
         with self._lock:
-            self._free()
+            self._release()
 
 
 def _end(process: subprocess.Popen[bytes], control: socket.socket) -> None:

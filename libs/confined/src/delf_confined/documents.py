@@ -127,7 +127,7 @@ def _is_garbled(text: str) -> bool:
     return named > _NAMED_SHARE * len(signs) or strange > _STRANGE_SHARE * len(signs)
 
 
-class _Remarks(logging.Handler):
+class _LogCollector(logging.Handler):
     """Collects pypdf's log messages about a page."""
 
     def __init__(self) -> None:
@@ -146,7 +146,7 @@ def _texts_of(pages: Iterable[Any]) -> tuple[list[str], list[int], list[int]]:
     texts: list[str] = []
     unread: list[int] = []
     unknown: list[int] = []
-    remarks, log = _Remarks(), logging.getLogger("pypdf")
+    remarks, log = _LogCollector(), logging.getLogger("pypdf")
     log.addHandler(remarks)
     try:
         for number, page in enumerate(pages, 1):
@@ -168,21 +168,21 @@ def _prefer_declared(holder: Any, depth: int = 0) -> None:
     """Hide embedded fonts whose letters the document declares: pypdf would read theirs instead."""
     try:
         resources = holder["/Resources"].get_object()
-        for font in _all_in(resources, "/Font"):
+        for font in _entries_of(resources, "/Font"):
             encoding = font.get("/Encoding")
             encoding = None if encoding is None else encoding.get_object()
             is_declared = isinstance(encoding, str) or "/BaseEncoding" in (encoding or ())
             if is_declared and "/FontDescriptor" in font:
                 for name in ("/FontFile", "/FontFile3"):
                     font["/FontDescriptor"].get_object().pop(name, None)
-        for form in _all_in(resources, "/XObject") if depth < _DEEPEST_FORM else ():
+        for form in _entries_of(resources, "/XObject") if depth < _DEEPEST_FORM else ():
             if form.get("/Subtype") == "/Form":
                 _prefer_declared(form, depth + 1)
     except Exception:  # whatever a damaged entry leads to
         return
 
 
-def _all_in(resources: Any, name: str) -> list[Any]:
+def _entries_of(resources: Any, name: str) -> list[Any]:
     found = resources.get(name)
     return [] if found is None else [each.get_object() for each in found.get_object().values()]
 

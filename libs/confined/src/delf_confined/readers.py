@@ -74,7 +74,7 @@ class Readers:
         while True:
             async with turns.acquire(turn):
                 answer = await self._once(turn, function, payload, about, readable, limits, preload)
-            # A child that gave way to another caller starts again: it can have changed nothing.
+            # Restart a preempted child; the first attempt cannot have changed anything.
             if answer is not None:
                 break
         many = len(answer) > LARGE
@@ -105,13 +105,13 @@ class Readers:
         loop = asyncio.get_running_loop()
         asking = loop.create_task(_exchange(child, payload, limits.answer))
         waits: set[asyncio.Future[Any]] = {asking}
-        if turn.gives_way is not None:
-            waits.add(turn.gives_way)
+        if turn.preempted is not None:
+            waits.add(turn.preempted)
         try:
             await asyncio.wait(waits, timeout=limits.seconds, return_when=asyncio.FIRST_COMPLETED)
             is_answered, has_given_way = (
                 asking.done(),
-                turn.gives_way in waits and bool(turn.gives_way and turn.gives_way.done()),
+                turn.preempted in waits and bool(turn.preempted and turn.preempted.done()),
             )
         finally:
             asking.cancel()

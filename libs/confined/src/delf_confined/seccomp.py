@@ -158,7 +158,7 @@ def build(
         number = _SPECIAL[name][_COLUMN[machine]]
         if number is not None:
             code += [_instruction(_JUMP_EQUAL, 0, len(block), number), *block]
-    for first, last in _ranges(calls.numbers(machine, writes=writes)):
+    for first, last in _number_ranges(calls.numbers(machine, writes=writes)):
         code += [
             _instruction(_JUMP_AT_LEAST, 0, 2, first),
             _instruction(_JUMP_ABOVE, 1, 0, last),
@@ -175,7 +175,7 @@ def build(
 
 @cache
 def build_filter(machine: str, *, threads: bool, writes: bool = True, locks: bool = False) -> bytes:
-    """Return the filter but for the process id, made once in the template for all guests.
+    """Return the filter without the process id; the template builds it once for all guests.
 
     Args:
         machine: ``x86_64`` or ``aarch64``.
@@ -214,33 +214,34 @@ def _blocks(pid: int, *, threads: bool, writes: bool, locks: bool) -> dict[str, 
     """Return the filter blocks of calls with checked arguments."""
     own = (0, pid)
     return {
-        "futex": _one_of(1, _FUTEXES, mask=_FUTEX_KIND),
-        "mmap": _without_bits(3, _MMAP_REFUSED),
+        "futex": _allow_values(1, _FUTEXES, mask=_FUTEX_KIND),
+        "mmap": _allow_without_bits(3, _MMAP_REFUSED),
         "madvise": _forbid_arguments(2, _MADVICE_REFUSED),
-        "open": _opening(1) if writes else _reading(1),
-        "openat": _opening(2) if writes else _reading(2),
-        "clock_gettime": _without_bits(0, _CLOCK_OF_A_PROCESS),
-        "clock_getres": _without_bits(0, _CLOCK_OF_A_PROCESS),
-        "clock_nanosleep": _without_bits(0, _CLOCK_OF_A_PROCESS),
-        "renameat2": _without_bits(4, ~_RENAME_FLAGS) if writes else _answer(_REFUSE),
-        "ioctl": _one_of(1, _IOCTLS),
-        "fcntl": _one_of(1, (*_FCNTLS, *_FILE_LOCKS) if locks else _FCNTLS),
-        "pipe2": _without_bits(1, ~_PIPE_FLAGS),
-        "sendto": _without_address(),
-        "recvfrom": _without_bits(3, ~_RECEIVE_FLAGS),
-        "getsockopt": _require_argument(1, _SOL_SOCKET) + _one_of(2, _SOCKET_OPTIONS),
-        "socketpair": _require_argument(0, _AF_UNIX) + _one_of(1, (_SOCK_STREAM,), mask=_SOCK_KIND),
+        "open": _allow_opening(1) if writes else _allow_reading(1),
+        "openat": _allow_opening(2) if writes else _allow_reading(2),
+        "clock_gettime": _allow_without_bits(0, _CLOCK_OF_A_PROCESS),
+        "clock_getres": _allow_without_bits(0, _CLOCK_OF_A_PROCESS),
+        "clock_nanosleep": _allow_without_bits(0, _CLOCK_OF_A_PROCESS),
+        "renameat2": _allow_without_bits(4, ~_RENAME_FLAGS) if writes else _answer(_REFUSE),
+        "ioctl": _allow_values(1, _IOCTLS),
+        "fcntl": _allow_values(1, (*_FCNTLS, *_FILE_LOCKS) if locks else _FCNTLS),
+        "pipe2": _allow_without_bits(1, ~_PIPE_FLAGS),
+        "sendto": _allow_without_address(),
+        "recvfrom": _allow_without_bits(3, ~_RECEIVE_FLAGS),
+        "getsockopt": _require_argument(1, _SOL_SOCKET) + _allow_values(2, _SOCKET_OPTIONS),
+        "socketpair": _require_argument(0, _AF_UNIX)
+        + _allow_values(1, (_SOCK_STREAM,), mask=_SOCK_KIND),
         "clone": _new_thread() if threads else _answer(_REFUSE),
         # ENOSYS makes the C library fall back from clone3 to clone, whose flags can be read.
         "clone3": _answer(_UNKNOWN),
-        "prctl": _one_of(0, _PRCTLS),
+        "prctl": _allow_values(0, _PRCTLS),
         "tgkill": _require_argument(0, pid) + _forbid_arguments(2, _SIGNALS_REFUSED),
         # Reading only: a lowered limit would end the process by SIGKILL, see _SIGNALS_REFUSED.
-        "prlimit64": [*_require_argument(0, 0), *_null(2), *_answer(_ALLOW)],
-        "getpgid": _one_of(0, own),
-        "getsid": _one_of(0, own),
-        "getpriority": _require_argument(0, 0) + _one_of(1, own),
-        "sched_getaffinity": _one_of(0, own),
+        "prlimit64": [*_require_argument(0, 0), *_require_null(2), *_answer(_ALLOW)],
+        "getpgid": _allow_values(0, own),
+        "getsid": _allow_values(0, own),
+        "getpriority": _require_argument(0, 0) + _allow_values(1, own),
+        "sched_getaffinity": _allow_values(0, own),
     }
 
 
@@ -252,7 +253,7 @@ def _load_argument(index: int, *, upper: bool = False) -> bytes:
     return _instruction(_LOAD, 0, 0, _OFFSET_ARGUMENTS + 8 * index + 4 * upper)
 
 
-def _one_of(argument: int, values: Iterable[int], *, mask: int | None = None) -> list[bytes]:
+def _allow_values(argument: int, values: Iterable[int], *, mask: int | None = None) -> list[bytes]:
     """Allow the call if an argument, or its masked part, has one of the values."""
     block = [_load_argument(argument)]
     if mask is not None:
@@ -281,12 +282,12 @@ def _refuse_bits(argument: int, bits: int) -> list[bytes]:
     return [_load_argument(argument), _instruction(_JUMP_ANY_BIT, 0, 1, bits), *_answer(_REFUSE)]
 
 
-def _without_bits(argument: int, bits: int) -> list[bytes]:
+def _allow_without_bits(argument: int, bits: int) -> list[bytes]:
     """Allow the call when none of the bits is set in an argument."""
     return [*_refuse_bits(argument, bits), *_answer(_ALLOW)]
 
 
-def _opening(flags: int) -> list[bytes]:
+def _allow_opening(flags: int) -> list[bytes]:
     """Allow opening for reading, for writing, or both.
 
     O_TRUNC with reading only is refused: Landlock before ABI 3 lets it truncate read-only files.
@@ -300,18 +301,18 @@ def _opening(flags: int) -> list[bytes]:
     return [*block, *_answer(_ALLOW)]
 
 
-def _reading(flags: int) -> list[bytes]:
+def _allow_reading(flags: int) -> list[bytes]:
     """Allow opening existing files for reading only."""
     refused = ~_OPEN_FLAGS | _ACCESS_MODE | _TRUNCATE | _MAKE
-    return _without_bits(flags, refused)
+    return _allow_without_bits(flags, refused)
 
 
-def _without_address() -> list[bytes]:
+def _allow_without_address() -> list[bytes]:
     """Allow sendto without a receiver, so that it uses the socket's connection."""
-    return [*_refuse_bits(3, ~_SEND_FLAGS), *_null(4), *_answer(_ALLOW)]
+    return [*_refuse_bits(3, ~_SEND_FLAGS), *_require_null(4), *_answer(_ALLOW)]
 
 
-def _null(argument: int) -> list[bytes]:
+def _require_null(argument: int) -> list[bytes]:
     """Continue if an argument is a null pointer; otherwise refuse."""
     block: list[bytes] = []
     for upper in (False, True):
@@ -331,7 +332,7 @@ def _new_thread() -> list[bytes]:
     ]
 
 
-def _ranges(values: list[int]) -> Iterator[tuple[int, int]]:
+def _number_ranges(values: list[int]) -> Iterator[tuple[int, int]]:
     """Return the first and the last number of each run in sorted numbers."""
     first = last = values[0]
     for value in values[1:]:

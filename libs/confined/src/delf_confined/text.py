@@ -59,7 +59,7 @@ def decode(
             return data.decode(LATIN)
         except UnicodeDecodeError:
             return data.decode("latin-1")
-    return _whole(data, found, about).removeprefix("\ufeff")
+    return _decode_leniently(data, found, about).removeprefix("\ufeff")
 
 
 def decode_declared(data: bytes, label: str | None, about: str, *, is_markup: bool) -> str:
@@ -108,7 +108,7 @@ def encoding_of_file(path: str, about: str) -> str:
             except UnicodeDecodeError as error:
                 encoding = encoding_of(chunk, about, first_line=line)
                 if encoding == "utf-8":
-                    _tell_replaced(about, encoding, line + _line(chunk, error.start) - 1)
+                    _tell_replaced(about, encoding, line + _line_number(chunk, error.start) - 1)
                     return "utf-8-sig"
                 return encoding
             if not chunk:
@@ -138,7 +138,9 @@ def encoding_of(data: bytes, about: str, first_line: int = 1, remedy: str = _REM
     if _is_utf8_but_for_few(data):
         return "utf-8"
     encoding, name = guess(data)
-    place = f"byte 0x{data[found.start]:02x} on line {_line(data, found.start) + first_line - 1}"
+    place = (
+        f"byte 0x{data[found.start]:02x} on line {_line_number(data, found.start) + first_line - 1}"
+    )
     note(f"{about} is not UTF-8 ({place}) and was read as {name}{remedy}")
     return encoding
 
@@ -147,12 +149,12 @@ def _decode_with_mark(data: bytes) -> str | None:
     return next((encoding for mark, encoding in _MARKS if data.startswith(mark)), None)
 
 
-def _whole(data: bytes, encoding: str, about: str) -> str:
-    """Decode text with a mark for each undecodable byte, which is noted."""
+def _decode_leniently(data: bytes, encoding: str, about: str) -> str:
+    """Decode text, replacing undecodable bytes with a mark and a note."""
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
-        _tell_replaced(about, encoding, _line(data, error.start))
+        _tell_replaced(about, encoding, _line_number(data, error.start))
         return data.decode(encoding, "replace")
 
 
@@ -163,7 +165,7 @@ def _tell_replaced(about: str, encoding: str, line: int) -> None:
     )
 
 
-def _line(data: bytes, place: int) -> int:
+def _line_number(data: bytes, place: int) -> int:
     return data.count(b"\n", 0, place) + 1
 
 

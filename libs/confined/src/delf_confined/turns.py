@@ -15,14 +15,14 @@ from typing import ClassVar, Final
 from weakref import WeakKeyDictionary
 
 SLICE: Final = 0.15
-"""Seconds that each start of a call has at the least."""
+"""The minimum number of seconds before a call is preempted."""
 
 
 class Turn:
-    """A call, from its first wait to its end.
+    """A call, from the time when it starts to wait for a permit to its end.
 
     Args:
-        key: The caller; calls with the same key share the time of that caller.
+        key: The caller; calls with the same key count against one share of the time.
         can_restart: Whether the call may be interrupted and repeated.
     """
 
@@ -32,8 +32,8 @@ class Turn:
         self.used = 0.0
         """Seconds used by the call's earlier attempts."""
         self.began: float | None = None
-        self.place: asyncio.Future[None] | None = None
-        self.gives_way: asyncio.Future[None] | None = None
+        self.permit: asyncio.Future[None] | None = None
+        self.preempted: asyncio.Future[None] | None = None
         """A future that is done when the call must release its permit and wait again."""
 
 
@@ -54,25 +54,25 @@ class Turns:
         self._order = itertools.count()
         self._waiting: dict[Turn, int] = {}
         self._running: set[Turn] = set()
-        self._past: dict[Hashable, float] = {}
-        """Seconds of finished calls, of callers with unfinished calls."""
+        self._seconds_used: dict[Hashable, float] = {}
+        """Seconds used by finished calls of each caller that has unfinished calls."""
         self._timer: asyncio.TimerHandle | None = None
 
     @classmethod
     def of_loop(cls, most: int) -> Turns:
         """Return the permits shared by everything on the running event loop."""
-        known = cls._of_loops.setdefault(asyncio.get_running_loop(), {})
-        return known.setdefault(most, cls(most))
+        by_size = cls._of_loops.setdefault(asyncio.get_running_loop(), {})
+        return by_size.setdefault(most, cls(most))
 
     @asynccontextmanager
     async def acquire(self, turn: Turn) -> AsyncGenerator[None]:
         """Acquire a permit, and release it after the block."""
         loop = asyncio.get_running_loop()
-        turn.place, turn.gives_way = loop.create_future(), loop.create_future()
+        turn.permit, turn.preempted = loop.create_future(), loop.create_future()
         self._waiting[turn] = next(self._order)
         self._fill()
         try:
-            await turn.place
+            await turn.permit
             yield
         finally:
             self._waiting.pop(turn, None)
@@ -87,9 +87,9 @@ class Turns:
         """Add a call's time to its caller's use, while the caller has other calls."""
         key = turn.key
         if any(other.key == key for other in (*self._running, *self._waiting)):
-            self._past[key] = self._past.get(key, 0.0) + turn.used
+            self._seconds_used[key] = self._seconds_used.get(key, 0.0) + turn.used
         else:
-            self._past.pop(key, None)
+            self._seconds_used.pop(key, None)
 
     def _fill(self) -> None:
         """Assign free permits, and choose calls that must release theirs."""
@@ -97,8 +97,8 @@ class Turns:
             del self._waiting[turn]
             self._running.add(turn)
             turn.began = asyncio.get_running_loop().time()
-            if turn.place is not None and not turn.place.done():
-                turn.place.set_result(None)
+            if turn.permit is not None and not turn.permit.done():
+                turn.permit.set_result(None)
         self._preempt_longest()
 
     def _next(self) -> Turn | None:
@@ -115,7 +115,7 @@ class Turns:
         now = asyncio.get_running_loop().time()
         mine = (turn for turn in (*self._running, *self._waiting) if turn.key == key)
         used = sum(turn.used + (now - turn.began if turn.began else 0.0) for turn in mine)
-        return used + self._past.get(key, 0.0)
+        return used + self._seconds_used.get(key, 0.0)
 
     def _preempt_longest(self) -> None:
         """Make the longest restartable call of another caller release its permit."""
@@ -123,7 +123,7 @@ class Turns:
             self._timer.cancel()
             self._timer = None
         waiting = self._next()
-        if waiting is None or any(t.gives_way and t.gives_way.done() for t in self._running):
+        if waiting is None or any(t.preempted and t.preempted.done() for t in self._running):
             return
         loop = asyncio.get_running_loop()
         now = loop.time()
@@ -139,8 +139,8 @@ class Turns:
             self._timer = loop.call_at(end, self._preempt_longest)
         elif (
             self._recent_use(turn.key) > self._recent_use(waiting.key)
-            and turn.gives_way is not None
+            and turn.preempted is not None
         ):
-            turn.gives_way.set_result(None)
+            turn.preempted.set_result(None)
         else:
             self._timer = loop.call_later(SLICE, self._preempt_longest)

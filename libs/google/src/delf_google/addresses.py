@@ -1,4 +1,4 @@
-"""Mail addresses as parameters: parsed before anybody is asked about them."""
+"""Mail addresses as parameters, parsed before the call is shown for approval."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def parse(given: str | Sequence[str]) -> list[Address]:
         ValueError: If the text has no address, or an invalid one.
     """
     texts = [given] if isinstance(given, str) else given
-    return [person for text in texts if text.strip() for person in _people_in(text)]
+    return [person for text in texts if text.strip() for person in _parse_text(text)]
 
 
-def _people_in(text: str) -> list[Address]:
+def _parse_text(text: str) -> list[Address]:
     from email.headerregistry import Address
 
     if _CONTROL.search(text):

@@ -221,13 +221,13 @@ def _logins(
             others.append(connection.name)
             continue
         client = client_of(info, path, connection.name)
-        _add(found, connection, account or settings.account, client)
+        _add_login(found, connection, account or settings.account, client)
     if not found:
         raise ConfigurationError(f"no login is needed: {', '.join(others)} have their own keys")
     return list(found.values())
 
 
-def _add(
+def _add_login(
     found: dict[tuple[str, str], Login],
     connection: GoogleConnection,
     account: str,

@@ -66,7 +66,7 @@ class GoogleConnection(Connection[GoogleSettings]):
         return shlex.join([*words, *(["--account", account] if account != "default" else [])])
 
     def needed_scopes(self) -> tuple[str, ...]:
-        """Return the least that a login must be given for, so that all allowed actions work."""
+        """Return the fewest scopes with which all allowed actions work."""
         units = {
             item.permission
             for item in actions_of(type(self), None, self.name)

@@ -94,7 +94,7 @@ class Tokens:
 
         with self._lock:  # later callers use the first caller's token
             if self._made is None:
-                self._made = self._make()
+                self._made = self._make_credentials()
             made = self._made
             if made.valid and made.token != instead_of:
                 return made.token
@@ -135,14 +135,14 @@ class Tokens:
 
     # -- the kinds ----------------------------------------------------------------------
 
-    def _make(self) -> Any:
+    def _make_credentials(self) -> Any:
         if self._settings.service_account is not None:
-            return self._of_service_account(self._settings.service_account)
+            return self._service_account_credentials(self._settings.service_account)
         if self._settings.oauth_credentials is not None:
-            return self._of_user(self._settings.oauth_credentials)
-        return self._of_environment()
+            return self._user_credentials(self._settings.oauth_credentials)
+        return self._environment_credentials()
 
-    def _of_service_account(self, path: str) -> Any:
+    def _service_account_credentials(self, path: str) -> Any:
         from google.oauth2 import service_account
 
         info = read_json(path, self._name)
@@ -156,7 +156,7 @@ class Tokens:
                 f"{self._name}: {path} is not a key of a service account: {_first_line(error)}"
             ) from None
 
-    def _of_user(self, path: str) -> Any:
+    def _user_credentials(self, path: str) -> Any:
         info = read_json(path, self._name)
         if is_login(info):
             return self._authorise(info)
@@ -188,16 +188,16 @@ class Tokens:
             quota_project_id=info.get("quota_project_id"),
         )
 
-    def _check_address(self, whose: str) -> None:
+    def _check_address(self, source: str) -> None:
         """Refuse to send the user's credentials to an address of a project's file."""
         if self._settings.source("base_url") == "project":
             raise KeyAddressError(
-                f"{self._name}: a file of the project gives base_url, and {whose} is the person's",
+                f"{self._name}: a file of the project gives base_url, and {source} is the person's",
                 hint=f"give the address by DELF_{self._name.upper()}_BASE_URL, or name the "
                 "credentials for it in the file: service_account, token",
             )
 
-    def _of_environment(self) -> Any:
+    def _environment_credentials(self) -> Any:
         self._check_address("what the environment holds")
         import google.auth
         from google.auth.exceptions import DefaultCredentialsError

@@ -60,14 +60,14 @@ def _without_system(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if one["role"] == "system":
             waiting += f"{one['content']}\n\n"
         elif waiting and one["role"] == "user":
-            merged.append({**one, "content": _after(waiting, one["content"])})
+            merged.append({**one, "content": _prepended(waiting, one["content"])})
             waiting = ""
         else:
             merged.append(one)
     return [*merged, *([{"role": "user", "content": waiting.strip()}] if waiting else [])]
 
 
-def _after(first: str, content: Any) -> Any:
+def _prepended(first: str, content: Any) -> Any:
     if isinstance(content, str):
         return first + content
     return [{"type": "text", "text": first.strip()}, *content]

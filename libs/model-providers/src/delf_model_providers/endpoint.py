@@ -84,7 +84,7 @@ class Endpoint:
             KeyAddressError: If key and address have different sources; the error names both.
         """
         source = source_of(address)
-        if self.api_key is not None and not _fits(self.key_from, source):
+        if self.api_key is not None and not _may_send_key(self.key_from, source):
             raise _refused(self.model, self.key_source, self.key_from, source)
 
     def require_key(self) -> None:
@@ -145,12 +145,12 @@ def resolve(
         named = spoken.by_name(word)
         if named is not None:
             return place.family(named, rest, base_url)
-        return place.other(other or _undeclared(word), rest)
+        return place.other(other or _provider_by_convention(word), rest)
     if owner := spoken.for_model(config.model):
         return place.family(owner, config.model, None)
     if base_url := _first_of(context, compatible.addresses):
         return place.family(compatible, config.model, base_url)
-    # Suggest only providers that work here: others would need another plugin.
+    # Suggest only providers that work here; the rest would need another plugin.
     prefixes = ", ".join(f"{known.name}/…" for known in (*spoken.all, *others.all))
     raise ModelConfigurationError(
         f"no provider is known for the model {config.model!r}",
@@ -160,7 +160,7 @@ def resolve(
     )
 
 
-def _undeclared(word: str) -> Provider:
+def _provider_by_convention(word: str) -> Provider:
     """Return an undeclared provider, with conventional variable names."""
     return Provider(name=word, login="other")
 
@@ -252,7 +252,7 @@ class _Key:
     source: Source = "environment"
 
 
-def _fits(key: Source, address: Source | None) -> bool:
+def _may_send_key(key: Source, address: Source | None) -> bool:
     """Return True if a key may be sent to an address; None is the provider's own address.
 
     An address from the environment or the command line is the user's and may get any key. An
@@ -291,7 +291,7 @@ def _key(
                 f"the key of {config.model!r} ({place}) has an invalid character",
                 hint="copy the key again: letters, digits and plain punctuation",
             )
-        if _fits(found.source, given):
+        if _may_send_key(found.source, given):
             return found
         refused = refused or found
     if refused is None:

@@ -171,7 +171,7 @@ def by_status(
         endpoint: The endpoint.
         retry_after: Seconds that the provider asks to wait.
     """
-    answered, status = status, _meant(status, provider_message, retry_after)
+    answered, status = status, _usual_status(status, provider_message, retry_after)
     who, model = endpoint.label, endpoint.model
     retry: Retry = "yes" if status in _TEMPORARY or status >= 500 else "no"
     too_long = False
@@ -221,7 +221,7 @@ def by_status(
     )
 
 
-def _meant(status: int, provider_message: str, retry_after: float | None) -> int:
+def _usual_status(status: int, provider_message: str, retry_after: float | None) -> int:
     """Return the usual status of a refusal, by the provider's words."""
     if status >= 500:
         return status
@@ -243,7 +243,7 @@ def unanswered(kinds: frozenset[str], details: str, endpoint: Endpoint, timeout:
         endpoint: The endpoint.
         timeout: The seconds that the call was given.
     """
-    if (setup := _of_the_environment(kinds, details, endpoint)) is not None:
+    if (setup := _environment_failure(kinds, details, endpoint)) is not None:
         return setup
     who, where = endpoint.label, endpoint.address or "its server"
     server = f"is the server at {where} running?" if endpoint.custom else "check the network"
@@ -282,11 +282,11 @@ def unanswered(kinds: frozenset[str], details: str, endpoint: Endpoint, timeout:
     return Failure(message=message, provider=endpoint.provider, hint=hint, retry=retry)
 
 
-def _of_the_environment(kinds: frozenset[str], details: str, endpoint: Endpoint) -> Failure | None:
-    """Find the variable for proxies or certificates behind a failure; None if no variable is."""
+def _environment_failure(kinds: frozenset[str], details: str, endpoint: Endpoint) -> Failure | None:
+    """Explain a failure that a variable for proxies or certificates caused; otherwise None."""
     who = endpoint.label
     proxy = proxy_of(endpoint)
-    message, hint = _wrong(proxy)
+    message, hint = _proxy_fault(proxy)
     if message:
         message = f"{who} cannot be asked: {message}"
     elif kinds & {"CertificatesError"}:
@@ -301,8 +301,8 @@ def _of_the_environment(kinds: frozenset[str], details: str, endpoint: Endpoint)
     return Failure(message=message, provider=endpoint.provider, hint=hint)
 
 
-def _wrong(proxy: Proxy | None) -> tuple[str, str | None]:
-    """Return the fault of a proxy's address with its hint, if it has any."""
+def _proxy_fault(proxy: Proxy | None) -> tuple[str, str | None]:
+    """Return the fault of a proxy's address, and a hint if there is any."""
     try:
         if proxy is not None:
             proxy.checked_address()

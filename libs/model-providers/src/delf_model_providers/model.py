@@ -67,7 +67,7 @@ class EndpointModel(ABC):
 
     @property
     def _owner(self) -> str:
-        """The name of the model in the tokens of its calls."""
+        """The model's name in the opaque tokens of its calls."""
         return f"{self._endpoint.provider} {self._endpoint.name}"
 
     @property
@@ -101,7 +101,7 @@ class EndpointModel(ABC):
         """
         self._endpoint.require_key()
         own = for_model(request, self._owner)
-        reply = await self._attempts(own).complete(lambda: self._asked_for_whole(own))
+        reply = await self._attempts(own).complete(lambda: self._complete_by_either(own))
         return marked_reply(reply, self._owner)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
@@ -121,7 +121,7 @@ class EndpointModel(ABC):
         self._endpoint.require_key()
         own = for_model(request, self._owner)
         attempts = self._attempts(own)
-        async with aclosing(attempts.stream(lambda: self._asked_for_pieces(own))) as pieces:
+        async with aclosing(attempts.stream(lambda: self._stream_by_either(own))) as pieces:
             async for piece in pieces:
                 if isinstance(piece, ModelReply):
                     yield marked_reply(piece, self._owner)
@@ -130,7 +130,7 @@ class EndpointModel(ABC):
                 else:
                     yield piece
 
-    async def _asked_for_whole(self, request: ModelRequest) -> ModelReply:
+    async def _complete_by_either(self, request: ModelRequest) -> ModelReply:
         """Return the whole answer of a server, which may only stream."""
         if not self._always_streams:
             try:
@@ -145,7 +145,7 @@ class EndpointModel(ABC):
                     return piece
         raise UnreadableError("the stream has no end")
 
-    async def _asked_for_pieces(
+    async def _stream_by_either(
         self, request: ModelRequest
     ) -> AsyncGenerator[ModelDelta | ModelReply]:
         """Yield the pieces of a server's answer, or one piece if the server does not stream."""
@@ -200,15 +200,15 @@ class EndpointModel(ABC):
 
     @abstractmethod
     def _prepare(self) -> None:
-        """Make what requests to the endpoint need; nothing is sent."""
+        """Create what requests to the endpoint need, without sending anything."""
 
     @abstractmethod
     async def _whole(self, request: ModelRequest) -> ModelReply:
-        """Ask once, for a whole answer."""
+        """Request a whole answer, without retries."""
 
     @abstractmethod
     def _pieces(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
-        """Ask once, for an answer in pieces and then as a whole."""
+        """Request an answer without retries; yield its pieces, then the complete reply."""
 
     @abstractmethod
     def _explain(self, error: BaseException, timeout: float) -> Failure:

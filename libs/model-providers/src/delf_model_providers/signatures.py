@@ -30,7 +30,7 @@ def marked_reply(reply: ModelReply, owner: str) -> ModelReply:
 
 
 def for_model(request: ModelRequest, owner: str) -> ModelRequest:
-    """Return a request with the tokens of one model, without its mark; other tokens are omitted.
+    """Return a request with only the tokens of one model, and without the marks on them.
 
     Args:
         request: The request.

@@ -72,7 +72,7 @@ def _hints(
         return
     if path and found.get("readOnly") is True:
         return
-    if text := _own(found):
+    if text := _constraints(found):
         yield path, text
     for word in ("allOf", "anyOf", "oneOf"):
         parts = found.get(word)
@@ -87,7 +87,7 @@ def _hints(
     yield from _hints(document, found.get("items"), f"{path}[]", depth, around, left)
 
 
-def _own(found: Mapping[str, Any]) -> str:
+def _constraints(found: Mapping[str, Any]) -> str:
     hints: list[str] = []
     if "enum" in found or "const" in found:
         return ""

@@ -145,32 +145,32 @@ def _text(document: Document, name: str, found: Mapping[str, Any]) -> str:
     texts = [each.get(key) for key in ("description", "title") for each in (found, *plain)]
     kept = (text for text in texts if isinstance(text, str) and says_more(name, text))
     text = _first_sentences(next(kept, "")).rstrip(".")
-    return "; ".join(filter(None, [text, values, _unit(found), example_of(found)]))
+    return "; ".join(filter(None, [text, values, _range_and_format(found), example_of(found)]))
 
 
 def _first_sentences(text: str) -> str:
     """Return the first sentences that fit, preferring sentences with a unit."""
     first = sentences(text, _DOC)
     line = clean(text, _DOC * _LONG)
-    listed = [part for part in _SENTENCE.findall(line) if not part.endswith("…")]
-    units = [part for part in listed if _UNITS.search(part) and part not in first]
-    if not units or _UNITS.search(first):
+    complete = [part for part in _SENTENCE.findall(line) if not part.endswith("…")]
+    with_unit = [part for part in complete if _UNITS.search(part) and part not in first]
+    if not with_unit or _UNITS.search(first):
         return first
-    unit = units[0] if len(units[0]) <= _DOC else _PARENTHESES.sub("", units[0])
+    unit = with_unit[0] if len(with_unit[0]) <= _DOC else _PARENTHESES.sub("", with_unit[0])
     if len(unit) > _MAX_UNIT_NOTES * _DOC:
         return first
-    lead = listed[0] if len(listed[0]) + len(unit) < _MAX_UNIT_NOTES * _DOC else ""
+    lead = complete[0] if len(complete[0]) + len(unit) < _MAX_UNIT_NOTES * _DOC else ""
     return f"{lead} {unit}".strip()
 
 
-def _unit(found: Mapping[str, Any]) -> str:
-    """Return the range of a number, and a format of the service's own, as ``unix-time``."""
-    least, most, form = (found.get(word) for word in ("minimum", "maximum", "format"))
+def _range_and_format(schema: Mapping[str, Any]) -> str:
+    """Return the range of a number, and a non-standard format such as ``unix-time``."""
+    least, most, format_name = (schema.get(word) for word in ("minimum", "maximum", "format"))
     bounds = [each for each in (least, most) if isinstance(each, (int, float))]
-    shown = [f"{least} to {most}"] if len(bounds) == 2 and max(map(abs, bounds)) < _BEYOND else []
-    if isinstance(form, str) and form not in _KNOWN:
-        shown.append(clean(form, _EXAMPLE))
-    return ", ".join(shown)
+    notes = [f"{least} to {most}"] if len(bounds) == 2 and max(map(abs, bounds)) < _BEYOND else []
+    if isinstance(format_name, str) and format_name not in _KNOWN:
+        notes.append(clean(format_name, _EXAMPLE))
+    return ", ".join(notes)
 
 
 def example_of(found: Mapping[str, Any]) -> str:
@@ -182,7 +182,7 @@ def example_of(found: Mapping[str, Any]) -> str:
 
 
 def says_more(name: str, description: str) -> bool:
-    """Return whether a description has words beyond a name, or beyond a shorter description."""
+    """Return True if a description has words that are not in a name or shorter description."""
     words = {word.lower().rstrip("s") for word in _WORD.findall(description)}
     known = {word.lower().rstrip("s") for word in [*snake(name).split("_"), *_EMPTY]}
     return not words <= known

@@ -68,7 +68,7 @@ class Samples:
         kept = _mapping(None if store is None else store.read())
         self._shapes = _mapping(kept.get("shapes"))
         found = _mapping(kept.get("found")).items()
-        self._found = {name: dict.fromkeys(_found_in(listed)) for name, listed in found}
+        self._found = {name: dict.fromkeys(_parse_records(listed)) for name, listed in found}
         self._counts: dict[str, int] = {}
         self._writing: asyncio.Task[None] | None = None
         self._dirty = False
@@ -78,7 +78,7 @@ class Samples:
         schema = self._shapes.get(name)
         if not isinstance(schema, dict):
             return None
-        return safe_text(Shapes(_Alone()), schema, "out", _CHARS)
+        return safe_text(Shapes(_NoReferences()), schema, "out", _CHARS)
 
     def found(self, name: str) -> frozenset[Found]:
         """Return the undeclared types in an action's results, with their paths."""
@@ -155,7 +155,7 @@ def _mapping(value: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def _found_in(listed: Any) -> Iterable[Found]:
+def _parse_records(listed: Any) -> Iterable[Found]:
     for pair in cast("list[Any]", listed) if isinstance(listed, list) else []:
         place, kind = cast("list[Any]", pair) if _is_pair(pair) else (None, None)
         if isinstance(place, list) and isinstance(kind, str):
@@ -166,7 +166,7 @@ def _is_pair(value: Any) -> bool:
     return isinstance(value, list) and len(cast("list[Any]", value)) == 2
 
 
-class _Alone:
+class _NoReferences:
     """The document of a learned schema, which refers to nothing."""
 
     def absolute(self, ref: str) -> str:
@@ -201,7 +201,7 @@ def shape_of(value: Any, depth: int = 0) -> dict[str, Any]:
         if len(mapping) > _MAX_KEYS or not all(_is_name(k) for k in mapping):
             return {"type": "object"}
         shapes = {k: shape_of(v, depth + 1) for k, v in mapping.items()}
-        if _is_by_id(list(shapes.values())):
+        if _is_keyed_by_id(list(shapes.values())):
             return {"type": "object"}
         return {"type": "object", "properties": shapes, "required": list(shapes)}
     return {}
@@ -243,7 +243,7 @@ _READERS: Final[Sequence[tuple[str, Callable[[str], Any]]]] = (
 )
 
 
-def _is_by_id(shapes: list[dict[str, Any]]) -> bool:
+def _is_keyed_by_id(shapes: list[dict[str, Any]]) -> bool:
     """Return True if several objects of one shape are keyed by id, such as people by name."""
     first = shapes[0] if len(shapes) >= _ALIKE else {}
     return bool(first.get("properties")) and all(shape == first for shape in shapes)
@@ -258,7 +258,7 @@ def _is_name(key: str) -> bool:
 
 
 def merge_shapes(first: Any, second: dict[str, Any]) -> dict[str, Any]:
-    """Return the shape that both samples fit, with the properties of each."""
+    """Return the shape that fits both samples and has the properties of each."""
     if not isinstance(first, dict) or not first:
         return second
     old = cast("dict[str, Any]", first)

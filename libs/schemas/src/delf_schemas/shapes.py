@@ -34,7 +34,7 @@ _STRUCTURE: Final = frozenset({"type", "properties", "items", "enum", "const", "
 
 
 class Extent(NamedTuple):
-    """The parts of a schema that its type shows.
+    """The limits on how much of a schema its type shows.
 
     Args:
         properties: The maximum number of properties of an object, by depth.
@@ -400,7 +400,7 @@ def default_text(schema: Mapping[str, Any]) -> str:
 
 
 def is_binary(schema: Mapping[str, Any]) -> bool:
-    """Return whether a schema describes bytes."""
+    """Return True if a schema describes bytes."""
     if schema.get("format") == "binary":
         return True
     kind = schema.get("type")
@@ -458,7 +458,7 @@ def merge_object(
         additional is True or (isinstance(additional, dict) and "not" not in additional),
         nullable,
     )
-    sure = kind == "object" or bool(result.properties)
+    is_object = kind == "object" or bool(result.properties)
     parts: Any = found.get("allOf")
     for part in cast("list[Any]", parts) if isinstance(parts, list) else []:
         merged = merge_object(document, part, depth + 1, visits)
@@ -466,7 +466,7 @@ def merge_object(
             if kind is None and not result.properties:
                 return None
             continue
-        sure = sure or bool(merged.properties)
+        is_object = is_object or bool(merged.properties)
         for name, value in merged.properties.items():
             own = result.properties.get(name)
             result.properties[name] = value if own is None else {"allOf": [own, value]}
@@ -479,7 +479,7 @@ def merge_object(
             return None
     if found.get("additionalProperties") is False:
         result.additional = False
-    return result if sure or result.additional else None
+    return result if is_object or result.additional else None
 
 
 def object_choices(

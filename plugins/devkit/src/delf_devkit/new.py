@@ -152,7 +152,7 @@ def fields_of(name: str, kind: str) -> dict[str, str]:
 
 
 def _entry_point(kind: str, package: str, capability: str, class_name: str) -> str:
-    """Return the entry point of a package, which names the class of a connection itself."""
+    """Return the entry point of a package: the class of a connection, else the plugin module."""
     module = f"delf_{package.replace('-', '_')}"
     if kind == "connection":
         place = f"{module}.{capability}:{class_name}"

@@ -115,7 +115,7 @@ class HttpEmbedder:
             self._pool.posted(f"{self._base}/{path}", headers, body) as response,
         ):
             content = await read(response, _MAX_BYTES)
-        return [_of_length_one(row) for row in self._rows(content, len(texts))]
+        return [_unit_vector(row) for row in self._rows(content, len(texts))]
 
     def _request(
         self, texts: list[str], kind: EmbeddingKind
@@ -156,6 +156,6 @@ class HttpEmbedder:
         await self._pool.aclose()
 
 
-def _of_length_one(row: list[float]) -> list[float]:
+def _unit_vector(row: list[float]) -> list[float]:
     length = math.sqrt(sum(value * value for value in row))
     return row if length == 0 else [value / length for value in row]

@@ -144,7 +144,7 @@ def read_body(document: Document, raw: Any, taken: Mapping[str, str]) -> Body | 
     )
 
 
-def _is_closed(document: Document, schema: Any) -> bool:
+def _forbids_others(document: Document, schema: Any) -> bool:
     """Return whether an object forbids additional properties."""
     found = document.resolve(schema)
     parts: Any = found.get("allOf")
@@ -166,7 +166,7 @@ def _flatten(
     }
     if len(writable) > _MAX_FIELDS:
         return None, None
-    if not merged.properties and not _is_closed(document, schema):
+    if not merged.properties and not _forbids_others(document, schema):
         return None, None  # its properties are not declared
     if not writable and (merged.additional or whole_allowed is False):
         return (None, None) if merged.additional else ((), None)

@@ -66,7 +66,7 @@ def bundled(document: Document, schema: Any, *, sent: bool = False) -> dict[str,
             for word in ("patternProperties", "additionalProperties", "unevaluatedProperties"):
                 result.pop(word, None)
         own = cast("dict[str, Any]", node)
-        return result if named or not sent else _of_2020(document, result, own)
+        return result if named or not sent else _convert_to_2020(document, result, own)
 
     whole = copied(schema)
     schemas: dict[str, Any] = {}
@@ -76,7 +76,9 @@ def bundled(document: Document, schema: Any, *, sent: bool = False) -> dict[str,
     return {"schema": whole, "components": {"schemas": schemas}}
 
 
-def _of_2020(document: Document, made: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+def _convert_to_2020(
+    document: Document, made: dict[str, Any], own: dict[str, Any]
+) -> dict[str, Any]:
     """Return a copied schema in the 2020-12 dialect, without unverifiable rules."""
     if "oneOf" in made:  # many alternatives overlap, and services take what fits several
         one, other = made.pop("oneOf"), made.pop("anyOf", None)

@@ -20,7 +20,7 @@ _FRESH_SECONDS: Final = 24 * 3600
 _log = logging.getLogger(__name__)
 
 
-class _Kept(BaseModel):
+class _CachedDocument(BaseModel):
     """A cached document."""
 
     format: Literal[5]  # increased to invalidate older files
@@ -49,8 +49,8 @@ class Cache:
             ConnectionUnavailableError: If the document is unavailable and not cached.
         """
         name = f"{_digest(uri)}.document"
-        kept = self._kept(name, uri)
-        state = _state(uri)
+        kept = self._read_entry(name, uri)
+        state = _file_version(uri)
         if kept is not None and _is_fresh(uri, kept.state, state):
             return Source(uri, kept.tree, kept.digest)
         source = read(uri, limit)
@@ -58,9 +58,9 @@ class Cache:
         self.write(name, {**fields, "tree": source.tree})
         return source
 
-    def _kept(self, name: str, uri: str) -> _Kept | None:
+    def _read_entry(self, name: str, uri: str) -> _CachedDocument | None:
         try:
-            kept = _Kept.model_validate(self.read(name))
+            kept = _CachedDocument.model_validate(self.read(name))
         except ValidationError:
             return None
         return kept if kept.uri == uri else None
@@ -121,7 +121,7 @@ def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 
-def _state(uri: str) -> list[int]:
+def _file_version(uri: str) -> list[int]:
     """Return a file's time and size, to detect changes; the current time for a URL."""
     if not uri.startswith("file:"):
         return [int(time.time())]

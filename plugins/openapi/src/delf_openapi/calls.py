@@ -102,14 +102,18 @@ class Caller:
         if answer.status >= 400:
             raise failure(answer, request)
         body = answer.body()
-        typed = await self._typed(call, builder, answer, body)
+        typed = await self._convert_body(call, builder, answer, body)
         self._learn(call.entry.spot.name, body, typed)
         if typed.faults:
-            self._tell(f"{request.label} answered {answer.status}", typed.faults, context)
+            self._report_mismatches(
+                f"{request.label} answered {answer.status}", typed.faults, context
+            )
         self._learn_types(call, typed.faults)
         return answer.as_dict(typed.value) if full else typed.value
 
-    async def _typed(self, call: Call, builder: RequestBuilder, answer: Answer, body: Any) -> Typed:
+    async def _convert_body(
+        self, call: Call, builder: RequestBuilder, answer: Answer, body: Any
+    ) -> Typed:
         from delf_openapi.typed import Responses
 
         if self._responses is None:
@@ -147,7 +151,9 @@ class Caller:
             self._reported.add(key)
         _log.warning("%s is called against its specification: %s", action, "; ".join(faults))
 
-    def _tell(self, what: str, faults: Sequence[Fault], context: CallContext | None) -> None:
+    def _report_mismatches(
+        self, what: str, faults: Sequence[Fault], context: CallContext | None
+    ) -> None:
         """Report that a response does not match its declaration, once per path and kind of fault.
 
         Raises:

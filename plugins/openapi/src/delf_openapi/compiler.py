@@ -181,13 +181,13 @@ def compile_operation(
         room: The maximum number of characters of types and of texts.
     """
     spot, raw = operation.spot, operation.raw
-    arguments = [_of_param(p, shapes, document, room) for p in operation.params]
+    arguments = [_parameter_argument(p, shapes, document, room) for p in operation.params]
     if operation.body is not None:
-        arguments += _of_body(operation.body, shapes, document, room)
+        arguments += _body_arguments(operation.body, shapes, document, room)
     "".join([spot.path, *(a.name for a in arguments)]).encode()  # raises for lone surrogates
     arguments.sort(key=lambda a: a.default is not None)
     declared, returns = return_type(document, raw, shapes, room.returns)
-    summary, notes = _texts(document, raw)
+    summary, notes = _operation_texts(document, raw)
     summary = summary or f"{spot.method} {clean(spot.path, 100)}"
     if raw.get("deprecated") is True:
         summary = f"Deprecated. {summary}"
@@ -204,7 +204,7 @@ def compile_operation(
     )
 
 
-def _texts(document: Document, raw: Mapping[str, Any]) -> tuple[str, str]:
+def _operation_texts(document: Document, raw: Mapping[str, Any]) -> tuple[str, str]:
     """Return an operation's summary, and its further descriptions."""
     texts: list[Any] = [raw.get("summary"), raw.get("description")]
     summary = next((found for text in texts if (found := sentence(text))), "")
@@ -243,30 +243,32 @@ def effect_of(spot: Spot) -> Effect:
     return "read" if spot.method in _SAFE else "write"
 
 
-def _of_param(param: Param, shapes: Shapes, document: Document, room: Room) -> Argument:
+def _parameter_argument(param: Param, shapes: Shapes, document: Document, room: Room) -> Argument:
     schema = param.schema
     default = None if param.required else default_text(_resolved(document, schema))
     shown = safe_text(shapes, schema, "in", room.argument)
-    texts = _docs(param.doc or text_of(document, schema), schema, document, room)
+    texts = _parameter_texts(param.doc or text_of(document, schema), schema, document, room)
     return Argument(param.arg, param.name, param.place, shown, default, *texts)
 
 
-def _of_body(body: Body, shapes: Shapes, document: Document, room: Room) -> list[Argument]:
+def _body_arguments(body: Body, shapes: Shapes, document: Document, room: Room) -> list[Argument]:
     if body.fields is None:
         kinds = {"binary": "bytes", "text": "str"}
         shown = kinds.get(body.kind) or safe_text(shapes, body.schema, "in", 3 * room.argument)
         doc = hints_of(document, body.schema, room.doc, room.depth)
         doc = doc if body.kind == "json" else clean(body.media, 60)
         default = None if body.required else "..."
-        notes = _docs(text_of(document, body.schema), body.schema, document, room)[1]
+        notes = _parameter_texts(text_of(document, body.schema), body.schema, document, room)[1]
         return [Argument(body.whole or "body", "", "body", shown, default, doc, notes)]
-    result = [_of_field(f, body, shapes, document, room) for f in body.fields]
+    result = [_field_argument(f, body, shapes, document, room) for f in body.fields]
     if body.extra:
         result.append(Argument(body.extra, "", "body", "dict", "...", "further properties"))
     return result
 
 
-def _of_field(item: Field, body: Body, shapes: Shapes, document: Document, room: Room) -> Argument:
+def _field_argument(
+    item: Field, body: Body, shapes: Shapes, document: Document, room: Room
+) -> Argument:
     found = _resolved(document, item.schema)
     required = item.required and body.required
     shown = safe_text(shapes, item.schema, "in", room.argument)
@@ -274,7 +276,7 @@ def _of_field(item: Field, body: Body, shapes: Shapes, document: Document, room:
         shown = _BYTES.sub(_FILE, shown)
     # "...": the body is optional, but the field is required in a body.
     default = None if required else "..." if item.required else default_text(found)
-    texts = _docs(text_of(document, item.schema), item.schema, document, room)
+    texts = _parameter_texts(text_of(document, item.schema), item.schema, document, room)
     return Argument(item.arg, item.name, "body", shown, default, *texts)
 
 
@@ -307,8 +309,8 @@ def text_of(document: Document, schema: Any, depth: int = 0) -> str:
     if plain and _VALUE_LINE.search(plain):
         # In drf-spectacular's format; values equal to their explanations are omitted.
         lines = [(m[1], clean(m[2], 60)) for m in _VALUE_LINE.finditer(plain)]
-        meant = ", ".join(f"{v}: {t}" for v, t in lines if t.lower() != v.strip("'\"").lower())
-        plain = "; ".join(filter(None, [_VALUE_LINE.sub("", plain).strip(), meant]))
+        explained = ", ".join(f"{v}: {t}" for v, t in lines if t.lower() != v.strip("'\"").lower())
+        plain = "; ".join(filter(None, [_VALUE_LINE.sub("", plain).strip(), explained]))
     if not plain and depth < _DEEP:
         texts = (text_of(document, part, depth + 1) for part in parts)
         plain = next(filter(None, texts), "")
@@ -319,7 +321,7 @@ def text_of(document: Document, schema: Any, depth: int = 0) -> str:
     return "; ".join(filter(None, [plain.strip(), values]))
 
 
-def _docs(text: Any, schema: Any, document: Document, room: Room) -> tuple[str, str]:
+def _parameter_texts(text: Any, schema: Any, document: Document, room: Room) -> tuple[str, str]:
     """Return a parameter's limits and description, and its notes."""
     found = _resolved(document, schema)
     shown = sentence(text, room.doc)
@@ -361,7 +363,7 @@ def return_type(
         return True, "Any"
     if found is None:
         # Many specifications do not declare results; only these statuses mean an empty one.
-        good = _good(raw)
+        good = _success_statuses(raw)
         return bool(_NOTHING.intersection(good)), "None" if good else "Any"
     _, kind, schema = found
     if kind == "json":
@@ -374,7 +376,7 @@ def return_type(
     return True, "bytes" if binary else "str"
 
 
-def _good(raw: Mapping[str, Any]) -> list[str]:
+def _success_statuses(raw: Mapping[str, Any]) -> list[str]:
     """Return the declared statuses of success."""
     responses = responses_of(raw)
     return sorted(k for k in responses if k[:1] == "2") or [k for k in responses if k == "DEFAULT"]
@@ -385,7 +387,7 @@ def _result(
 ) -> tuple[Mapping[str, Any], str, Any] | None:
     """Return the response with an operation's result, the kind of its content, and its schema."""
     responses = responses_of(raw)
-    for status in _good(raw):
+    for status in _success_statuses(raw):
         response = document.reference(responses[status])
         content: Any = response.get("content") or {}
         if content:

@@ -1,4 +1,4 @@
-"""The servers that may receive a user's keys, whatever a specification says."""
+"""The servers that may receive a user's keys, independently of the specification."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class KeyServers:
 
     def __init__(self, name: str, settings: OpenAPISettings, spec: str) -> None:
         self._name = name
-        given = [_whole(name, server) for server in settings.servers]
+        given = [_full_address(name, server) for server in settings.servers]
         if settings.base_url:
             given.append(settings.base_url)
         if urlsplit(spec).scheme.lower() in ("http", "https"):
@@ -54,7 +54,7 @@ class KeyServers:
         )
 
 
-def _whole(name: str, server: str) -> str:
+def _full_address(name: str, server: str) -> str:
     """Return the full address of a server; a bare host means https."""
     whole = server if "://" in server else f"https://{server}"
     try:

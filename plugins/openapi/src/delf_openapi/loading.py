@@ -94,13 +94,13 @@ def load_api(
     entries = compile_spots(document, chosen, warnings)
     if settings.enrich and not source.digest:
         raise SpecError("the specification is nested too deeply, or contains itself")
-    version, common = source.digest or None, _everywhere(entries)
+    version, common = source.digest or None, _common_headers(entries)
     api = API(document, spots, entries, warnings, left_out, version, common)
     _report(name, api, allow)
     return api
 
 
-def _everywhere(entries: Mapping[str, Entry]) -> frozenset[tuple[str, str]]:
+def _common_headers(entries: Mapping[str, Entry]) -> frozenset[tuple[str, str]]:
     if len(entries) < _FEW:
         return frozenset()
     counts = Counter(
@@ -124,15 +124,16 @@ def _source(settings: OpenAPISettings, tree: Mapping[str, Any] | None) -> tuple[
 
 
 def _choose(
-    name: str, spots: list[Spot], allow: Permission, settings: OpenAPISettings
+    name: str, operations: list[Spot], allow: Permission, settings: OpenAPISettings
 ) -> tuple[list[Spot], int]:
-    words = as_words(allow)
-    if words is not None:
-        return choose(spots, words, "allow", name), 0
+    """Return the allowed operations, and the number of operations that the limit omits."""
+    patterns = as_words(allow)
+    if patterns is not None:
+        return choose(operations, patterns, "allow", name), 0
     if allow is True:
-        return spots, 0
-    most = settings.operations
-    return spots[:most], max(0, len(spots) - most)
+        return operations, 0
+    limit = settings.operations
+    return operations[:limit], max(0, len(operations) - limit)
 
 
 def _report(name: str, api: API, allow: Permission) -> None:

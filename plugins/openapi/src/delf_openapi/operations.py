@@ -63,7 +63,7 @@ class Param:
         explode: Whether each part is written on its own.
         reserved: Whether reserved characters stay as they are.
         media: The media type, where the value is written as a document.
-        doc: The description of the specification.
+        doc: The description in the specification.
     """
 
     arg: str
@@ -113,7 +113,7 @@ def find_operations(document: Document, warnings: list[str]) -> list[Spot]:
         identity = _identity(operation)
         plain = _without_path(identity, method, path)
         words = plain if short[plain] == 1 else identity
-        base = method_name(_words(words, method, path))
+        base = method_name(_operation_name(words, method, path))
         name = base
         if name in taken:
             # Continue from the last number; restarting would be slow for many clashes.
@@ -195,7 +195,7 @@ def _template(
     return _OF_FRAMEWORKS.sub(put, path)
 
 
-def _words(operation_id: str | None, method: str, path: str) -> str:
+def _operation_name(operation_id: str | None, method: str, path: str) -> str:
     """Name an operation: by its own id, or by its method and its path."""
     if operation_id and any(c.isalpha() for c in snake(operation_id)):
         return operation_id

@@ -131,24 +131,24 @@ class RequestBuilder:
                 problems.append(f"unknown argument {arg!r}{did_you_mean(arg, known)}")
                 continue
             try:
-                problems += self._take(arg, value, given)
+                problems += self._store_argument(arg, value, given)
             except Misfit as misfit:
                 problems.append(f"argument {misfit}")
         needed = [p.arg for p in self._params.values() if p.required]
-        needed += self._needed_of_body(body, arguments) if body is not None else []
+        needed += self._missing_keywords(body, arguments) if body is not None else []
         for arg in needed:
             if arg not in given and arguments.get(arg) is None:
                 missing = [f"missing argument {arg!r}"]
                 is_path = arg in self._params and self._params[arg].place == "path"
-                problems += missing if is_path else self._refusing(missing)
+                problems += missing if is_path else self._faults_to_refuse(missing)
         if body is not None and not problems:
-            problems += self._refusing(self._check_body(body, given))
+            problems += self._faults_to_refuse(self._check_body(body, given))
         if problems:
             shown = "; ".join(problems[:8])
             raise ToolRefusedError(f"{self._where}: {shown}. Expected {self._signature}")
         return given
 
-    def _refusing(self, faults: list[str]) -> list[str]:
+    def _faults_to_refuse(self, faults: list[str]) -> list[str]:
         """Return the faults for which a call is refused.
 
         Empty if the specification may be wrong; the faults are only reported then.
@@ -163,7 +163,7 @@ class RequestBuilder:
         names = (body.whole, body.extra) if body is not None else ()
         return tuple(n for n in names if n is not None)
 
-    def _take(self, arg: str, value: Any, given: dict[str, Any]) -> list[str]:
+    def _store_argument(self, arg: str, value: Any, given: dict[str, Any]) -> list[str]:
         """Store an argument; return its faults."""
         param = self._params.get(arg)
         if param is not None:
@@ -174,13 +174,13 @@ class RequestBuilder:
             faults = [
                 _fault_text(fault, arg) for fault in self._checker.faults(param.schema, value)
             ]
-            if faults and self._refusing(faults):
+            if faults and self._faults_to_refuse(faults):
                 return faults
             given[arg] = value
             self._try_to_write(param, value)
             return []
         item, body = self._fields.get(arg), self.operation.body
-        # None leaves a field out, unless its schema has null as a value.
+        # None omits a field unless its schema allows null.
         if item is not None and value is None and self._checker.faults(item.schema, None):
             if body is not None and body.is_patch:
                 given[arg] = None  # removes the property in a merge patch
@@ -205,8 +205,8 @@ class RequestBuilder:
         elif param.place == "header":
             header_text(param, value)
 
-    def _needed_of_body(self, body: Body, arguments: Mapping[str, Any]) -> list[str]:
-        """Return the missing keywords of a body."""
+    def _missing_keywords(self, body: Body, arguments: Mapping[str, Any]) -> list[str]:
+        """Return the keywords that a body requires but the arguments lack."""
         if body.fields is None:
             return [body.whole] if body.required and body.whole is not None else []
         some = any(arguments.get(arg) is not None for arg in (*self._fields, body.extra or ""))
@@ -229,7 +229,7 @@ class RequestBuilder:
         if not whole and not body.required:
             return []
         if body.kind == "multipart":
-            whole = {name: _bare(value) for name, value in whole.items()}
+            whole = {name: _content_of_file(value) for name, value in whole.items()}
         if body.is_patch:
             whole = {name: value for name, value in whole.items() if value is not None}
         # Hidden fields count as given, because the connection fills them.
@@ -390,10 +390,10 @@ def _misfit_of(body: Body, value: Any) -> list[str]:
     return []
 
 
-def _bare(value: Any) -> Any:
+def _content_of_file(value: Any) -> Any:
     """Return the content of a file given with name and type, for validation."""
     if isinstance(value, list):
-        return [_bare(item) for item in cast("list[Any]", value)]
+        return [_content_of_file(item) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
         given = cast("dict[str, Any]", value)
         return given["content"] if isinstance(given.get("content"), (bytes, str)) else given

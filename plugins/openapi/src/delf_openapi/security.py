@@ -53,7 +53,7 @@ def credentials_for(
     needs: Any = operation.raw.get("security", document.at("#").get("security"))
     if not isinstance(needs, list):
         # Without declared schemes, send the given credentials.
-        return _undeclared(settings)
+        return _all_given_credentials(settings)
     unmet: list[str] = []
     best: Credentials | None = None
     for need in cast("list[Any]", needs):
@@ -89,7 +89,7 @@ def secured_names(document: Document, settings: OpenAPISettings) -> set[tuple[st
             scheme = document.reference(raw)
         except SpecError:
             continue
-        if scheme.get("type") == "apiKey" and _value(name, settings.api_key, settings):
+        if scheme.get("type") == "apiKey" and _credential(name, settings.api_key, settings):
             names.add((str(scheme.get("in")), str(scheme.get("name")).lower()))
     return names
 
@@ -110,7 +110,7 @@ def asks_for_key(name: str, doc: str) -> bool:
     return name.lower() in _KEY_NAMES and _KEY_DOC.match(doc) is not None
 
 
-def _undeclared(settings: OpenAPISettings) -> Credentials:
+def _all_given_credentials(settings: OpenAPISettings) -> Credentials:
     found = Credentials()
     if settings.token:
         found.headers["Authorization"] = f"Bearer {settings.token.get_secret_value()}"
@@ -121,7 +121,7 @@ def _undeclared(settings: OpenAPISettings) -> Credentials:
     return found
 
 
-def _value(name: str, fallback: Any, settings: OpenAPISettings) -> str | None:
+def _credential(name: str, fallback: Any, settings: OpenAPISettings) -> str | None:
     given = settings.credentials.get(name, fallback)
     return given.get_secret_value() if given is not None else None
 
@@ -147,7 +147,7 @@ def _apply(
     if kind == "http":
         return _apply_http(name, str(scheme.get("scheme", "")).lower(), settings, found)
     if kind in ("oauth2", "openIdConnect"):
-        value = _value(name, settings.token, settings)
+        value = _credential(name, settings.token, settings)
         if value is not None:
             found.headers["Authorization"] = f"Bearer {value}"
             return True
@@ -162,7 +162,7 @@ def _apply(
 def _apply_key(
     name: str, scheme: Mapping[str, Any], settings: OpenAPISettings, found: Credentials
 ) -> bool:
-    value = _value(name, settings.api_key, settings)
+    value = _credential(name, settings.api_key, settings)
     key = str(scheme.get("name", ""))
     if value is None:
         # Some say apiKey for a bearer token in the Authorization header.
@@ -176,12 +176,12 @@ def _apply_key(
 
 def _apply_http(name: str, scheme: str, settings: OpenAPISettings, found: Credentials) -> bool:
     if scheme == "basic":
-        pair = _value(name, None, settings)
+        pair = _credential(name, None, settings)
         if pair is None and settings.username is None:
             return False
         found.headers["Authorization"] = _basic(settings, pair)
         return True
-    value = _value(name, settings.token, settings)
+    value = _credential(name, settings.token, settings)
     if value is None:
         return False
     word = "Bearer" if scheme == "bearer" else scheme.capitalize()

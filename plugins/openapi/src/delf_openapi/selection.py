@@ -29,18 +29,18 @@ def choose(spots: Sequence[Spot], wanted: Sequence[str], which: str, where: str)
         AgentConfirmationError: If a word of ``confirm`` matches nothing.
     """
     chosen: dict[str, None] = {}
-    words = _Words(spots)
+    words = _OperationMatcher(spots)
     for word in wanted:
         found = [*words.find(word)]
         if which == "confirm":
             found += words.tagged(word)
         if not found:
-            raise _unknown(word, spots, which, where)
+            raise _unknown_word_error(word, spots, which, where)
         chosen.update(dict.fromkeys(found))
     return [spot for spot in spots if spot.name in chosen]
 
 
-class _Words:
+class _OperationMatcher:
     def __init__(self, spots: Sequence[Spot]) -> None:
         self._spots = spots
         self._names = {spot.name for spot in spots}
@@ -81,7 +81,7 @@ class _Words:
         return []
 
 
-def _unknown(
+def _unknown_word_error(
     word: str, spots: Sequence[Spot], which: str, where: str
 ) -> ConnectionConfigurationError | AgentConfirmationError:
     kind = AgentConfirmationError if which == "confirm" else ConnectionConfigurationError

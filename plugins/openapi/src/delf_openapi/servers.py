@@ -30,20 +30,22 @@ def server_of(
         ConnectionConfigurationError: If no address is known.
     """
     if base_url:
-        return _checked(base_url)
+        return _check_url(base_url)
     root = document.at("#")
     for holder in (operation.raw, operation.item, root):
         servers = holder.get("servers")
         if isinstance(servers, list) and servers:
             found = _choose(cast("list[Any]", servers), values)
             if found is not None:
-                return _checked(urljoin(document.trees.uri, found))
-    return _checked(urljoin(document.trees.uri, "/"))
+                return _check_url(urljoin(document.trees.uri, found))
+    return _check_url(urljoin(document.trees.uri, "/"))
 
 
 def _choose(servers: list[Any], values: Mapping[str, str]) -> str | None:
     """Return the first server, preferring TLS."""
-    found = [_filled(cast("dict[str, Any]", s), values) for s in servers if isinstance(s, dict)]
+    found = [
+        _fill_variables(cast("dict[str, Any]", s), values) for s in servers if isinstance(s, dict)
+    ]
     urls = [url for url in found if url is not None]
     if urls and urls[0].startswith("http://"):
         secure = f"https://{urls[0][len('http://') :]}"
@@ -51,7 +53,7 @@ def _choose(servers: list[Any], values: Mapping[str, str]) -> str | None:
     return urls[0] if urls else None
 
 
-def _filled(server: dict[str, Any], values: Mapping[str, str]) -> str | None:
+def _fill_variables(server: dict[str, Any], values: Mapping[str, str]) -> str | None:
     url = server.get("url")
     if not isinstance(url, str):
         return None
@@ -65,7 +67,7 @@ def _filled(server: dict[str, Any], values: Mapping[str, str]) -> str | None:
     return url
 
 
-def _checked(url: str) -> str:
+def _check_url(url: str) -> str:
     try:
         parts = urlsplit(url)
         port = parts.port

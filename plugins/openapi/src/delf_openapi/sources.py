@@ -95,7 +95,7 @@ def read(uri: str, limit: int) -> Source:
         ConnectionUnavailableError: If the document is unavailable.
     """
     data = _data(uri, limit)
-    return Source(uri, _parsed(uri, data), digest_of(data))
+    return Source(uri, _parse(uri, data), digest_of(data))
 
 
 def _data(uri: str, limit: int) -> bytes:
@@ -135,21 +135,21 @@ def _fetch(uri: str, limit: int) -> bytes:
                     place = urljoin(place, response.headers["location"])
                 if origin_of(place) != origin_of(uri):
                     raise ConnectionUnavailableError(
-                        f"the specification {_shown(uri)} was moved to another origin",
+                        f"the specification {_safe_uri(uri)} was moved to another origin",
                         hint="give its new address",
                     )
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         raise ConnectionUnavailableError(
-            f"the specification {_shown(uri)} is not available: {type(error).__name__}"
+            f"the specification {_safe_uri(uri)} is not available: {type(error).__name__}"
         ) from None
-    raise ConnectionUnavailableError(f"the specification {_shown(uri)} redirects forever")
+    raise ConnectionUnavailableError(f"the specification {_safe_uri(uri)} redirects forever")
 
 
 def _body(response: httpx.Response, uri: str, limit: int) -> bytes:
     """Read the body; raise if it is too large or too slow."""
     if response.status_code != 200:
         raise ConnectionUnavailableError(
-            f"the specification {_shown(uri)} is not available: status {response.status_code}"
+            f"the specification {_safe_uri(uri)} is not available: status {response.status_code}"
         )
     content = bytearray()
     until = time.monotonic() + _FETCH_SECONDS
@@ -160,14 +160,14 @@ def _body(response: httpx.Response, uri: str, limit: int) -> bytes:
                 content += piece
             if time.monotonic() > until:
                 raise ConnectionUnavailableError(
-                    f"the specification {_shown(uri)} did not come within {_FETCH_SECONDS:g} s"
+                    f"the specification {_safe_uri(uri)} did not come within {_FETCH_SECONDS:g} s"
                 )
     except BodyTooLargeError:
-        raise _too_large(_shown(uri), None, limit) from None
+        raise _too_large(_safe_uri(uri), None, limit) from None
     return bytes(content)
 
 
-def _shown(uri: str) -> str:
+def _safe_uri(uri: str) -> str:
     """Return an address without possible secrets."""
     parts = urlsplit(uri)
     host = parts.netloc.rpartition("@")[2]
@@ -198,7 +198,7 @@ def is_private(host: str) -> bool:
     return any(not is_public(address) for address in found)
 
 
-def _parsed(uri: str, data: bytes) -> dict[str, Any]:
+def _parse(uri: str, data: bytes) -> dict[str, Any]:
     data = data.removeprefix(b"\xef\xbb\xbf")
     collects = gc.isenabled()
     gc.disable()  # parsing makes no garbage, and collecting doubles its time
@@ -209,7 +209,7 @@ def _parsed(uri: str, data: bytes) -> dict[str, Any]:
             gc.enable()
     if not isinstance(tree, dict):
         raise SpecError(
-            f"the specification {_shown(uri)} is a {type(tree).__name__}, not a mapping"
+            f"the specification {_safe_uri(uri)} is a {type(tree).__name__}, not a mapping"
         )
     return cast("dict[str, Any]", tree)
 

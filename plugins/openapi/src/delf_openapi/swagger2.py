@@ -39,7 +39,7 @@ def convert(document: Document, tree: dict[str, Any]) -> dict[str, Any]:
         "openapi": "3.0.3",
         "paths": made if isinstance(paths, dict) or paths is None else paths,
         "servers": _servers(document, tree, tree.get("schemes")),
-        "components": {"securitySchemes": {k: _scheme(v) for k, v in schemes.items()}},
+        "components": {"securitySchemes": {k: _convert_scheme(v) for k, v in schemes.items()}},
     }
     if paths is None:
         del result["paths"]
@@ -62,20 +62,20 @@ def with_alternatives(tree: dict[str, Any]) -> dict[str, Any]:
 
 def _with_lists(tree: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the schemas whose ``items`` are a list."""
-    left: list[Any] = [tree]
+    pending: list[Any] = [tree]
     seen: set[int] = set()
-    while left:
-        node = left.pop()
+    while pending:
+        node = pending.pop()
         if not isinstance(node, (dict, list)) or id(cast("Any", node)) in seen:
             continue
         seen.add(id(cast("Any", node)))
         if isinstance(node, list):
-            left += cast("list[Any]", node)
+            pending += cast("list[Any]", node)
             continue
         found = cast("dict[str, Any]", node)
         if isinstance(found.get("items"), list) and found["items"]:
             yield found
-        left += [part for key, part in found.items() if key not in _DATA]
+        pending += [part for key, part in found.items() if key not in _DATA]
 
 
 def _is_null(schema: Any) -> bool:
@@ -113,11 +113,11 @@ def _path_item(document: Document, tree: dict[str, Any], item: Any) -> Any:
                 # Keep the original, for which the compiler reports the fault and its location, with
                 # the path's shared parameters.
                 own: Any = operation.get("parameters") or []
-                result[method] = {**operation, "parameters": _each(shared) + _each(own)}
+                result[method] = {**operation, "parameters": _as_list(shared) + _as_list(own)}
     return result
 
 
-def _each(listed: Any) -> list[Any]:
+def _as_list(listed: Any) -> list[Any]:
     return cast("list[Any]", listed) if isinstance(listed, list) else [listed]
 
 
@@ -230,7 +230,7 @@ def _response(document: Document, raw: Any, produces: list[str]) -> Any:
     return result
 
 
-def _scheme(raw: Any) -> Any:
+def _convert_scheme(raw: Any) -> Any:
     if not isinstance(raw, dict):
         return raw
     scheme = cast("dict[str, Any]", raw)

@@ -25,7 +25,7 @@ _AT_ONCE: Final = 100
 _MIN_SECRET: Final = 8
 
 
-def _unread(method: str, text: str) -> ToolExecutionError:
+def _unread_answer_error(method: str, text: str) -> ToolExecutionError:
     """Return the error for an unreadable answer to a request that may have taken effect."""
     if method in IDEMPOTENT:
         return ToolExecutionError(text)
@@ -101,14 +101,14 @@ class Transport:
         attempts = Attempts[Answer](
             self._settings.retries,
             is_repeatable=request.is_repeatable,
-            again=lambda answer, course: self._again(answer, request, course),
+            again=lambda answer, course: self._retry_for(answer, request, course),
         )
         try:
             return await attempts.answer(lambda: self._follow(request))
         except NoAnswerError as error:
-            raise self._unanswered(request, error) from None
+            raise self._no_answer_error(request, error) from None
 
-    def _again(self, answer: Answer, request: Request, course: Course) -> Again | None:
+    def _retry_for(self, answer: Answer, request: Request, course: Course) -> Again | None:
         """Decide whether to repeat a request; return None to accept its answer."""
         if answer.status not in _PASSING or not request.is_repeatable:
             return None
@@ -117,7 +117,7 @@ class Transport:
             return Again(seconds=pause(course.attempts))
         return Again(seconds=message) if message <= self._settings.max_wait else None
 
-    def _unanswered(
+    def _no_answer_error(
         self, request: Request, error: NoAnswerError
     ) -> ConnectionUnavailableError | OutcomeUnknownError:
         host = urlsplit(request.url).netloc
@@ -178,11 +178,11 @@ class Transport:
                 )
             )
         except BodyTooLargeError:
-            raise _unread(
+            raise _unread_answer_error(
                 method, f"{label}: the answer is larger than {limit:,} bytes; ask for less"
             ) from None
         except BodyEncodingError as error:
-            raise _unread(method, f"{label}: the answer: {error}") from None
+            raise _unread_answer_error(method, f"{label}: the answer: {error}") from None
         except httpx.LocalProtocolError:  # the message may contain a header's value
             raise ToolExecutionError(f"{label}: it cannot be sent as HTTP") from None
         except httpx.RemoteProtocolError as error:

@@ -98,22 +98,28 @@ class Responses:
             return Typed(body, declared=False)
         if len(answer.content) > MAX_BYTES:
             size = f"{len(answer.content):,} bytes"
-            return Typed(body, (_of_all(f"its {size} are neither validated nor typed"),))
+            return Typed(
+                body, (_whole_response_fault(f"its {size} are neither validated nor typed"),)
+            )
         status, schema = found
         key = (operation.spot.name, status)
         unmarshaller = self._known.get(key)
         if unmarshaller is None:
-            unmarshaller = self._known[key] = self._made(schema)
+            unmarshaller = self._known[key] = self._make_unmarshaller(schema)
         if isinstance(unmarshaller, str):
-            return Typed(body, (_of_all(unmarshaller),))
+            return Typed(body, (_whole_response_fault(unmarshaller),))
         _deadline.set(time.monotonic() + SECONDS)
         try:
             faults = tuple(_faults(unmarshaller, body))
             return Typed(_lenient(unmarshaller).unmarshal(body), faults)
         except _TooLongError:
-            return Typed(body, (_of_all(f"it was not validated within {SECONDS:g} s"),))
+            return Typed(
+                body, (_whole_response_fault(f"it was not validated within {SECONDS:g} s"),)
+            )
         except Exception as error:  # an invalid schema
-            return Typed(body, (_of_all(f"its schema cannot be used: {type(error).__name__}"),))
+            return Typed(
+                body, (_whole_response_fault(f"its schema cannot be used: {type(error).__name__}"),)
+            )
 
     def untyped(self, operation: Operation, answer: Answer, body: Any) -> Typed:
         """Return an unconverted body, and whether it is declared."""
@@ -128,13 +134,13 @@ class Responses:
                 continue
             try:
                 content: Any = self._document.reference(responses[status]).get("content")
-                schema = _of_media(content, answer.media, self._document)
+                schema = _schema_for_media(content, answer.media, self._document)
             except (SpecError, AttributeError, TypeError):
                 return None
             return None if schema in (None, {}, {"type": "object"}) else (status, schema)
         return None
 
-    def _made(self, schema: Any) -> SchemaUnmarshaller | str:
+    def _make_unmarshaller(self, schema: Any) -> SchemaUnmarshaller | str:
         try:
             spec = {"openapi": "3.1.0", **bundled(self._document, schema)}
             return _unmarshaller(spec, self._document.version)
@@ -144,7 +150,7 @@ class Responses:
             return f"its schema cannot be used: {type(error).__name__}"
 
 
-def _of_media(content: Any, media: str, document: Document) -> Any:
+def _schema_for_media(content: Any, media: str, document: Document) -> Any:
     listed: Mapping[str, Any] = {}
     if isinstance(content, Mapping):
         listed = cast("Mapping[str, Any]", content)
@@ -248,7 +254,7 @@ def _lenient(unmarshaller: SchemaUnmarshaller) -> SchemaUnmarshaller:
     )
 
 
-def _of_all(text: str) -> Fault:
+def _whole_response_fault(text: str) -> Fault:
     """Return the fault for a response that cannot be validated."""
     return Fault(text, kind=text)
 

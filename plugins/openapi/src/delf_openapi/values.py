@@ -41,16 +41,16 @@ class Checker:
         found = self._known.get(id(schema))
         if found is None:
             # Keep a reference to the schema, so that its id is not reused.
-            found = self._known[id(schema)] = schema, self._made(schema)
+            found = self._known[id(schema)] = schema, self._make_checker(schema)
         return found[1]
 
-    def _made(self, schema: Any) -> json_schema.Checker | None:
+    def _make_checker(self, schema: Any) -> json_schema.Checker | None:
         try:
-            made = bundled(self._document, schema, sent=True)
-            whole: Any = {"not": {}} if made["schema"] is False else made["schema"]
-            if not isinstance(whole, dict):
+            checker = bundled(self._document, schema, sent=True)
+            bundle: Any = {"not": {}} if checker["schema"] is False else checker["schema"]
+            if not isinstance(bundle, dict):
                 return None
-            root = {**cast("dict[str, Any]", whole), "components": made["components"]}
+            root = {**cast("dict[str, Any]", bundle), "components": checker["components"]}
             return json_schema.Checker(root, "it")
         except (SpecError, ToolDefinitionError, RecursionError):
             return None
@@ -65,7 +65,7 @@ class Checker:
             found = self._document.resolve(schema)
         except SpecError:
             return value
-        kinds = _kinds(found)
+        kinds = _type_names(found)
         if not kinds or depth > _DEEPEST:
             return value
         if isinstance(value, list):
@@ -85,7 +85,7 @@ class Checker:
         return value
 
 
-def _kinds(found: Mapping[str, Any]) -> set[str]:
+def _type_names(found: Mapping[str, Any]) -> set[str]:
     kind = found.get("type")
     if isinstance(kind, list):
         return {str(k) for k in cast("list[Any]", kind)} - {"null"}

@@ -15,15 +15,15 @@ from delf.protocols.embedder import Embedder
 from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf.tools.ranking import plain_name
 
-_KEPT: Final = 20
+_MAX_CACHED: Final = 20
 """The number of catalogs whose vectors are cached, the newest ones."""
 
 
 class CatalogVectors:
-    """Actions by meaning.
+    """The embeddings of all actions, for a search by meaning.
 
     Args:
-        matrix: A row of length 1 for each action.
+        matrix: A unit vector for each action, as rows.
         embedder: The embedding model.
     """
 
@@ -83,7 +83,7 @@ def _write(path: Path, matrix: Any) -> None:
             np.save(file, matrix, allow_pickle=False)
         temporary.replace(path)
         newest = sorted(path.parent.glob("*.npy"), key=lambda p: p.stat().st_mtime, reverse=True)
-        for old in newest[_KEPT:]:
+        for old in newest[_MAX_CACHED:]:
             old.unlink(missing_ok=True)
     except OSError:
         return

@@ -150,18 +150,19 @@ class Sessions:
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             await self._keys.reload(self._tasks.journal)
-            shown = {seat.session for seat in self._seats if seat.session is not None}
+            open_sessions = {seat.session for seat in self._seats if seat.session is not None}
             try:
-                known = {record.digest for record in await self._tasks.journal.logins(shown)}
+                valid_sessions = {
+                    record.digest for record in await self._tasks.journal.logins(open_sessions)
+                }
             except DelfError as error:
                 outage.record_failure(error)
                 continue
             outage.record_success()
-            self._end(
-                lambda seat, over=shown - known: (
-                    seat.session in over or not self._keys.holds(seat.key)
-                )
-            )
+            self._end_invalid(open_sessions - valid_sessions)
+
+    def _end_invalid(self, ended_sessions: set[str]) -> None:
+        self._end(lambda s: s.session in ended_sessions or not self._keys.holds(s.key))
 
     def end_all(self) -> None:
         """End all streams; clients reconnect to another process."""

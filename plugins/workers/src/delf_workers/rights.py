@@ -55,10 +55,10 @@ class Workshop:
 
         Args:
             worker: The worker.
-            own: The agent's connection to workers, from which the worker's own is derived.
+            own: The agent's connection to workers; the worker gets a connection derived from it.
 
         Raises:
-            ConfigurationError: If the file is invalid; the error names file, line and key.
+            ConfigurationError: If the worker's file is invalid; the error names file, line and key.
         """
         key = f"{worker.file}\0{worker.model_dump_json()}"
         if key not in self._made:

@@ -157,36 +157,38 @@ class StrategyContract(Contract):
     async def test_concurrent_tasks_are_independent(self, strategy: Any) -> None:
         """Check concurrent tasks, because they share one strategy object."""
         marks = [f"{_MARK}-{number}-x" for number in range(_AT_ONCE)]
-        left = {mark: deque(self.replies) for mark in marks}
-        mixed: list[str] = []
-        arrived, together = set[str](), asyncio.Event()
+        remaining_replies = {mark: deque(self.replies) for mark in marks}
+        mixed_requests: list[str] = []
+        arrived, all_arrived = set[str](), asyncio.Event()
 
         async def answer(request: ModelRequest) -> Any:
             text = "".join(message.text for message in request.messages)
-            found = [mark for mark in marks if mark in text]
-            arrived.update(found)
+            named_marks = [mark for mark in marks if mark in text]
+            arrived.update(named_marks)
             if len(arrived) == len(marks):
-                together.set()
+                all_arrived.set()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_TOGETHER_SECONDS):
-                    await together.wait()
-            if len(found) != 1 or not left[found[0]]:
-                mixed.append(", ".join(found) or "none")
+                    await all_arrived.wait()
+            if len(named_marks) != 1 or not remaining_replies[named_marks[0]]:
+                mixed_requests.append(", ".join(named_marks) or "none")
                 raise LLMExecutionError("the tasks are mixed up")
-            return left[found[0]].popleft()
+            return remaining_replies[named_marks[0]].popleft()
 
         model = ScriptedModel(default=answer)
         async with self._agent(strategy, self.replies, _World(), None, model) as agent:
             model.replies.clear()
             work = [agent.arun(f"Add 1 and 2 for {mark}.", 20) for mark in marks]
             responses = await asyncio.gather(*work)
-        why = "tasks share the strategy's object: keep what is a task's in variables, not in `self`"
-        assert not mixed, f"a prompt is about these tasks: {mixed[0]}; {why}"
+        advice = (
+            "tasks share the strategy's object: keep what is a task's in variables, not in `self`"
+        )
+        assert not mixed_requests, f"a prompt is about these tasks: {mixed_requests[0]}; {advice}"
         for response in responses:
             response.raise_for_status()
             assert "3" in response.text
             calls = [call.name for call in response.trace.tool_calls]
-            assert calls == ["add"], f"one of the tasks made these calls: {calls}; {why}"
+            assert calls == ["add"], f"one of the tasks made these calls: {calls}; {advice}"
 
     async def test_strategy_sends_the_same_prompts_on_replay(self, strategy: Any) -> None:
         prompts: list[str] = []
