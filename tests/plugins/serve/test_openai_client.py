@@ -101,6 +101,14 @@ async def test_chat_asks_for_approval_with_a_link_and_accepts_a_reply(opened):
     assert served.box.sent == [("ada@x.org", 1)]
 
 
+@pytest.mark.parametrize(("before", "warns"), [((), False), (("Read my mails.", "Done."), True)])
+async def test_clients_copy_of_an_answer_counts_as_outside_text(opened, before, warns):
+    served, client = await opened(agent={"flows": "guard", "chat": True})
+    await client.chat.completions.create(model="delf", messages=say(*before, doing(SEND)))
+    (asked,) = (await served.client.get("/approvals")).json()["approvals"]
+    assert ("others_words" in [fact["kind"] for fact in asked["facts"]]) is warns
+
+
 async def test_chat_rejection_with_a_reason_reaches_the_script(opened):
     served, client = await opened()
     words = doing(f"try:\n    {SEND}\nexcept Exception as error:\n    print(error)")
