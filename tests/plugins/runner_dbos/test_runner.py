@@ -399,7 +399,7 @@ async def test_task_of_a_person_obeys_their_budget_and_reports_its_end(
     assert await journal.keep_person(ada, None)
     settings = ServeSettings(budgets={"ada": 0.5})
     people, ends = ServedPeople(settings, Keys(), journal), Ends()
-    monkeypatch.setattr(people, "_ends", ends)
+    monkeypatch.setattr(people, "end_notices", ends)
     options = RunnerOptions(queues={"q": QueueSettings()}, concurrency=1, lease=30.0, grace=0.0)
     paid = {"cost_usd": 0.5, "allow_unpriced": True}
     async with make_agent(str(tmp_path), Outbox(), **paid) as agent:

@@ -192,7 +192,7 @@ def test_direct_message_in_slack_mentions_nobody(monkeypatch):
         calls.append((method, fields))
         return {"user": {"id": "U1"}}
 
-    monkeypatch.setattr(channel, "_slack", slack)
+    monkeypatch.setattr(channel, "call_slack", slack)
     notice = notice_of(ServeSettings(), replace(request_for(), action="<!channel> <http://x|y>"))
     channel.message_in_slack(ServeSettings(), notice, "ada@example.com")
     (_, given) = calls[-1]

@@ -499,16 +499,16 @@ def check_webhook(settings: ServeSettings, url: str) -> None:
 
 def message_in_slack(settings: ServeSettings, notice: Notice, address: str) -> None:
     """Send a notice as a direct message to the Slack user with a mail address."""
-    found = _slack(settings, "users.lookupByEmail", {"email": address})
+    found = call_slack(settings, "users.lookupByEmail", {"email": address})
     text = f"{notice.subject}\n{notice.text}"[:_MAX_MESSAGE_SIZE]
     plain = {"type": "section", "text": {"type": "plain_text", "text": text, "emoji": False}}
     # Slack reads this text as markup: mentions and links in what others wrote.
     short = notice.subject.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     given = {"channel": found["user"]["id"], "text": short}
-    _slack(settings, "chat.postMessage", {**given, "blocks": json.dumps([plain])})
+    call_slack(settings, "chat.postMessage", {**given, "blocks": json.dumps([plain])})
 
 
-def _slack(settings: ServeSettings, method: str, fields: Mapping[str, str]) -> dict[str, Any]:
+def call_slack(settings: ServeSettings, method: str, fields: Mapping[str, str]) -> dict[str, Any]:
     """Call a method of Slack's API.
 
     Raises:

@@ -34,7 +34,8 @@ class ServedPeople:
         self._keys = keys
         self._journal = journal
         self._budgets = Budgets(settings.budgets, keys, lambda: journal)
-        self._ends = EndNotices(settings, keys)
+        self.end_notices = EndNotices(settings, keys)
+        """Tells people about the ends of their tasks."""
 
     @property
     def defaults(self) -> Mapping[str, Any]:
@@ -52,13 +53,13 @@ class ServedPeople:
 
         def listen(event: Event) -> None:
             if isinstance(event, TaskFinished):
-                self._ends.tell(task, event, holder)
+                self.end_notices.tell(task, event, holder)
 
         return listen
 
     async def aclose(self) -> None:
         """Drop unsent notices. Idempotent."""
-        await self._ends.aclose()
+        await self.end_notices.aclose()
 
 
 def people_tasks(project: AnyProject, journal: SharedJournal) -> ServedPeople:
