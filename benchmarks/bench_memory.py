@@ -118,7 +118,7 @@ def by_places(words: Mapping[int, float], likeness: Mapping[int, float], share: 
 
 def weighed(weight: float) -> Callable[..., list[int]]:
     """The plugin's own way, with another weight."""
-    honest = fusion.fused
+    honest = fusion.fuse_rankings
 
     def fused(*given: Any) -> list[int]:
         with mock.patch.object(fusion, "_BY_WORDS", weight):

@@ -6,7 +6,7 @@ import pytest
 
 from delf import Agent, tool
 from delf.errors import ConfigurationError, DelfError
-from delf_runner_dbos.watching import items_of, look_at, shortened
+from delf_runner_dbos.watching import items_of, look_at, truncate_item
 
 FIRST = [{"id": "a", "n": 1}, {"id": "b", "n": 2}]
 
@@ -62,11 +62,11 @@ def test_watch_refuses_items_without_the_id_field():
 
 def test_watch_shortens_a_long_item():
     item = {"id": 1, "text": "x" * 50_000, "rows": list(range(3))}
-    short = shortened(item)
+    short = truncate_item(item)
     assert short["id"] == 1
     assert short["rows"] == [0, 1, 2]
     assert short["text"].endswith("… (50,000 characters)")
-    assert len(repr(shortened(list(range(100_000))))) < 41_000
+    assert len(repr(truncate_item(list(range(100_000))))) < 41_000
 
 
 @tool(effect="read", confirm=False)

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from delf_strategy_codegen.repair import repaired
+from delf_strategy_codegen.repair import repair_code
 
 MENDED = {
     "typographic quotes": ("print(“a”, ‘b’)", "ab"),
@@ -27,7 +27,7 @@ MENDED = {
 @pytest.mark.parametrize("name", MENDED)
 def test_broken_script_is_repaired(name):
     code, printed = MENDED[name]
-    mended = repaired(code)
+    mended = repair_code(code)
     assert mended.count("\n") == code.count("\n")
     message = []
     exec(mended, {"print": lambda *parts: message.extend(map(str, parts))})
@@ -39,7 +39,7 @@ def test_broken_script_is_repaired(name):
     ["print('“a” – ≥')", "x = 'It’s'  # “so”", "print(f'{1}')", "# >>> x\nprint(1)", ""],
 )
 def test_valid_code_is_unchanged(code):
-    assert repaired(code) is code
+    assert repair_code(code) is code
 
 
 @pytest.mark.parametrize(
@@ -47,11 +47,11 @@ def test_valid_code_is_unchanged(code):
     ["!rm -rf /", "SELECT 1 FROM a", "print(“a)", "print(‘It’s’)", "def f(:", "!ls\nprint(1)"],
 )
 def test_ambiguous_code_is_unchanged(code):
-    assert repaired(code) == code
+    assert repair_code(code) == code
     with pytest.raises(SyntaxError):
-        ast.parse(repaired(code))
+        ast.parse(repair_code(code))
 
 
 def test_long_code_is_unchanged():
     code = "(" * 200_000 + "“"
-    assert repaired(code) is code
+    assert repair_code(code) is code

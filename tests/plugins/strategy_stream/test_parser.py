@@ -17,7 +17,7 @@ from delf_strategy_stream.events import (
     Misread,
     Prose,
     Thought,
-    joined,
+    join_texts,
 )
 from delf_strategy_stream.parser import Parser
 from support.busy import on_busy_machines
@@ -38,7 +38,7 @@ streams = st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
 def parse(*pieces: str, calls: bool = True) -> list[Event]:
     parser = Parser(calls=calls)
     events = [event for piece in pieces for event in parser.feed(piece)]
-    return joined([*events, *parser.finish()])
+    return join_texts([*events, *parser.finish()])
 
 
 @on_busy_machines

@@ -67,7 +67,10 @@ def preview_of(changes: Sequence[Change]) -> str:
 def _diff(change: Change) -> list[str]:
     name, before = str(change.place), change.before or b""
     small = change.size <= _COMPARED
-    old, new = _compared(before), _compared(b"".join(change.parts)) if small else None
+    old, new = (
+        _lines_to_compare(before),
+        _lines_to_compare(b"".join(change.parts)) if small else None,
+    )
     if old is None or new is None:
         was = "new" if change.before is None else f"{len(before)} bytes"
         return [f"{name}: {was} → {change.size} bytes"]
@@ -75,7 +78,7 @@ def _diff(change: Change) -> list[str]:
     return list(difflib.unified_diff(old, new, first, name, lineterm="", n=3))
 
 
-def _compared(content: bytes) -> list[str] | None:
+def _lines_to_compare(content: bytes) -> list[str] | None:
     """Return the lines of a text; None for binary or large content."""
     if len(content) > _COMPARED:
         return None

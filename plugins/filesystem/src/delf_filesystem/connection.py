@@ -266,7 +266,9 @@ class Filesystem(Connection[FilesystemSettings]):
         Returns:
             The size in bytes.
         """
-        (change,) = self._approved("write_file", {"path": path, "content": content}, context)
+        (change,) = self._approved_changes(
+            "write_file", {"path": path, "content": content}, context
+        )
         return change.write()
 
     @action(effect="write", trust="own", sinks=["path"])
@@ -282,7 +284,7 @@ class Filesystem(Connection[FilesystemSettings]):
             context: The task.
         """
         arguments = {"path": path, "old_text": old_text, "new_text": new_text}
-        for change in self._approved("edit_file", arguments, context):
+        for change in self._approved_changes("edit_file", arguments, context):
             change.write()
 
     @action(effect="write", sinks=["path", "pattern"])
@@ -309,13 +311,13 @@ class Filesystem(Connection[FilesystemSettings]):
         """
         arguments = {"old_text": old_text, "new_text": new_text, "path": path, "pattern": pattern}
         counts: dict[str, int] = {}
-        for change in self._approved("replace", arguments, context):
+        for change in self._approved_changes("replace", arguments, context):
             change.write()
             found = _pattern(old_text.encode()).findall(change.before or b"")
             counts[str(change.place)] = len(found)
         return counts
 
-    def _approved(
+    def _approved_changes(
         self, name: str, arguments: Mapping[str, Any], context: CallContext | None
     ) -> list[Change]:
         """Return the changes of a call, if they equal the approved ones.
@@ -336,10 +338,10 @@ class Filesystem(Connection[FilesystemSettings]):
         """Yield the changes that a call would make to the current files."""
         match name:
             case "write_file":
-                yield self._written(str(arguments["path"]), arguments["content"])
+                yield self._write_change(str(arguments["path"]), arguments["content"])
             case "edit_file":
                 path, old, new = (str(arguments[n]) for n in ("path", "old_text", "new_text"))
-                yield self._edited(path, old.encode(), new.encode())
+                yield self._edit_change(path, old.encode(), new.encode())
             case _:
                 given = (str(arguments["old_text"]).encode(), str(arguments["new_text"]).encode())
                 if not given[0]:
@@ -352,17 +354,17 @@ class Filesystem(Connection[FilesystemSettings]):
                         _check_encoding(place, content, given[1])
                         yield Change(place, content, (made,))
 
-    def _written(self, path: str, content: str | bytes) -> Change:
+    def _write_change(self, path: str, content: str | bytes) -> Change:
         place = self._roots.file(path, write=True)
         data = content.encode() if isinstance(content, str) else content
-        before = self._before(place)
+        before = self._content_before(place)
         if isinstance(content, str) and before is not None and before.startswith(codecs.BOM_UTF8):
             data = codecs.BOM_UTF8 + data.removeprefix(codecs.BOM_UTF8)
         if len(data) > place.settings.max_file_bytes:
             raise _too_large(place, "write", "write less, or several files")
         return Change(place, before, (data,))
 
-    def _edited(self, path: str, old: bytes, new: bytes) -> Change:
+    def _edit_change(self, path: str, old: bytes, new: bytes) -> Change:
         place = self._roots.file(path, write=True)
         if not old:
             raise ToolRefusedError("old_text is empty; write_file writes a whole file")
@@ -386,7 +388,7 @@ class Filesystem(Connection[FilesystemSettings]):
         with reading(place) as file:
             return _whole(place, file, "edit")
 
-    def _before(self, place: Place) -> bytes | None:
+    def _content_before(self, place: Place) -> bytes | None:
         """Return the content of a file to be replaced; None if there is none to show."""
         try:
             with reading(place) as file:

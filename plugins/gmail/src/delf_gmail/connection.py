@@ -358,13 +358,13 @@ class Gmail(GoogleConnection):
         """Fetch the texts of a message that were too large to be sent with the message."""
         for body in texts_elsewhere(resource.get("payload") or {}):
             self._check_size("the text", int(body.get("size") or 0))
-            body["data"] = await self._attached(str(resource["id"]), str(body["attachmentId"]))
+            body["data"] = await self._attachment(str(resource["id"]), str(body["attachmentId"]))
 
     async def _content(self, message: str, part: Part) -> bytes:
         if part.attachment_id is None:
             return unbase64(part.data or "")
         self._check_size(part.name, part.size)
-        data = await self._attached(message, part.attachment_id)
+        data = await self._attachment(message, part.attachment_id)
         return await asyncio.to_thread(unbase64, data)
 
     def _check_size(self, what: str, size: int) -> None:
@@ -372,7 +372,7 @@ class Gmail(GoogleConnection):
         if size > most:
             raise ToolRefusedError(f"{what} has {size:,} bytes; at most {most:,} are read")
 
-    async def _attached(self, message: str, key: str) -> str:
+    async def _attachment(self, message: str, key: str) -> str:
         found = await self.transport.json(
             Request(
                 "read an attachment",

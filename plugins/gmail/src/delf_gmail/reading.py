@@ -130,7 +130,7 @@ def people_in(payload: Resource, header: str) -> list[str]:
 def people_of(payload: Resource, header: str) -> list[str]:
     """Parse the people of a header for reading, keeping invalid addresses."""
     return [
-        format_mailbox(name, person.address) if person.is_valid else _shown(person.text)
+        format_mailbox(name, person.address) if person.is_valid else _display_text(person.text)
         for name, person in _people(payload, header)
     ]
 
@@ -140,10 +140,10 @@ def _people(payload: Resource, header: str) -> Iterator[tuple[str, Mailbox]]:
     for item in cast("Sequence[Resource]", payload.get("headers") or ()):
         if str(item.get("name", "")).lower() == header.lower():
             for person in split(str(item.get("value", ""))):
-                yield _shown(decoded(person.name)), person
+                yield _display_text(decoded(person.name)), person
 
 
-def _shown(text: str) -> str:
+def _display_text(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in text).strip()
 
 
@@ -329,7 +329,7 @@ def _files(payload: Resource, depth: int) -> Iterator[Part]:
     if is_file:
         yield Part(
             number=str(payload.get("partId") or ""),
-            name=_safe_name(name) or _named(kind),
+            name=_safe_name(name) or _extension_of(kind),
             type=kind,
             size=int(body.get("size") or 0),
             attachment_id=body.get("attachmentId"),
@@ -340,7 +340,7 @@ def _files(payload: Resource, depth: int) -> Iterator[Part]:
             yield from _files(child, depth + 1)
 
 
-def _named(kind: str) -> str:
+def _extension_of(kind: str) -> str:
     if kind == "text/calendar":
         return "invite.ics"
     return f"attachment.{re.sub(r'[^a-z0-9]', '', kind.rpartition('/')[2])[:8] or 'bin'}"

@@ -31,7 +31,7 @@ def _row_type(columns: tuple[str, ...]) -> Any:
     return namedtuple("Row", columns, rename=True)  # noqa: PYI024 # pyright: ignore[reportUntypedNamedTuple]
 
 
-def named(columns: Iterable[str], rows: Iterable[Sequence[Any]]) -> list[SqlRow]:
+def name_columns(columns: Iterable[str], rows: Iterable[Sequence[Any]]) -> list[SqlRow]:
     """Convert rows to named tuples; an unnamed column gets its number as name."""
     return [*map(_row_type(tuple(columns))._make, rows)]
 

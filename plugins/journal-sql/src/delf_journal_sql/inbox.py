@@ -182,7 +182,7 @@ def find_remembered(connection: Connection) -> list[RememberedDecision]:
     rows = connection.execute(f"SELECT DISTINCT task FROM delf_events WHERE {REMEMBERED}")  # noqa: S608 - own names
     found: list[RememberedDecision] = []
     for (key,) in rows:
-        revoked = _revoked(connection, key)
+        revoked = _revoked_ids(connection, key)
         found += [d for d in _remembered_in(connection, key) if d.request_id not in revoked]
     return sorted(found, key=lambda decision: decision.at)
 
@@ -207,7 +207,7 @@ def _remembered_in(connection: Connection, key: int) -> Iterator[RememberedDecis
                 yield decision
 
 
-def _revoked(connection: Connection, key: int) -> set[str]:
+def _revoked_ids(connection: Connection, key: int) -> set[str]:
     rows = connection.execute(
         "SELECT data FROM delf_notes WHERE task = :key AND kind = :kind",
         {"key": key, "kind": _REVOKED},

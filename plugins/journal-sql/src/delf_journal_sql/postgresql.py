@@ -22,7 +22,7 @@ from delf_journal_sql.database import (
     SqlRow,
     WordSearch,
     in_chunks,
-    named,
+    name_columns,
     new_only,
     transaction,
 )
@@ -66,10 +66,10 @@ class PostgresConnection:
 
     def execute(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[SqlRow]:
         """Run a statement; return its rows."""
-        with self._database.explained(self._raw):
+        with self._database.convert_errors(self._raw):
             cursor = self._raw.execute(_text(sql), parameters or {})
             columns = [column.name for column in cursor.description or ()]
-            return named(columns, cursor.fetchall()) if columns else []
+            return name_columns(columns, cursor.fetchall()) if columns else []
 
     def insert(
         self,
@@ -87,7 +87,7 @@ class PostgresConnection:
         place = f"({', '.join(['%s'] * len(columns))})"
         head = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "  # noqa: S608 - own names
         inserted: list[SqlRow] = []
-        with self._database.explained(self._raw):
+        with self._database.convert_errors(self._raw):
             for some in in_chunks(rows):
                 sql = head + ", ".join([place] * len(some)) + new_only(unique)
                 values = [value for row in some for value in row]
@@ -111,13 +111,13 @@ class PostgresConnection:
     def stream(self, table: str) -> tuple[Sequence[str], Iterator[Sequence[Any]]]:
         """Return a table's columns and an iterator of its rows, with few rows in memory at once."""
         cursor = self._raw.cursor(name=f"all_{table}")
-        with self._database.explained(self._raw):
+        with self._database.convert_errors(self._raw):
             cursor.execute(f"SELECT * FROM {table}".encode())  # noqa: S608 - own names
         columns = [column.name for column in cursor.description or ()]
         return columns, self._rows_of(cursor)
 
     def _rows_of(self, cursor: psycopg.ServerCursor[Any]) -> Iterator[Sequence[Any]]:
-        with self._database.explained(self._raw), cursor:
+        with self._database.convert_errors(self._raw), cursor:
             yield from cursor
 
     def number_on(self, tables: Collection[str]) -> None:
@@ -149,7 +149,7 @@ class PostgresConnection:
         """Commit and notify listeners."""
         if self._writes:  # PostgreSQL sends it once the transaction is kept, and not before
             self.execute(f"SELECT pg_notify('{_CHANNEL}', '')")
-        with self._database.explained(self._raw):
+        with self._database.convert_errors(self._raw):
             self._raw.commit()
 
     def rollback(self) -> None:
@@ -217,7 +217,7 @@ class PostgresDatabase:
                 hint="it is postgresql://user:password@host:5432/database; "
                 "in a password, write @ as %40, / as %2F and : as %3A",
             ) from None
-        self.name = _shown(shown)
+        self.name = _display_target(shown)
         self.errors: tuple[type[Exception], ...] = (psycopg.Error, OSError)
         self._settings = settings
         self._lock = threading.Lock()
@@ -232,7 +232,7 @@ class PostgresDatabase:
         }
 
     @contextmanager
-    def explained(self, raw: psycopg.Connection[Any] | None) -> Generator[None]:
+    def convert_errors(self, raw: psycopg.Connection[Any] | None) -> Generator[None]:
         """Convert the driver's exceptions in the block to this plugin's errors.
 
         Args:
@@ -264,7 +264,7 @@ class PostgresDatabase:
         """Open a connection that is notified of every write."""
         raw = self._open()
         try:
-            with self.explained(raw):
+            with self.convert_errors(raw):
                 raw.execute(f"LISTEN {_CHANNEL}".encode())
         except BaseException:
             raw.close()
@@ -351,12 +351,12 @@ class PostgresDatabase:
                 f"for {_QUEUE_SECONDS:g} s"
             )
         try:
-            return PostgresConnection(self, self._pooled() or self._open())
+            return PostgresConnection(self, self._take_from_pool() or self._open())
         except BaseException:
             self._free.release()
             raise
 
-    def _pooled(self) -> psycopg.Connection[Any] | None:
+    def _take_from_pool(self) -> psycopg.Connection[Any] | None:
         """Take a working connection from the pool; broken ones are closed."""
         while True:
             with self._lock:
@@ -370,7 +370,7 @@ class PostgresDatabase:
             raw.close()
 
     def _open(self) -> psycopg.Connection[Any]:
-        with self.explained(None):
+        with self.convert_errors(None):
             kind = _watched_connection(self.answers)
             return kind.connect(autocommit=True, **self._target | self._options)
 
@@ -470,7 +470,7 @@ def _target(rest: str) -> dict[str, Any]:
     return given | dict(urllib.parse.parse_qsl(url.query, strict_parsing=bool(url.query)))
 
 
-def _shown(target: Mapping[str, Any]) -> str:
+def _display_target(target: Mapping[str, Any]) -> str:
     """Return the address without the password."""
     user = f"{target['user']}@" if "user" in target else ""
     port = f":{target['port']}" if "port" in target else ""
@@ -531,10 +531,10 @@ class PostgresChanges:
                 notified = True
         except self._database.errors:
             self._raw.close()
-            return self._again()
+            return self._reconnect()
         return notified
 
-    def _again(self) -> bool:
+    def _reconnect(self) -> bool:
         while not self._closed:
             try:
                 self._raw = self._database.listen()

@@ -19,7 +19,7 @@ from delf_journal_sql.database import (
     SqlRow,
     WordSearch,
     in_chunks,
-    named,
+    name_columns,
     new_only,
 )
 from delf_journal_sql.errors import DuplicateRowError, JournalError, JournalSetupError
@@ -69,7 +69,7 @@ class SqliteConnection:
             rows = cursor.fetchall()
         except sqlite3.Error as error:
             raise explain(error, self._path, self._wait) from error
-        return named((column[0] for column in cursor.description), rows) if rows else []
+        return name_columns((column[0] for column in cursor.description), rows) if rows else []
 
     def copy_to(self, path: Path) -> None:
         """Copy the whole database into an empty file by SQLite's backup API."""

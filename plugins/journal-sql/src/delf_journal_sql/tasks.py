@@ -96,7 +96,7 @@ class Tasks:
         """
         event = packed.event
         if event.task_id in self.lost:
-            raise _lost(event.task_id)
+            raise _lost_claim_error(event.task_id)
         task = self.open.get(event.task_id)
         if task is None:
             task = self._load(connection, packed)
@@ -323,7 +323,7 @@ def _gap(event: Event, last: int) -> JournalConflictError:
     )
 
 
-def _lost(task_id: str) -> JournalConflictError:
+def _lost_claim_error(task_id: str) -> JournalConflictError:
     return JournalConflictError(
         f"task {task_id} belongs to another process now",
         hint="it was claimed while this process was silent, and continues there",

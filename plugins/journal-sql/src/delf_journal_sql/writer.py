@@ -196,7 +196,7 @@ class Writer:
 
     def _try(self, run: list[Append] | Call) -> None:
         if isinstance(run, Call):
-            with transaction(self._connected(), write=run.write) as connection:
+            with transaction(self._connect(), write=run.write) as connection:
                 result = run.function(connection)
             if run.write:
                 self._wrote()
@@ -214,7 +214,7 @@ class Writer:
             raise
         except Exception as error:
             if len(run) == 1:
-                raise _refused(run[0].packed.event, error) from error
+                raise _refused_event_error(run[0].packed.event, error) from error
             for one in run:  # one by one, so that only the event fails that is wrong
                 self._do([one])
             return
@@ -222,7 +222,7 @@ class Writer:
         _tell_all(run)
 
     def _append(self, run: Sequence[Append]) -> None:
-        connection = self._connected()
+        connection = self._connect()
         try:
             with transaction(connection, write=True):
                 # Write the heartbeat first, so that other processes see this one as alive.
@@ -244,7 +244,7 @@ class Writer:
             raise
         self._tasks.drop_finished()
 
-    def _connected(self) -> Connection:
+    def _connect(self) -> Connection:
         if self._connection is None:
             self._ready_database()
             self._connection = self._database.connect()
@@ -286,7 +286,7 @@ class Writer:
         if self._signed_at is None or not self._tasks.open:
             return
         try:
-            with transaction(self._connected(), write=True) as connection:
+            with transaction(self._connect(), write=True) as connection:
                 self._write_heartbeat(connection)
             self._confirm_heartbeat()
         except (JournalError, ConnectionLostError) as error:
@@ -298,7 +298,7 @@ class Writer:
     def _leave(self) -> None:
         if self._signed_at is not None:
             try:
-                with transaction(self._connected(), write=True) as connection:
+                with transaction(self._connect(), write=True) as connection:
                     self.owner.leave(connection)
             except (JournalError, ConnectionLostError) as error:
                 _log.warning("the end could not be written to the journal: %s", error)
@@ -318,7 +318,7 @@ def _runs(batch: list[Append | Call]) -> list[list[Append] | Call]:
     return runs
 
 
-def _refused(event: Event, error: Exception) -> JournalError:
+def _refused_event_error(event: Event, error: Exception) -> JournalError:
     place = f"event {event.seq} of task {event.task_id!r}"
     if isinstance(error, DuplicateRowError):
         return JournalConflictError(f"{place} already exists: another process works on the task")

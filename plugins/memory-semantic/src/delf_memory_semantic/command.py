@@ -67,14 +67,14 @@ class _Opened:
         async def main() -> T:
             store = SemanticStore(self._context, **self._options)
             try:
-                return await _shown(store, work(store))
+                return await _await_with_notice(store, work(store))
             finally:
                 await store.aclose()
 
         return asyncio.run(main())
 
 
-async def _shown(store: SemanticStore, work: Awaitable[T]) -> T:
+async def _await_with_notice(store: SemanticStore, work: Awaitable[T]) -> T:
     """Await work, reporting a wait for the embedding model."""
     task = asyncio.ensure_future(work)
     await asyncio.wait({task}, timeout=_QUIET_SECONDS)

@@ -197,7 +197,7 @@ class FactDatabase:
                     "namespace": self.namespace,
                     "digest": digest,
                     "content": content,
-                    "words": searched(content),
+                    "words": prepare_for_index(content),
                     "source": source,
                     "saved_at": moment,
                 }
@@ -218,7 +218,7 @@ class FactDatabase:
     def add_vectors(self, vectors: Sequence[tuple[int, bytes]], model: str) -> None:
         """Store vectors of facts, ignoring removed facts.
 
-        Call :meth:`altered` after the last batch.
+        Call :meth:`mark_altered` after the last batch.
         """
         ids = [number for number, _ in vectors]
         with self._begin() as connection:
@@ -232,7 +232,7 @@ class FactDatabase:
             if rows:
                 connection.execute(sa.insert(_vectors), rows)
 
-    def altered(self) -> None:
+    def mark_altered(self) -> None:
         """Make all processes reload all vectors."""
         with self._begin() as connection:
             self._count(connection, alterations=1)
@@ -343,7 +343,7 @@ class FactDatabase:
     @contextmanager
     def _begin(self) -> Generator[sa.Connection]:
         try:
-            with self._connected().begin() as connection:
+            with self._connected_engine().begin() as connection:
                 yield connection
         except SQLAlchemyError as error:
             raise MemorySetupError(_message_of(error, self._url, "written"), hint=_HINT) from error
@@ -351,18 +351,18 @@ class FactDatabase:
     @contextmanager
     def _read(self) -> Generator[sa.Connection]:
         try:
-            with self._connected().connect() as connection:
+            with self._connected_engine().connect() as connection:
                 yield connection
         except SQLAlchemyError as error:
             raise MemoryRetrievalError(_message_of(error, self._url, "read"), hint=_HINT) from error
 
-    def _connected(self) -> sa.Engine:
+    def _connected_engine(self) -> sa.Engine:
         with self._opening:
             if self._engine is None:
-                self._engine = self._made()
+                self._engine = self._make_engine()
             return self._engine
 
-    def _made(self) -> sa.Engine:
+    def _make_engine(self) -> sa.Engine:
         engine = sa.create_engine(self._url, pool_size=8, max_overflow=8)
         if engine.dialect.name == "sqlite":
             if engine.url.database:
@@ -466,7 +466,7 @@ def telling_words(query: str) -> list[str]:
     return list(dict.fromkeys(part for word in words if words_of(word) for part in parts_of(word)))
 
 
-def searched(content: str) -> str:
+def prepare_for_index(content: str) -> str:
     """Prepare a text for an index, separating words in scripts without spaces.
 
     Args:

@@ -39,7 +39,7 @@ def is_delfhos(path: Path) -> bool:
     try:
         if not path.is_file() or not is_database(path):
             return False
-        with closing(_opened(path)) as connection:
+        with closing(_open_database(path)) as connection:
             return _is_theirs(connection)
     except (OSError, sqlite3.Error):  # opening the file reports the error
         return False
@@ -52,7 +52,7 @@ def facts_of(path: Path) -> list[OldFact]:
         MemoryRetrievalError: If the file is not such a memory or cannot be read.
     """
     try:
-        with closing(_opened(path)) as connection:
+        with closing(_open_database(path)) as connection:
             if not _is_theirs(connection):
                 raise MemoryRetrievalError(
                     f"{path} is not a memory of Delfhos",
@@ -65,7 +65,7 @@ def facts_of(path: Path) -> list[OldFact]:
         raise MemoryRetrievalError(f"{path} cannot be read: {error}") from error
 
 
-def _opened(path: Path) -> sqlite3.Connection:
+def _open_database(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
 
 

@@ -23,7 +23,7 @@ def share_of(query: str, text: str) -> float:
     return min(1.0, len(words.intersection(words_of(text))) / (total or 1))
 
 
-def fused(
+def fuse_rankings(
     by_words: Mapping[int, float], likeness: Mapping[int, float], share: float
 ) -> dict[int, float]:
     """Return the indexes of the texts in either ranking, best first, with their scores.

@@ -18,8 +18,8 @@ import numpy as np
 
 from delf.machine.own_files import make_private_file
 from delf.protocols.conversation import ChatMessage
-from delf_memory_semantic.database import searched, telling_words
-from delf_memory_semantic.fusion import LOOKED_AT, fused, share_of
+from delf_memory_semantic.database import prepare_for_index, telling_words
+from delf_memory_semantic.fusion import LOOKED_AT, fuse_rankings, share_of
 
 _WORDS: Final = """
 CREATE TABLE messages (
@@ -64,7 +64,7 @@ class MessageIndex:
         self._namespace = namespace
         self._lock = threading.Lock()
         self._words = sqlite3.connect(":memory:", check_same_thread=False)
-        self._words.create_function("searched", 1, searched, deterministic=True)
+        self._words.create_function("searched", 1, prepare_for_index, deterministic=True)
         self._words.executescript(_WORDS)
         self._vectors: dict[bytes, Any] = {}
         self._model: str | None = None
@@ -138,7 +138,7 @@ class MessageIndex:
             near = self._near(vector, since, until, by_words)
             best = next(iter(by_words), None)
             share = 0.0 if best is None else share_of(query, self._message(best).message.content)
-            chosen = list(fused(by_words, near, share))[:limit]
+            chosen = list(fuse_rankings(by_words, near, share))[:limit]
             return [self._message(number) for number in chosen]
 
     def _near(

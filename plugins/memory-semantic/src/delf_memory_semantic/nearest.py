@@ -88,7 +88,7 @@ class Nearest:
             limit: The maximum number of facts to return.
         """
         with self._turn:
-            return dict(self._followed(len(vector), model).nearest(vector, limit))
+            return dict(self._current_index(len(vector), model).nearest(vector, limit))
 
     def likeness(self, vector: Any, model: str, numbers: Iterable[int]) -> dict[int, float]:
         """Return the similarity of the given facts that have vectors.
@@ -99,7 +99,7 @@ class Nearest:
             numbers: The facts.
         """
         with self._turn:
-            index = self._followed(len(vector), model)
+            index = self._current_index(len(vector), model)
             likes = {number: index.likeness(number, vector) for number in numbers}
         return {number: like for number, like in likes.items() if like is not None}
 
@@ -108,7 +108,7 @@ class Nearest:
         with self._turn:
             self._index = None
 
-    def _followed(self, dimension: int, model: str) -> VectorIndex:
+    def _current_index(self, dimension: int, model: str) -> VectorIndex:
         """Return the current index, rebuilt after removals."""
         state, index = self._database.state(), self._index
         if index is not None and state == self._seen:

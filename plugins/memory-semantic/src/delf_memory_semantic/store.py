@@ -19,7 +19,7 @@ from delf.protocols.context import PluginContext
 from delf.protocols.embedder import Embedder, SupportsLoading
 from delf.settings import check_variables, source_of
 from delf_memory_semantic.database import FactDatabase, StoredFact
-from delf_memory_semantic.fusion import LOOKED_AT, fused, share_of
+from delf_memory_semantic.fusion import LOOKED_AT, fuse_rankings, share_of
 from delf_memory_semantic.nearest import Nearest
 
 _log = logging.getLogger(__name__)
@@ -99,10 +99,10 @@ class SemanticStore:
             return None
         if self._load is None or self._load.done():
             self._load = shared_task(embedder.load())
-            self._load.add_done_callback(self._loaded)
+            self._load.add_done_callback(self._note_failed_load)
         return self._load
 
-    def _loaded(self, load: asyncio.Task[None]) -> None:
+    def _note_failed_load(self, load: asyncio.Task[None]) -> None:
         """Take note of a failed load: a later search tries again."""
         error = None if load.cancelled() else load.exception()
         if error is not None:
@@ -154,7 +154,7 @@ class SemanticStore:
         by_words, (vector, near) = await asyncio.gather(
             self._in_thread(self._database.with_words, query, LOOKED_AT), self._near(query)
         )
-        ranked, near = await self._in_thread(self._ranked, query, by_words, vector, near)
+        ranked, near = await self._in_thread(self._rank_facts, query, by_words, vector, near)
         return await self._in_thread(self._above_threshold, query, ranked, near, top_k, threshold)
 
     async def _near(self, query: str) -> tuple[Any, dict[int, float]]:
@@ -173,7 +173,7 @@ class SemanticStore:
             await asyncio.wait({self._filling}, timeout=VECTOR_SECONDS)
         return vector, await self._in_thread(self._nearest.find, vector, self._model, LOOKED_AT)
 
-    def _ranked(
+    def _rank_facts(
         self, query: str, by_words: dict[int, float], vector: Any, near: dict[int, float]
     ) -> tuple[dict[int, float], dict[int, float]]:
         """Rank the found facts, best first; return scores and similarities."""
@@ -182,7 +182,7 @@ class SemanticStore:
             near = near | self._nearest.likeness(vector, self._model, others)
         best = self._database.facts(tuple(by_words)[:1])
         share = max((share_of(query, fact.content) for fact in best.values()), default=0.0)
-        return fused(by_words, near, share), near
+        return fuse_rankings(by_words, near, share), near
 
     def _above_threshold(
         self,
@@ -247,7 +247,7 @@ class SemanticStore:
             await self._in_thread(self._database.add_vectors, pairs, self._model)
             filled += len(pairs)
         if filled:
-            await self._in_thread(self._database.altered)
+            await self._in_thread(self._database.mark_altered)
         return filled
 
     async def stop_filling(self) -> None:

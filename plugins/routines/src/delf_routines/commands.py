@@ -34,7 +34,7 @@ from delf_cli.streams import wrap_text
 from delf_cli.tables import table
 from delf_routines.calls import is_call, read_call
 from delf_routines.cases import Case, case_of, run_case
-from delf_routines.drafting import BoundDraft, described, difference
+from delf_routines.drafting import BoundDraft, describe_actions, difference
 from delf_routines.drift import drift_of, named_actions
 from delf_routines.routine import Routine
 from delf_routines.store import RoutineStore
@@ -451,4 +451,4 @@ def _tools(state: State) -> list[ToolDescription]:
     """Return the tools of the project."""
     options = Options(flags=_WITHOUT_MODEL)
     agent: Agent[Any] = Setup.of(state, options).agent()
-    return asyncio.run(described(agent.tools))
+    return asyncio.run(describe_actions(agent.tools))

@@ -29,7 +29,7 @@ from delf_routines.cases import (
 from delf_routines.drift import named_actions
 from delf_routines.repair import WRITER, OneScript, as_host
 from delf_routines.routine import Routine, UsedAction
-from delf_routines.saving import Scripts, called, propose, scripts_of
+from delf_routines.saving import Scripts, actions_called, propose, scripts_of
 from delf_routines.store import RoutineStore
 
 _RETRIES: Final = 3
@@ -105,7 +105,7 @@ class BoundDraft:
             DelfError: If the scripts could not be merged.
         """
         store, like = RoutineStore(root, trust), like_agent(agent)
-        tools = await described(agent.tools)
+        tools = await describe_actions(agent.tools)
         before = store.find(name) if name in store.names() else None
         begun = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
         if begun is None:
@@ -167,7 +167,7 @@ def difference(old: Routine, new: Routine) -> str:
     return "".join(lines)
 
 
-async def described(connections: Sequence[ConnectionLike]) -> list[ToolDescription]:
+async def describe_actions(connections: Sequence[ConnectionLike]) -> list[ToolDescription]:
     """Return the actions of connections, under the names that scripts use."""
     return [
         ToolDescription(
@@ -213,7 +213,7 @@ class _Merging:
             title=task,
             task=task,
             script="\n".join(codes),
-            actions=named_actions("\n\n".join(codes), tools, called=called(events)),
+            actions=named_actions("\n\n".join(codes), tools, called=actions_called(events)),
         )
         self._recorded = Recorded(case)
         self.script = ""

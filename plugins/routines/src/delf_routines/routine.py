@@ -200,9 +200,9 @@ class Routine:
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        object.__setattr__(self, "parameters", self._bounded())
+        object.__setattr__(self, "parameters", self._with_patterns())
 
-    def _bounded(self) -> dict[str, Parameter]:
+    def _with_patterns(self) -> dict[str, Parameter]:
         """Return the parameters, with patterns for texts that may become part of other texts."""
         free = {
             name: str(item.default)

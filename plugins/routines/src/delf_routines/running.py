@@ -76,7 +76,7 @@ class RoutineStrategy:
         guard = RoutineGuard(routine)
         result = await host.execute(code, guard)
         if isinstance(result.outcome, Done):
-            return await _ended(host, routine, guard, result.outcome.value)
+            return await _answer_of_run(host, routine, guard, result.outcome.value)
         if result.refused is not None:
             raise result.refused
         error = _as_error(name, result)
@@ -145,7 +145,9 @@ class RoutineStrategy:
         return text
 
 
-async def _ended(host: StrategyHost, routine: Routine, guard: RoutineGuard, value: object) -> str:
+async def _answer_of_run(
+    host: StrategyHost, routine: Routine, guard: RoutineGuard, value: object
+) -> str:
     """Return the answer of a completed run."""
     text = answer_text(host.output, value)
     await _tell(host, routine, guard, text)

@@ -120,7 +120,7 @@ def _has_learned(code: str, before: Sequence[Event]) -> bool:
     return False
 
 
-def called(events: Iterable[Event]) -> set[str]:
+def actions_called(events: Iterable[Event]) -> set[str]:
     """Return the actions that a task called."""
     return {event.action for event in events if isinstance(event, CallStarted)}
 
@@ -170,7 +170,7 @@ def propose(
     finder = _Finder(task, taken, frozenset(fixed), signatures, first.names)  # with all names
     finder.visit(tree)
     finder.found += _in_f_strings(script, tree, finder)
-    script = _replaced(script, finder.found)
+    script = _replace_places(script, finder.found)
     parameters = {item.name: item for item in finder.parameters.values()}
     return Routine(
         name=name,
@@ -178,7 +178,9 @@ def propose(
         task=task,
         script=script,
         parameters=parameters,
-        actions=named_actions(script, tools, called=called(events), never_empty=full(events)),
+        actions=named_actions(
+            script, tools, called=actions_called(events), never_empty=full(events)
+        ),
         saved_from=task_id,
         answer=shape_of(answer_of(events)),
     )
@@ -465,7 +467,7 @@ def _literal(text: str) -> str:
     return text.replace("\r", "\\r").replace("\t", "\\t").replace("\x00", "\\0")
 
 
-def _replaced(script: str, places: Iterable[_Place]) -> str:
+def _replace_places(script: str, places: Iterable[_Place]) -> str:
     """Replace pieces of a script, from its end so that positions stay valid."""
     lines = [line.encode() for line in script.split("\n")]
     for place in sorted(places, key=lambda item: (item.line, item.begin), reverse=True):

@@ -68,7 +68,7 @@ class RoutineStore:
                 hint=f"routines: {', '.join(names) or 'none'}; they are in {self.folder}",
             )
         self.trust.check(self.root, part_of(path, content, self.root))
-        return Routine.of_text(name, _decoded(content, path), str(path))
+        return Routine.of_text(name, _decode_file(content, path), str(path))
 
     def readable(self) -> list[Routine]:
         """Return all routines whose files can be read and are trusted."""
@@ -100,7 +100,7 @@ class RoutineStore:
         case = read_file(path.with_suffix(".json"), self.root, _MAX_CASE_SIZE)
         if content is None or case is None:
             return None
-        return Routine.of_text(name, _decoded(content, path), str(path)), case
+        return Routine.of_text(name, _decode_file(content, path), str(path)), case
 
     def drop_proposal(self, name: str) -> None:
         """Delete a repaired routine."""
@@ -212,7 +212,7 @@ class RoutineStore:
         return path
 
 
-def _decoded(content: bytes, path: Path) -> str:
+def _decode_file(content: bytes, path: Path) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 
-from delf_runner_dbos.queue import APPLICATION, SCHEDULED, TASK, Ticket, keyed
+from delf_runner_dbos.queue import APPLICATION, SCHEDULED, TASK, Ticket, keyed_queue_name
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ class Workflows:
         A failure, such as a lost database, leaves nothing behind.
         """
         self._register(asyncio.get_running_loop())
-        DBOS.listen_queues([name for queue in queues for name in (queue, keyed(queue))])
+        DBOS.listen_queues([name for queue in queues for name in (queue, keyed_queue_name(queue))])
         try:
             await asyncio.to_thread(DBOS.launch)
         except BaseException:

@@ -66,14 +66,14 @@ class Ticket:
     @property
     def workflows(self) -> str:
         """The DBOS queue: tasks with a key use a partitioned queue."""
-        return self.queue if self.key is None else keyed(self.queue)
+        return self.queue if self.key is None else keyed_queue_name(self.queue)
 
     def rested(self) -> Self:
         """Return the ticket for enqueuing the task again."""
         return replace(self, rests=self.rests + 1)
 
 
-def keyed(queue: str) -> str:
+def keyed_queue_name(queue: str) -> str:
     """Return the name of DBOS's queue for a queue's tasks with a key."""
     return f"{queue}/keys"
 
@@ -173,7 +173,7 @@ class DbosQueue:
             client.register_queue(
                 # DBOS partitions a whole queue or none of it, so tasks with a key have a queue of
                 # their own.
-                keyed(queue),
+                keyed_queue_name(queue),
                 **common,
                 partition_concurrency=by_key if at_once is None else min(by_key, at_once),
                 partition_limiter=_limiter(settings.key_per_second),
@@ -183,7 +183,7 @@ class DbosQueue:
 
     async def at_work(self, queues: Collection[str]) -> Sequence[WorkflowStatus]:
         """Return the workflows of queues that some runner has begun."""
-        names = [name for queue in queues for name in (queue, keyed(queue))]
+        names = [name for queue in queues for name in (queue, keyed_queue_name(queue))]
         return await self.call(
             lambda client: client.list_workflows(
                 status="PENDING",
@@ -266,7 +266,7 @@ class DbosQueue:
             before: The Unix time before which workflows were submitted.
             is_unknown: Returns True if the journal does not have a task.
         """
-        names = [name for queue in queues for name in (queue, keyed(queue))]
+        names = [name for queue in queues for name in (queue, keyed_queue_name(queue))]
         rows = await self.call(
             lambda client: client.list_workflows(
                 status=_ACTIVE,

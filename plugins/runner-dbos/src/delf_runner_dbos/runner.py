@@ -27,7 +27,7 @@ from delf_engine.retention import prune
 from delf_engine.task import TRUST, VARIABLES
 from delf_runner_dbos.queue import DbosQueue, Ticket, is_here, task_id_of
 from delf_runner_dbos.schedules import forget_looks, last_seen
-from delf_runner_dbos.watching import items_of, look_at, shortened
+from delf_runner_dbos.watching import items_of, look_at, truncate_item
 
 if TYPE_CHECKING:
     from delf import Agent
@@ -129,9 +129,9 @@ class Runner:
         beside = [
             asyncio.ensure_future(work)
             for work in (
-                self._each(self._options.lease / 3, self.sweep),
-                self._each(_SELDOM_SECONDS, self.restore),
-                self._each(_SELDOM_SECONDS, self._forget),
+                self._repeat(self._options.lease / 3, self.sweep),
+                self._repeat(_SELDOM_SECONDS, self.restore),
+                self._repeat(_SELDOM_SECONDS, self._forget),
             )
         ]
         await self._end.wait()
@@ -172,7 +172,7 @@ class Runner:
         except TimeoutError:
             return
 
-    async def _each(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+    async def _repeat(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
         """Repeat work until the end, sooner after a failure."""
         outage = Outage(_log, "a runner looks again later", self._journal.place)
         while not self._end.is_set():
@@ -229,15 +229,15 @@ class Runner:
             ):
                 record = await self._try(record)
         except Exception as error:  # a database may be away; the drivers differ
-            return await self._failed(ticket, error)
+            return await self._requeue_failed(ticket, error)
         if record.state.is_terminal:
             return record.state.value
         if record.state is TaskState.INTERRUPTED:
-            return await self._rest(ticket.rested(), 0.0)
+            return await self._requeue_later(ticket.rested(), 0.0)
         wait = self._options.lease  # another process runs it, and may die
         if record.state is TaskState.QUEUED:
             wait = (record.not_before or 0.0) - time.time()
-        return await self._rest(replace(ticket, rests=0), wait)
+        return await self._requeue_later(replace(ticket, rests=0), wait)
 
     async def _record(self, ticket: Ticket) -> TaskRecord | None:
         """Return the journal's record of a task; None if it never arrived."""
@@ -257,7 +257,7 @@ class Runner:
         queue = self._options.queues[queued.queue or ""]
         # Otherwise a task that kills its process would kill one runner after the other.
         if record.state is TaskState.INTERRUPTED and record.losses >= queue.losses:
-            await self._fail(task_id, _lost(task_id, record.losses + 1))
+            await self._fail(task_id, _lost_runner_error(task_id, record.losses + 1))
         else:
             agent, give_back = await self._agents.lend(queued.setup)
             try:
@@ -290,7 +290,7 @@ class Runner:
             "listeners": [self._people.listener(queued.task, queued.key)],
         }
 
-    async def _failed(self, ticket: Ticket, error: Exception) -> str:
+    async def _requeue_failed(self, ticket: Ticket, error: Exception) -> str:
         """Put a task that cannot run now back into the queue, for this or another runner."""
         if not self._leaving:
             _log.log(
@@ -299,9 +299,9 @@ class Runner:
                 ticket.task_id,
                 error,
             )
-        return await self._rest(ticket.rested(), 0.0)
+        return await self._requeue_later(ticket.rested(), 0.0)
 
-    async def _rest(self, ticket: Ticket, seconds: float) -> str:
+    async def _requeue_later(self, ticket: Ticket, seconds: float) -> str:
         """Enqueue a task again with a delay, because its workflow ends now."""
         # Back off, so that a task that fails at once does not keep all runners busy.
         seconds = max(seconds, min(2.0**ticket.rests, _LONGEST_REST) if ticket.rests else 0.0)
@@ -389,7 +389,7 @@ class Runner:
         """Start the task with the first item of a reading, as a test."""
         if not items:
             return {"tasks": [], "note": "the call returns no items now"}
-        task = await self._hand_in(workflow_id, context, {ITEM: shortened(items[0])})
+        task = await self._hand_in(workflow_id, context, {ITEM: truncate_item(items[0])})
         return {"tasks": [task], "note": f"with the first of {format_count(len(items), 'item')}"}
 
     async def _hand_in(
@@ -538,7 +538,7 @@ def _is_due(record: TaskRecord) -> bool:
     return record.not_before is None or record.not_before <= time.time()
 
 
-def _lost(task_id: str, count: int) -> DelfError:
+def _lost_runner_error(task_id: str, count: int) -> DelfError:
     return DelfError(
         f"{count} runners ended while they did this task",
         hint=f"perhaps it takes all of their memory: delf runs show {task_id}",

@@ -63,10 +63,10 @@ async def items_of(agent: Agent, call: str) -> Sequence[Any]:
     await check_watched(agent.tools, call)
     response = await agent.arun(call_task(*read_call(call)))
     response.raise_for_status()
-    return _listed(json.loads(response.text), call)
+    return _items_of(json.loads(response.text), call)
 
 
-def _listed(result: Any, call: str) -> Sequence[Any]:
+def _items_of(result: Any, call: str) -> Sequence[Any]:
     """Return a result's items: the result itself, or the only list in a record."""
     if isinstance(result, list):
         return cast("list[Any]", result)
@@ -92,7 +92,9 @@ def look_at(items: Sequence[Any], id_field: str | None, before: Sequence[str] | 
     """
     digests = [_digest(item, id_field) for item in items]
     if before is None:
-        return Look([], _kept(digests, ()), f"{format_count(len(items), 'item')} known from now on")
+        return Look(
+            [], _kept_items(digests, ()), f"{format_count(len(items), 'item')} known from now on"
+        )
     known = frozenset(before)
     found = dict(zip(digests, items, strict=True))
     new = [(digest, item) for digest, item in found.items() if digest not in known]
@@ -101,13 +103,13 @@ def look_at(items: Sequence[Any], id_field: str | None, before: Sequence[str] | 
         note = "all items are new: more may have come than one call returns; ask more often"
     now, late = new[:_MAX_NEW], {digest for digest, _ in new[_MAX_NEW:]}
     return Look(
-        [(digest, shortened(item)) for digest, item in now],
-        _kept([digest for digest in digests if digest not in late], before),
+        [(digest, truncate_item(item)) for digest, item in now],
+        _kept_items([digest for digest in digests if digest not in late], before),
         note,
     )
 
 
-def _kept(now: Sequence[str], before: Collection[str]) -> list[str]:
+def _kept_items(now: Sequence[str], before: Collection[str]) -> list[str]:
     return list(dict.fromkeys([*now, *before]))[: max(_MAX_SEEN, len(now))]
 
 
@@ -123,7 +125,7 @@ def _digest(item: object, id_field: str | None) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
-def shortened(item: Any) -> Any:
+def truncate_item(item: Any) -> Any:
     """Truncate the longest texts of an item that is too long for a task."""
     if len(repr(item)) <= _LONGEST:
         return item

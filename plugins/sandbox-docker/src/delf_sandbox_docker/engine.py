@@ -83,14 +83,14 @@ class Engine:
 
     def maps_users(self) -> bool:
         """Return whether container users are mapped to other users of the host."""
-        options = self._about().get("SecurityOptions") or ()
+        options = self._engine_info().get("SecurityOptions") or ()
         return any(kind in option for option in options for kind in _MAPPING)
 
     def identity(self) -> str:
         """Return the engine's unique id, or its URL."""
-        return str(self._about().get("ID") or self.url)
+        return str(self._engine_info().get("ID") or self.url)
 
-    def _about(self) -> dict[str, Any]:
+    def _engine_info(self) -> dict[str, Any]:
         """Return the engine's info, cached because it is slow."""
         if self._info is None:
             self._info = cast("dict[str, Any]", self.client().info())

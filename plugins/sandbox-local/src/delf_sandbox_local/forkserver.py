@@ -202,7 +202,7 @@ class ForkServer:
             finally:
                 if not reply.done() or reply.cancelled():  # or it answers the next request
                     self.kill()
-                    self._lost()
+                    self._handle_template_end()
         if "pid" not in answer:
             raise SandboxUnavailableError(str(answer["error"]))
         return int(answer["pid"])
@@ -235,7 +235,7 @@ class ForkServer:
         except OSError:
             data = b""
         if not data:
-            self._lost()
+            self._handle_template_end()
             return
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         for line in lines:
@@ -256,7 +256,7 @@ class ForkServer:
         elif self._answer is not None and not self._answer.done():
             self._answer.set_result(message)
 
-    def _lost(self) -> None:
+    def _handle_template_end(self) -> None:
         """Handle the end of the template, which ends its guests."""
         if not self.alive:
             return
@@ -307,7 +307,7 @@ class ForkServer:
         self.kill()
         if self._process.returncode is None:
             await asyncio.to_thread(self._process.wait)
-        self._lost()
+        self._handle_template_end()
         if self._process.stderr is not None:
             self._process.stderr.close()
         self._scratch.remove()

@@ -244,7 +244,7 @@ class Sheets(GoogleConnection):
         if not asked and not needs_confirmation(self.confirm, known["batch"]):
             return Allowed()
         book = await self._book(str(call.arguments["spreadsheet"]))
-        preview = "\n".join([_title(book), *(_shown(step) for step in steps)])
+        preview = "\n".join([_title(book), *(_display_step(step) for step in steps)])
         basis = _title(book)
         if asked:
             reason = f"its steps {', '.join(asked)} need it"
@@ -412,7 +412,7 @@ def _info(book: Book) -> BookInfo:
     )
 
 
-def _shown(step: Mapping[str, Any]) -> str:
+def _display_step(step: Mapping[str, Any]) -> str:
     rest = ", ".join(
         f"{key}={len(value)} rows" if key == "rows" else f"{key}={value!r}"
         for key, value in step.items()

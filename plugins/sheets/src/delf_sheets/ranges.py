@@ -119,7 +119,7 @@ class Book:
         """
         text = text.strip()
         if text in self.names:
-            return self._named(self.names[text])
+            return self._named_area(self.names[text])
         title, cells = _split(text)
         if not title and not cells:
             return Area(sheet=self.sheet(""))
@@ -145,7 +145,7 @@ class Book:
             raise ToolRefusedError(f"{text!r} ends before it begins")
         return area
 
-    def _named(self, area: Mapping[str, Any]) -> Area:
+    def _named_area(self, area: Mapping[str, Any]) -> Area:
         key = int(area.get("sheetId") or 0)
         sheet = next((sheet for sheet in self.sheets if sheet.id == key), self.sheets[0])
         return Area(

@@ -10,7 +10,7 @@ from typing import Any, Final
 from delf import CallContext, Connection, action
 from delf.errors import ToolRefusedError
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
-from delf_shell.parse import Pipeline, parse, shown
+from delf_shell.parse import Pipeline, format_pipelines, parse
 from delf_shell.rules import read_rules
 from delf_shell.run import Runner, ShellResult
 from delf_shell.settings import ShellSettings
@@ -57,7 +57,7 @@ class Shell(Connection[ShellSettings]):
             pipelines = parse(command)
         except ToolRefusedError as error:
             return Refused(message=error.message)
-        return self._check_parts(pipelines, f"{where}{shown(pipelines)}")
+        return self._check_parts(pipelines, f"{where}{format_pipelines(pipelines)}")
 
     def _check_parts(self, pipelines: tuple[Pipeline, ...], preview: str) -> Verdict:
         """Return the strictest verdict of the rules on any part."""
@@ -65,7 +65,7 @@ class Shell(Connection[ShellSettings]):
         for words in (words for pipeline in pipelines for words in pipeline.commands):
             rule = next((rule for rule in self._rules if rule.fits(words)), None)
             if rule is None and self.settings.default is None:
-                return Refused(message=self._blocked(words))
+                return Refused(message=self._blocked_message(words))
             asks = rule.asks(words) if rule is not None else self._asks_by_default
             if asks:
                 asked.append(words[0])
@@ -77,7 +77,7 @@ class Shell(Connection[ShellSettings]):
     def _asks_by_default(self) -> bool:
         return self.settings.default is None or self.settings.default.approval_required
 
-    def _blocked(self, words: tuple[str, ...]) -> str:
+    def _blocked_message(self, words: tuple[str, ...]) -> str:
         patterns = ", ".join(repr(rule.pattern) for rule in self.settings.rules) or "none"
         blocked = f"blocked: {shlex.join(words)!r} is of no rule. Rules: {patterns}"
         if any(rule.words[0] == words[0] and rule.words[-1] == "*" for rule in self._rules):

@@ -138,7 +138,7 @@ def _word(text: str, at: int) -> tuple[str, int]:
         sign = text[at]
         if sign == "'":
             end = text.find("'", at + 1)
-            part, at = _quoted(text, at, end), end + 1
+            part, at = _read_quoted(text, at, end), end + 1
         elif sign == '"':
             part, at = _double_quoted(text, at + 1)
         elif sign == "\\":
@@ -153,7 +153,7 @@ def _word(text: str, at: int) -> tuple[str, int]:
     return "".join(word), at
 
 
-def _quoted(text: str, start: int, end: int) -> str:
+def _read_quoted(text: str, start: int, end: int) -> str:
     if end < 0:
         raise ToolRefusedError(f"a quote is not closed: {text[start : start + 40]!r}")
     return "".join(_plain(sign, quoted=True) for sign in text[start + 1 : end])
@@ -195,7 +195,7 @@ def _not_understood(sign: str, what: str) -> ToolRefusedError:
     )
 
 
-def shown(pipelines: tuple[Pipeline, ...]) -> str:
+def format_pipelines(pipelines: tuple[Pipeline, ...]) -> str:
     """Format the commands, one program per line, with quoted words."""
     lines: list[str] = []
     for pipeline in pipelines:

@@ -71,7 +71,7 @@ class Library:
             FolderNotTrustedError: If its file is not trusted.
         """
         path = self._folder(name) / SKILL
-        return skill_of(path, self._trusted(path))
+        return skill_of(path, self._read_trusted(path))
 
     def files(self, name: str) -> list[str]:
         """Return the paths of a skill's further files, within its folder."""
@@ -95,7 +95,7 @@ class Library:
         if not path.is_relative_to(folder):
             raise ToolRefusedError(f"{file[:200]!r} leads out of the skill {name!r}")
         if is_instruction(path):
-            return self._trusted(path), True
+            return self._read_trusted(path), True
         return self._content(path), False
 
     def agents(self) -> str | None:
@@ -106,7 +106,7 @@ class Library:
         """
         if self._root is None or not (self._root / AGENTS).is_file():
             return None
-        return self._trusted(self._root / AGENTS).decode("utf-8", "replace")
+        return self._read_trusted(self._root / AGENTS).decode("utf-8", "replace")
 
     def _folder(self, name: str) -> Path:
         for folder in self._folders:
@@ -116,7 +116,7 @@ class Library:
         known = ", ".join(self.names()) or "none"
         raise ToolRefusedError(f"there is no skill {name[:80]!r}. Skills: {known}")
 
-    def _trusted(self, path: Path) -> bytes:
+    def _read_trusted(self, path: Path) -> bytes:
         content = self._content(path)
         # Use the checked bytes, because the file may change after the check.
         if self._root is not None:

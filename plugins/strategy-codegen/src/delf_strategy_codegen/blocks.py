@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from delf_strategy_codegen.python import cleaned, is_script, parse_script, stops_in_string
+from delf_strategy_codegen.python import is_script, parse_script, repair_script, stops_in_string
 
 PYTHON: Final = frozenset(
     {"python", "py", "python3", "python2", "py3", "tool_code", "code", "ipython", "ipython3"}
@@ -162,7 +162,7 @@ class _Blocks:
     def _add(self, language: str, code: str, lead: str, start: int, end: int) -> None:
         before = self._text[self._behind : start] + lead
         indent = len(lead) - len(lead.lstrip(" \t")) if not lead.strip() else len(lead)
-        kept = cleaned(code, indent) or ""
+        kept = repair_script(code, indent) or ""
         self.found.append(Block(language, kept, before, start, end))
         self._behind = end
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from delf_strategy_codegen.blocks import Block
-from delf_strategy_codegen.python import bound, is_script, needed, parse_script, parsed
+from delf_strategy_codegen.python import bound_names, free_names, is_script, parse_script, parsed
 
 _MAX_COMPARED: Final = 20
 _SIMILAR: Final = 0.6
@@ -65,7 +65,7 @@ class Reading(NamedTuple):
     why: str = ""
 
 
-def chosen(blocks: Sequence[Block]) -> Reading:
+def choose_script(blocks: Sequence[Block]) -> Reading:
     """Choose the only script among blocks.
 
     Args:
@@ -77,9 +77,9 @@ def chosen(blocks: Sequence[Block]) -> Reading:
         return _unreadable(parts)
     kept = [part for part in scripts if not _EXAMPLE.search(_close_by(part.before))]
     if kept and len(kept) < len(scripts):
-        given = _union(bound(part.code) for part in scripts if part not in kept)
-        own = _union(bound(part.code) for part in kept)
-        if any(needed(part.code) & given - own for part in kept):
+        given = _union(bound_names(part.code) for part in scripts if part not in kept)
+        own = _union(bound_names(part.code) for part in kept)
+        if any(free_names(part.code) & given - own for part in kept):
             return Reading(None, SEVERAL)
         scripts = kept
     if parts and parts[-1] not in scripts and parse_script(parts[-1].code) is None:
@@ -91,9 +91,9 @@ def _put_together(scripts: Sequence[Block]) -> Reading:
     chain = [scripts[0]]
     is_ambiguous = False
     for part in scripts[1:]:
-        made = _union(bound(item.code) for item in chain)
+        made = _union(bound_names(item.code) for item in chain)
         text = _close_by(part.before)
-        depends = bool(needed(part.code) & made)
+        depends = bool(free_names(part.code) & made)
         says_other = _OTHER_VERSION.search(text) is not None
         goes_on = _GOES_ON.search(text) is not None and not says_other
         if depends and (goes_on or not part.before.strip()):
@@ -144,7 +144,7 @@ def _without_quotations(blocks: Sequence[Block]) -> list[Block]:
 def _is_version(chain: Sequence[Block], later: Block) -> bool:
     """Return whether a block is a new version of an earlier block, not its continuation."""
     earlier = "\n\n".join(part.code for part in chain)
-    first, second = bound(earlier), bound(later.code)
+    first, second = bound_names(earlier), bound_names(later.code)
     shared = first & second
     if shared and len(shared) * 2 >= min(len(first), len(second)):
         return True

@@ -9,8 +9,8 @@ from delf.answers import reasoning_in, split_reasoning
 from delf.messages import ModelReply, ToolCall
 from delf.protocols.sandbox import MAX_SCRIPT
 from delf_strategy_codegen.blocks import JSON, Block, blocks_of
-from delf_strategy_codegen.choice import SEVERAL, Reading, chosen
-from delf_strategy_codegen.python import acts, cleaned, is_script, parse_script, parsed
+from delf_strategy_codegen.choice import SEVERAL, Reading, choose_script
+from delf_strategy_codegen.python import acts, is_script, parse_script, parsed, repair_script
 from delf_strategy_codegen.written_calls import from_arguments, from_json, from_tags
 
 _CODE_START: Final = re.compile(
@@ -74,7 +74,7 @@ def read(text: str) -> Reading:
         return Reading()
     if len(text) > _LONGEST:
         return Reading(why=_TOO_LONG)
-    whole = cleaned(_MARKS.sub("", text))
+    whole = repair_script(_MARKS.sub("", text))
     if whole is not None and acts(whole) and not whole.lstrip().startswith(("{", "[{")):
         return Reading(whole)
     text = _answer_text(text)
@@ -87,7 +87,7 @@ def read(text: str) -> Reading:
         return found
     tagged = [_block(*item, text) for item in from_tags(text)]
     if tagged:
-        return chosen(tagged)
+        return choose_script(tagged)
     if whole is not None and is_script(whole) and not whole.lstrip().startswith("{"):
         return Reading(whole)
     return _from_prose(text)
@@ -96,7 +96,7 @@ def read(text: str) -> Reading:
 def _of_blocks(blocks: list[Block], text: str) -> Reading:
     named = [block for block in blocks if block.is_python]
     if named:
-        return chosen(named)
+        return choose_script(named)
     data = [block for block in blocks if block.language in JSON]
     data += [block for block in blocks if not block.language]
     for block in data:
@@ -107,16 +107,16 @@ def _of_blocks(blocks: list[Block], text: str) -> Reading:
     # A fence labelled JSON may contain Python.
     unnamed += [b for b in blocks if b.language in JSON and acts(b.code)]
     if unnamed:
-        return chosen(unnamed)
+        return choose_script(unnamed)
     tagged = [_block(*item, text) for item in from_tags(text)]
-    return chosen(tagged) if tagged else Reading()
+    return choose_script(tagged) if tagged else Reading()
 
 
 def _block(code: str, start: int, end: int, text: str) -> Block:
     """Return the text between tags as a block, unwrapping a fence or a call."""
     blocks = blocks_of(code)
     found = _of_blocks(blocks, "") if blocks else from_json(code, read)
-    inner = cleaned(code) if found is None else found.code
+    inner = repair_script(code) if found is None else found.code
     behind = text.rfind(">", 0, start) + 1
     return Block("python", inner or "", text[behind:start], start, end)
 

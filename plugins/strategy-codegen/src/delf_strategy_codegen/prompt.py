@@ -101,13 +101,13 @@ def changes_messages(code: str, result: ScriptResult) -> tuple[Message, Message]
         lines += _alive(result.outcome.variables)
     if result.printed.strip():
         lines.append(f"It had printed (the user will not see this):\n{_cap(result.printed)}")
-    lines += _done(result.changes)
+    lines += _lines_of_changes(result.changes)
     lines.append(
         "Write another script that does the task with these changes, with the whole answer "
         "printed. Calls that succeeded before have had their effect; do not repeat those that "
         "change things."
     )
-    return assistant(_fenced(code)), user("\n".join(lines))
+    return assistant(_fence_code(code)), user("\n".join(lines))
 
 
 def retry_messages(
@@ -137,12 +137,12 @@ def retry_messages(
         lines += _alive(outcome.variables)
     if printed.strip():
         lines.append(f"It had printed (the user will not see this):\n{_cap(printed)}")
-    lines += _done(done)
+    lines += _lines_of_changes(done)
     lines.append(
         "Write the script that completes the task now, with the whole answer printed. "
         "Calls that succeeded before have had their effect; do not repeat those that change things."
     )
-    return assistant(_fenced(code)), user("\n".join(lines))
+    return assistant(_fence_code(code)), user("\n".join(lines))
 
 
 def silent_messages(
@@ -161,7 +161,7 @@ def silent_messages(
         lines.append(f"Its calls:\n{listed}")
     lines += _alive(variables)
     lines.append("Write a script that prints the answer. Where nothing was found, it prints that.")
-    return assistant(_fenced(code)), user("\n".join(lines))
+    return assistant(_fence_code(code)), user("\n".join(lines))
 
 
 def unfit_messages(code: str, text: str, problem: str) -> tuple[Message, Message]:
@@ -178,7 +178,7 @@ def unfit_messages(code: str, text: str, problem: str) -> tuple[Message, Message
         "Its variables are still there, and what it did is done. Write a script that gives the "
         "whole answer as it is to be, and nothing else."
     )
-    return assistant(_fenced(code)), user(message)
+    return assistant(_fence_code(code)), user(message)
 
 
 def crash_messages(code: str, message: str, done: Sequence[str] = ()) -> tuple[Message, Message]:
@@ -197,10 +197,10 @@ def rerun_messages(code: str, outcome: Rerun, printed: str) -> tuple[Message, Me
     if printed.strip():
         lines.append(f"Printed so far (the user sees it above what comes):\n{_cap(printed)}")
     lines.append(f"Write the next script, for what remains:\n{outcome.remaining}")
-    return assistant(_fenced(code)), user("\n".join(lines))
+    return assistant(_fence_code(code)), user("\n".join(lines))
 
 
-def _done(changes: Sequence[str]) -> list[str]:
+def _lines_of_changes(changes: Sequence[str]) -> list[str]:
     """Return the lines about write calls that were made."""
     if not changes:
         return []
@@ -223,7 +223,7 @@ def _short(text: str) -> str:
     return f"{text[:_BEGINNING]}\n… ({len(text):,} letters)"
 
 
-def _fenced(code: str) -> str:
+def _fence_code(code: str) -> str:
     marks = "```"
     while marks in code:
         marks += "`"

@@ -71,7 +71,7 @@ def stops_in_string(code: str) -> bool:
     return isinstance(problem, SyntaxError) and "unterminated triple-quoted" in problem.msg
 
 
-def cleaned(code: str, indent: int = 0) -> str | None:
+def repair_script(code: str, indent: int = 0) -> str | None:
     """Return code repaired to valid Python if possible; otherwise unchanged.
 
     Removed are surrounding empty lines, common indentation, console prompts, stray fences and
@@ -136,13 +136,13 @@ def _argument(node: ast.AST | None) -> str | None:
 # -- what a piece needs and makes ------------------------------------------------------------
 
 
-def bound(code: str) -> set[str]:
+def bound_names(code: str) -> set[str]:
     """Return the names that a script defines."""
     tree = parse_script(code)
     return set() if tree is None else _stored(tree.body)
 
 
-def needed(code: str) -> set[str]:
+def free_names(code: str) -> set[str]:
     """Return the names that a script uses before it defines them."""
     tree = parse_script(code)
     known: set[str] = set()

@@ -40,7 +40,7 @@ _LONGEST: Final = 2**17
 """The maximum number of characters of a script that is scanned character by character."""
 
 
-def repaired(code: str) -> str:
+def repair_code(code: str) -> str:
     """Repair a script if the correction is obvious; otherwise return it unchanged.
 
     Args:
@@ -95,7 +95,7 @@ def _with_plain_signs(code: str) -> str:
     # A curly quote is closed by a curly one or by a straight one: both readings are tried.
     for closing in (True, False):
         try:
-            changed = "".join(_written(_Reader(code, by_kind=closing).code("")))
+            changed = "".join(_join_pieces(_Reader(code, by_kind=closing).code("")))
         except _UnreadableError:
             continue
         if _parses(changed):
@@ -161,7 +161,7 @@ class _Field:
     spec: list[str | _Field] | None = None
 
     def expression(self) -> str:
-        return "".join(_written(self.code))
+        return "".join(_join_pieces(self.code))
 
     def is_new_for(self, quotes: str) -> bool:
         """Return True if only Python 3.12 and later can parse the field in such quotes."""
@@ -334,7 +334,7 @@ def _prefix_of(plain: list[str]) -> str:
     return word
 
 
-def _written(pieces: list[str | _Text]) -> Iterator[str]:
+def _join_pieces(pieces: list[str | _Text]) -> Iterator[str]:
     """Yield pieces as text, keeping adjacent strings one expression."""
     position = 0
     while position < len(pieces):

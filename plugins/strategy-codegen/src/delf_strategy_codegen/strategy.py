@@ -42,7 +42,7 @@ from delf_strategy_codegen.prompt import (
     silent_messages,
     unfit_messages,
 )
-from delf_strategy_codegen.repair import repaired
+from delf_strategy_codegen.repair import repair_code
 
 _MAX_READ_PASSES: Final = 8
 """The maximum number of further passes of a task that has only read."""
@@ -114,7 +114,7 @@ class CodegenStrategy:
             if written.code is None:
                 return written.text
             code, calls = written.code, written.calls
-            result = await host.execute(repaired(code))
+            result = await host.execute(repair_code(code))
             passes.has_changed = passes.has_changed or bool(result.changes)
             if result.changes_requested:
                 if result.refused is not None:

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 from delf.values.duplicate_keys import DECODER, DuplicateKeyError, read_literal
 from delf_strategy_codegen.choice import Reading
-from delf_strategy_codegen.python import cleaned
+from delf_strategy_codegen.python import repair_script
 
 _CODE: Final = ("code", "script", "python", "source", "program", "cmd")
 _WITHIN: Final = (
@@ -55,7 +55,7 @@ def from_arguments(arguments: str, extract: Callable[[str], Reading]) -> Reading
         content = _literal(arguments)
         if content is None:
             return Reading(None, BROKEN.format(error))
-    return _joined(content, extract)
+    return _join_scripts(content, extract)
 
 
 def from_json(text: str, extract: Callable[[str], Reading]) -> Reading | None:
@@ -85,10 +85,10 @@ def from_json(text: str, extract: Callable[[str], Reading]) -> Reading | None:
         if _codes(content):
             found.append(content)
     if found and not why:
-        return _joined(found, extract)
+        return _join_scripts(found, extract)
     content = _literal(text)
     if content is not None:
-        return _joined(content, extract)
+        return _join_scripts(content, extract)
     return Reading(None, BROKEN.format(why)) if why else None
 
 
@@ -119,13 +119,13 @@ def _literal(text: str) -> Any:
     return value if not isinstance(value, str) and _codes(value) else None
 
 
-def _joined(content: Any, extract: Callable[[str], Reading]) -> Reading:
+def _join_scripts(content: Any, extract: Callable[[str], Reading]) -> Reading:
     """Join the scripts of one or several calls."""
     texts = _codes(content)
     read = [extract(text) for text in texts]
     # A text in the place of code is run as it is; if invalid, the model gets its syntax error.
     read = [
-        Reading(cleaned(text)) if reading == Reading() else reading
+        Reading(repair_script(text)) if reading == Reading() else reading
         for text, reading in zip(texts, read, strict=True)
     ]
     if not read or any(reading.code is None for reading in read):

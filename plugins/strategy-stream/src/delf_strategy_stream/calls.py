@@ -56,7 +56,7 @@ def _without_last_commas(text: str) -> Any:
     return DECODER.decode(_TRAILING.sub(lambda m: m.group(1) or "", text))
 
 
-def _unescaped(text: str) -> Any:
+def _unescape(text: str) -> Any:
     if '"' in text:
         raise ValueError("only some of its quotes are entities")
     return DECODER.decode(html.unescape(text))
@@ -74,7 +74,7 @@ def _python(text: str) -> Any:
 _WAYS: Final[tuple[Callable[[str], Any], ...]] = (
     DECODER.decode,
     _without_last_commas,
-    _unescaped,
+    _unescape,
     _python,
 )
 

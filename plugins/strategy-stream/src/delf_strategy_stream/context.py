@@ -114,7 +114,7 @@ def compact(turns: Sequence[Turn], budget: int, notation: Notation) -> tuple[Tur
         if tokens_of(shorter, notation) <= budget:
             break
         turn = shorter[place]
-        results = tuple(_shortened(result) for result in turn.results)
+        results = tuple(_shorten_result(result) for result in turn.results)
         calls = tuple(replace(call, arguments=_brief(call.arguments)) for call in turn.calls)
         ids = tuple(map(_shorter_call, turn.ids))
         shorter[place] = replace(turn, thoughts="", results=results, calls=calls, ids=ids)
@@ -134,7 +134,7 @@ def _length(message: Message) -> int:
     )
 
 
-def _shortened(result: Result) -> Result:
+def _shorten_result(result: Result) -> Result:
     text = json.dumps(result.value, ensure_ascii=False)
     return result if len(text) <= _SHORT else replace(result, value=_brief(text))
 

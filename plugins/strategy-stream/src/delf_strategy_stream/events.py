@@ -69,7 +69,7 @@ class Result:
 Event = Thought | Prose | Called | Misread | Invented
 
 
-def joined(events: list[Event]) -> list[Event]:
+def join_texts(events: list[Event]) -> list[Event]:
     """Return the events with neighbouring pieces of text joined."""
     whole: list[Event] = []
     for event in events:

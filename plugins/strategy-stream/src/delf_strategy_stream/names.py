@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from delf.protocols.strategy import ToolDescription
 
 
-def spelled(name: str) -> str:
+def normalise_spelling(name: str) -> str:
     """Return a name in the form in which spellings are compared."""
     return "".join(letter for letter in name.casefold() if letter.isalnum())
 
@@ -29,7 +29,7 @@ def spellings(tools: Mapping[str, ToolDescription]) -> dict[str, str]:
         other = word[:-1] if word.endswith("s") else f"{word}s"
         forms = [name, tool.method, word, word + tool.method, other + tool.method]
         for form in filter(None, forms if word else [name]):
-            found[spelled(form)].add(name)
+            found[normalise_spelling(form)].add(name)
     # A full name always means its own tool.
-    whole = {spelled(name): name for name in tools}
+    whole = {normalise_spelling(name): name for name in tools}
     return {form: next(iter(names)) for form, names in found.items() if len(names) == 1} | whole

@@ -29,7 +29,7 @@ from delf_strategy_stream.events import (
     Prose,
     Result,
     Thought,
-    joined,
+    join_texts,
 )
 from delf_strategy_stream.parser import Parser
 
@@ -179,7 +179,7 @@ class Reader:
 
 
 def _turn(events: Sequence[Event], reply: ModelReply) -> Turn:
-    whole = joined(list(events))
+    whole = join_texts(list(events))
     is_cut = reply.broken_by is not None
     thoughts = [reply.reasoning, *(e.text for e in whole if isinstance(e, Thought))]
     return Turn(

@@ -118,7 +118,7 @@ class Parser:
             thought, self._rest = self._rest[: end.start()], self._rest[end.end() :]
             self._state = self._start
         else:
-            kept = 0 if opening is None else _begun(self._rest, opening.mark)
+            kept = 0 if opening is None else _begun_mark_length(self._rest, opening.mark)
             place = len(self._rest) - kept
             thought, self._rest = self._rest[:place], self._rest[place:]
         if thought:
@@ -223,7 +223,7 @@ class Parser:
         if not found and not self._is_over:
             return False
         events.append(Misread(text.strip()[:1000], _NOT_JSON))
-        self._rest, self._state = rest, self._after
+        self._rest, self._state = rest, self._continues_after
         return bool(found)
 
     def _calls(self, events: list[Event]) -> bool:
@@ -234,7 +234,7 @@ class Parser:
         if rest.startswith(_CLOSE):
             self._rest = rest[len(_CLOSE) :]
             self._tell_garbage(events)
-            self._state = self._after
+            self._state = self._continues_after
         elif rest[0] == "{":
             self._state, self._at, self._depth, self._quoted = self._element, 0, 0, False
         elif rest.startswith(_FENCE[:3]):
@@ -283,7 +283,7 @@ class Parser:
                 self._rest, self._state = self._rest[self._at :], self._calls
                 return True
 
-    def _after(self, events: list[Event]) -> bool:
+    def _continues_after(self, events: list[Event]) -> bool:
         begin = self._rest.lstrip()
         if begin.startswith(_OPEN):
             self._rest, self._state = begin[len(_OPEN) :], self._open
@@ -321,7 +321,7 @@ class Parser:
             events.append(Misread(text[:1000], "it is not a call; an array of objects is expected"))
 
 
-def _begun(text: str, mark: str) -> int:
+def _begun_mark_length(text: str, mark: str) -> int:
     """Return the length of a text's end that may begin a mark, ignoring case."""
     lowered, mark = text[-len(mark) :].casefold(), mark.casefold()
     return next((n for n in range(len(mark) - 1, 0, -1) if lowered.endswith(mark[:n])), 0)

@@ -60,7 +60,7 @@ class Turns:
         ask = self._host.ask
         while True:
             try:
-                session = await self._connected()
+                session = await self._connect()
                 if session is None:
                     break
                 new_or_whole, knows = (new, True) if self._knows else (whole, False)
@@ -72,17 +72,17 @@ class Turns:
             except DelfError as error:
                 if self._is_forced and isinstance(error, ModelConfigurationError):
                     raise
-                await self._lost(error.message)
+                await self._close_broken(error.message)
                 if self._is_forced and not self._left:
                     raise
                 continue
             self._knows = True
             if reply.finish_reason == "cut":
-                await self._lost("it broke off in the middle of an answer")
+                await self._close_broken("it broke off in the middle of an answer")
             return reply
         return await ask(whole, tools=tools, on_delta=on_delta)
 
-    async def _connected(self) -> ModelSession | None:
+    async def _connect(self) -> ModelSession | None:
         """Return the open session, opening one while attempts are left; None without sessions."""
         if self._session is not None:
             return self._session
@@ -93,12 +93,12 @@ class Turns:
                 )
             return None
         self._left -= 1
-        self._session = await self._opened()
+        self._session = await self._open_session()
         if self._session is None:  # none during replay: keep the attempt for later
             self._left += 1
         return self._session
 
-    async def _opened(self) -> ModelSession | None:
+    async def _open_session(self) -> ModelSession | None:
         try:
             async with asyncio.timeout(self._seconds):
                 session = await self._host.connect(needed=self._is_forced)
@@ -106,7 +106,7 @@ class Turns:
             raise _silent(self._seconds) from None
         return None if session is None else _Watched(session, self._seconds)
 
-    async def _lost(self, why: str) -> None:
+    async def _close_broken(self, why: str) -> None:
         """Close a broken session, and warn how the task goes on."""
         what = "could not be opened" if self._session is None else "ended"
         await self.aclose()

@@ -14,7 +14,7 @@ from delf.protocols.sandbox import CallAnswer, Raised, Returned
 from delf.protocols.strategy import OnDelta, StrategyHost, ToolDescription
 from delf_strategy_stream.context import Turn
 from delf_strategy_stream.events import Called, Event, Prose, Result, Thought
-from delf_strategy_stream.names import spelled, spellings
+from delf_strategy_stream.names import normalise_spelling, spellings
 from delf_strategy_stream.notation import Reader
 from delf_strategy_stream.values import plain
 
@@ -65,7 +65,7 @@ class TurnRunner:
             if reply.broken_by in ("filter", "refusal"):
                 raise truncation_error(reply)
             turn = self._reader.parse(reply)
-            turn = replace(turn, calls=tuple(map(self._resolved, turn.calls)))
+            turn = replace(turn, calls=tuple(map(self._resolve_name, turn.calls)))
             made = self._all_calls(turn)
             answers = await asyncio.gather(*(work for _, work in made))
         finally:
@@ -99,16 +99,20 @@ class TurnRunner:
             work.cancel()
         return made
 
-    def _resolved(self, call: Called) -> Called:
+    def _resolve_name(self, call: Called) -> Called:
         """Return a call under the full name of the only tool that its name can mean."""
-        name = call.name if call.name in self._tools else self._spellings.get(spelled(call.name))
+        name = (
+            call.name
+            if call.name in self._tools
+            else self._spellings.get(normalise_spelling(call.name))
+        )
         return call if name is None else replace(call, name=name)
 
     def _take(self, delta: ModelDelta) -> list[ModelDelta]:
         """Start the calls in a piece of an answer; return its parts for people by their kinds."""
         pieces: list[ModelDelta] = []
         for read in self._reader.feed(delta):
-            event = self._resolved(read) if isinstance(read, Called) else read
+            event = self._resolve_name(read) if isinstance(read, Called) else read
             if isinstance(event, Called):
                 # Once a call is held, all later ones are: they may depend on it and must not
                 # overtake it.

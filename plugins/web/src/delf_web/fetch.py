@@ -132,16 +132,16 @@ class Fetcher:
                 try:
                     response = await self._transport.get(url, self._headers)
                 except ToolExecutionError as error:
-                    raise _unreached(url, error.message) from error
+                    raise _unreachable_error(url, error.message) from error
                 try:
                     return response, await self._read(url, response)
                 finally:
                     await response.aclose()
         except (TimeoutError, httpcore.TimeoutException):
             words = f"{url} did not answer within {self._settings.timeout:g} s"
-            raise _unreached(url, words) from None
+            raise _unreachable_error(url, words) from None
         except (httpcore.NetworkError, httpcore.ProtocolError) as error:
-            raise _unreached(url, f"{url} cannot be reached: {error}"[:300]) from None
+            raise _unreachable_error(url, f"{url} cannot be reached: {error}"[:300]) from None
 
     async def _read(self, url: httpx.URL, response: httpx.Response) -> bytes:
         limit = self._settings.max_bytes
@@ -156,7 +156,7 @@ class Fetcher:
             raise ToolExecutionError(f"{url}: {error}") from None
 
 
-def _unreached(url: httpx.URL, message: str) -> ToolExecutionError:
+def _unreachable_error(url: httpx.URL, message: str) -> ToolExecutionError:
     """Return an error, which says so if a proxy is set, because pages are fetched without it."""
     proxy = proxy_for(str(url))
     if proxy is None:

@@ -105,13 +105,13 @@ class Workers(Connection[WorkersSettings]):
         (calling,) = (a for a in actions_of(type(self), self, self.name) if a.name == "call")
         if not is_allowed(self.allow, calling):
             return None
-        return await asyncio.to_thread(self._listed)
+        return await asyncio.to_thread(self._list_workers)
 
     def callable_workers(self) -> list[str]:
         """Return the names of the workers that may be called; reads files."""
         return [name for name in self.registry.files() if self._may_call(name)]
 
-    def _listed(self) -> str:
+    def _list_workers(self) -> str:
         lines: list[str] = []
         for name in self.registry.files():
             if not self._may_call(name):

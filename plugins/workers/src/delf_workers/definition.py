@@ -266,12 +266,12 @@ def from_front_matter(
         raise front.error("there are no instructions below the table")
     for key in _HIDDEN:
         if key in table:
-            raise front.error(f"unknown key{did_you_mean(key, _keys())}", (key,), _known())
+            raise front.error(f"unknown key{did_you_mean(key, _keys())}", (key,), _known_keys())
     try:
         own = {"front": front, "generated": generated, "read": read}
         made = WorkerDefinition.model_validate({**given, **own, "instructions": front.text})
     except ValidationError as error:
-        raise _explained(front, error) from None
+        raise _explain_error(front, error) from None
     _check(front, made, name)
     return made
 
@@ -338,7 +338,7 @@ def _keys() -> list[str]:
     return [key for key in WorkerDefinition.model_fields if key not in _HIDDEN]
 
 
-def _known() -> str:
+def _known_keys() -> str:
     return f"known keys: {', '.join(_keys())}"
 
 
@@ -357,13 +357,13 @@ def _connections(front: frontmatter.FrontMatter, table: Mapping[str, Any]) -> di
     raise front.error("a list of names, or a table of settings by name", ("connections",))
 
 
-def _explained(front: frontmatter.FrontMatter, error: ValidationError) -> Exception:
+def _explain_error(front: frontmatter.FrontMatter, error: ValidationError) -> Exception:
     first = error.errors(include_url=False, include_input=False)[0]
     keys = first["loc"]
     if first["type"] == "extra_forbidden":
         key = str(keys[-1])
         close = did_you_mean(key, _keys()) if len(keys) == 1 else ""
-        return front.error(f"unknown key{close}", keys, _known() if len(keys) == 1 else "")
+        return front.error(f"unknown key{close}", keys, _known_keys() if len(keys) == 1 else "")
     return front.error(first["msg"].removeprefix("Value error, "), keys)
 
 

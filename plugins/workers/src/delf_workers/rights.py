@@ -91,14 +91,14 @@ class Workshop:
             yield own.for_worker(worker, _patterns(settings, where))
         elif kind == "filesystem" and worker.sandbox.paths and "roots" not in settings:
             settings["roots"] = {n: _with_create(root) for n, root in worker.sandbox.paths.items()}
-            yield self._connected(name, kind, settings, where)
+            yield self._make_connection(name, kind, settings, where)
         elif worker.connections[name].get("type") is None and settings.keys() <= _PERMISSIONS:
-            yield _permitted(self._named(name, where), settings, where)
+            yield _with_permissions(self._connection_by_name(name, where), settings, where)
         else:
             script_name = name.rpartition(".")[2].lower()
-            yield self._connected(script_name, kind or name, settings, where)
+            yield self._make_connection(script_name, kind or name, settings, where)
 
-    def _connected(
+    def _make_connection(
         self, name: str, kind: str | None, settings: Mapping[str, Any], where: str
     ) -> ConnectionLike:
         """Make a connection; errors name the line in the worker's file."""
@@ -109,7 +109,7 @@ class Workshop:
                 raise
             raise type(error)(f"{where}: {error.message}", hint=error.hint) from None
 
-    def _named(self, name: str, where: str) -> ConnectionLike:
+    def _connection_by_name(self, name: str, where: str) -> ConnectionLike:
         """Return the connection of the agent, else of ``delf.toml``, else a new one of the type."""
         if name in self.tools:
             return self.tools[name]
@@ -159,7 +159,7 @@ class Workshop:
                 maker = cast("CallsWorkers", held)
                 yield maker.for_worker(worker, _patterns(settings, where), *maker.patterns)
             else:
-                yield _narrowed(held, settings.get("allow"), where)
+                yield _narrow_to_allowed(held, settings.get("allow"), where)
 
     def _pool(self, worker: WorkerDefinition, own: CallsWorkers) -> Mapping[str, ConnectionLike]:
         """Return the connections of a generated worker's maker."""
@@ -208,7 +208,7 @@ def _patterns(settings: Mapping[str, Any], where: str) -> tuple[str, ...]:
     return tuple(given)
 
 
-def _permitted(
+def _with_permissions(
     connection: ConnectionLike, settings: Mapping[str, Any], where: str
 ) -> ConnectionLike:
     """Return a connection with other permissions, as the user wrote them."""
@@ -220,7 +220,7 @@ def _permitted(
     return changed
 
 
-def _narrowed(connection: ConnectionLike, allow: Any, where: str) -> ConnectionLike:
+def _narrow_to_allowed(connection: ConnectionLike, allow: Any, where: str) -> ConnectionLike:
     """Return a connection limited to the allowed actions; the connection itself if unlimited."""
     if allow is None:
         return connection

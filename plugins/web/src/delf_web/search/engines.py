@@ -121,13 +121,13 @@ class OpenAI:
                 for part in item["content"]:
                     if part["type"] == "output_text":
                         findings.answer += part["text"]
-                        _cited(part, findings)
+                        _collect_citations(part, findings)
         for url in sources:
             findings.add(url)
         return None
 
 
-def _cited(part: Any, findings: Findings) -> None:
+def _collect_citations(part: Any, findings: Findings) -> None:
     """Collect the pages that a text cites, each with the citing line."""
     text: str = part["text"]
     for note in _list(part, "annotations"):
