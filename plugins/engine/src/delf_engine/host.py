@@ -375,7 +375,7 @@ class TaskHost:
         config = self._run.config
         if config.confirm_mode != "plan" or config.approval_mode != "interactive":
             return False
-        return bool(named) and not self.scripts.sandbox.holds_unseen
+        return bool(named) and not self.scripts.sandbox.holds_unapproved
 
     async def _ask_about(
         self, code: str, attempt: int, named: Sequence[BoundAction]

@@ -163,7 +163,8 @@ class ScriptRunner(ScriptHost):
                 await self._children.end()
             status, error = describe_outcome(outcome)
             self.variables = outcome.variables if isinstance(outcome, Done) else {}
-            # Its state is not reproducible: the end depends on the machine. Discard the session.
+            # Discard the session: its state is not reproducible, because the end depends on the
+            # machine.
             lost = isinstance(outcome, (Crashed, LimitReached))
             if lost:
                 await self.sandbox.end_session()
@@ -230,7 +231,7 @@ class ScriptRunner(ScriptHost):
             return too_long
         session = await self.sandbox.session()
         if not seen:
-            self.sandbox.note_unseen()
+            self.sandbox.note_unapproved()
         self._printed = 0
         outcome = self._within_limits(await self._run_in(session, code))
         problems = await self.output.all_written()

@@ -1,6 +1,6 @@
 """Collection of declared secrets from settings, models, options and environments.
 
-A secret is declared: by its type (``SecretStr``), by where it is (a model's key, a password in a
+A secret is declared by its type (``SecretStr``), by its place (a model's key, a password in a
 URL), or by its name, such as a header ``Authorization`` or a variable that ends in ``_TOKEN``.
 """
 
@@ -299,9 +299,9 @@ def _of_login(url: str) -> Iterator[str]:
         user, host = "", ""
     if len(user) >= _LONG and not _LOGIN.search(url):
         yield from _spelt(user)  # https://TOKEN@host
-    shown = {user.lower(), unquote(user).lower(), host.lower()}
+    public_texts = {user.lower(), unquote(user).lower(), host.lower()}
     for _, password in _LOGIN.findall(url):
-        if password.lower() not in shown:
+        if password.lower() not in public_texts:
             yield from _spelt(password)
 
 

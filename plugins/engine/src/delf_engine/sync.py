@@ -95,8 +95,8 @@ def call(
 
 
 def _result_of(future: Future[T], loop: asyncio.AbstractEventLoop, *, gives_up: bool) -> T:
-    """Return the result of a loop's future; look at times whether the loop is blocked."""
-    answered, silent = threading.Event(), 0.0
+    """Return the result of a loop's future; check regularly whether the loop is blocked."""
+    answered, silent_seconds = threading.Event(), 0.0
     answered.set()
     while True:
         done, _ = wait({future}, timeout=SLOW_SECONDS)
@@ -104,13 +104,13 @@ def _result_of(future: Future[T], loop: asyncio.AbstractEventLoop, *, gives_up: 
             return future.result()
         if answered.is_set():
             answered.clear()
-            silent = 0.0
+            silent_seconds = 0.0
             loop.call_soon_threadsafe(answered.set)
             continue
-        silent += SLOW_SECONDS
-        if silent == SLOW_SECONDS:
+        silent_seconds += SLOW_SECONDS
+        if silent_seconds == SLOW_SECONDS:
             _log.warning("the agent's event loop does not answer%s", busy_at(loop))
-        if gives_up and silent >= STOP_SECONDS:
+        if gives_up and silent_seconds >= STOP_SECONDS:
             raise TimeoutError("the event loop is blocked")
 
 
@@ -234,7 +234,7 @@ class RuntimeHome:
             twin: The async version of that method.
 
         Raises:
-            AgentStateError: If called from the runtime's own loop, which would never end.
+            AgentStateError: If called from the runtime's own loop, which would deadlock.
         """
         self.check_elsewhere(method, twin)
         loop = self._bind(current=False)
@@ -306,10 +306,10 @@ class RuntimeHome:
         return await work(await self._started())
 
     def _bind(self, *, current: bool) -> asyncio.AbstractEventLoop:
-        """Return the loop to work on.
+        """Return the event loop that runs the agent's work, choosing one if there is none.
 
         Args:
-            current: Whether the caller awaits, so that its own loop can be chosen.
+            current: Whether to choose the caller's running loop; otherwise a new loop in a thread.
         """
         if self._pid != os.getpid():
             self._leave_to_parent()
@@ -343,7 +343,7 @@ class RuntimeHome:
             ending = self._ending = _at_end_of_loop(lambda: self._loop_ends(ending))
             # A loop closes its started generators before it ends.
             await anext(ending)
-            # In a context of no task, because all tasks share the runtime.
+            # Without the context of the calling task, because all tasks share the runtime.
             self._runtime = shared_task(self._make())
         starting = self._runtime
         if starting.done() and starting.exception() is None:

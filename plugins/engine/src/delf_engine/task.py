@@ -31,7 +31,7 @@ MODEL: Final = "own_llm"
 VARIABLES: Final = "variables"
 """The key of a task's setup with the data that its scripts find as variables."""
 TRUST: Final = "trust"
-"""The key of a task's setup that names the author of its words, if not the user."""
+"""The key of a task's setup for the author of the task's words, if not the user."""
 
 
 def new_task_id() -> str:
@@ -56,12 +56,12 @@ class ChildOptions:
 
     Args:
         parent: The parent task.
-        depth: The number of tasks above it.
+        depth: The number of tasks above the child.
         config: The configuration.
         clock: The parent's time.
         tools: The connections; the agent's when None.
-        worker: The name of its worker.
-        ledger: The ledger with its budget; the agent's when None.
+        worker: The name of the child's worker.
+        ledger: The ledger with the child's budget; the agent's when None.
         check: Returns the fault of an answer, if any.
         trust: The author of the task's words: ``own`` if the arguments of the parent's call are.
     """
@@ -146,7 +146,7 @@ class TaskRequest:
 
     @property
     def variables(self) -> Mapping[str, Any]:
-        """The data that scripts find as variables, by name; kept with its setup."""
+        """The data that scripts find as variables, by name; stored in the task's setup."""
         return self.setup.get(VARIABLES, {})
 
     @property
@@ -249,10 +249,10 @@ def moment(now: float, zone: Zone) -> str:
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     try:
-        known = ZoneInfo(zone.name) if zone.name else None
+        zone_info = ZoneInfo(zone.name) if zone.name else None
     except ZoneInfoNotFoundError:  # known only on the machine where the task began
-        known = UTC
-    moment = datetime.fromtimestamp(now, UTC).astimezone(known)
+        zone_info = UTC
+    moment = datetime.fromtimestamp(now, UTC).astimezone(zone_info)
     return f"{moment:%a %Y-%m-%d %H:%M %z} ({zone.name or moment.tzname()})"
 
 

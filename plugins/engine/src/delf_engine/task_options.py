@@ -107,41 +107,41 @@ ASUBMIT: Final = (*SUBMIT, "listeners", "task_id", "ledger")
 
 
 def queue_options(given: Mapping[str, Any]) -> HandingIn | None:
-    """Return the options of a submitted task that belong to the queue.
+    """Return the queue options of a submitted task; None if there are none.
 
-    Owner and set-up are options of a task without a queue, too.
+    ``key`` and ``setup`` count only with a queue, because any task may have them.
     """
-    lone = () if "queue" in given else ("key", "setup")
-    found: Any = {name: given[name] for name in _QUEUED if name in given and name not in lone}
-    return found or None
+    excluded = () if "queue" in given else ("key", "setup")
+    options: Any = {n: given[n] for n in _QUEUED if n in given and n not in excluded}
+    return options or None
 
 
-def handed_in(request: TaskRequest, how: HandingIn) -> TaskRequest:
+def handed_in(request: TaskRequest, options: HandingIn) -> TaskRequest:
     """Return a request prepared for a queue.
 
     Raises:
         ConfigurationError: If no queue is named.
     """
-    if "queue" not in how:
-        names = ", ".join(how)
+    if "queue" not in options:
+        names = ", ".join(options)
         raise ConfigurationError(
             f"submit() takes {names} only with a queue", hint='name one: queue="reports"'
         )
-    delay, priority = how.get("delay", 0.0), how.get("priority", 0)
+    delay, priority = options.get("delay", 0.0), options.get("priority", 0)
     for name in ("delay", "retry_after"):
-        if how.get(name):
-            check_above_zero(name, how.get(name))
-    if not isinstance(priority, int) or not isinstance(how.get("retries", 0), int):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if options.get(name):
+            check_above_zero(name, options.get(name))
+    if not isinstance(priority, int) or not isinstance(options.get("retries", 0), int):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigurationError("priority and retries are whole numbers", hint="priority=0")
     return replace(
         request,
-        queue=how["queue"],
-        key=how.get("key") or None,
+        queue=options["queue"],
+        key=options.get("key") or None,
         priority=priority,
         not_before=time.time() + delay if delay > 0 else None,
-        retries=how.get("retries"),
-        retry_after=how.get("retry_after"),
-        setup={**request.setup, **how.get("setup", {})},
+        retries=options.get("retries"),
+        retry_after=options.get("retry_after"),
+        setup={**request.setup, **options.get("setup", {})},
     )
 
 
@@ -198,17 +198,17 @@ class TaskRequests:
         conversation = None if self.chat is None else self.chat.here(conversation_id)
         wanted = self._output if output is None else _output_of(output)
         paths = None if files is None else [os.fspath(path) for path in files]
-        kept: dict[str, Any] = {} if wanted is None else {"output": wanted.schema}
+        setup_data: dict[str, Any] = {} if wanted is None else {"output": wanted.schema}
         if strategy is not None:
-            kept["strategy"] = strategy
+            setup_data["strategy"] = strategy
         if llm is not None:
-            kept[MODEL] = llm
+            setup_data[MODEL] = llm
         if variables:
-            kept[VARIABLES] = given_variables(variables)
+            setup_data[VARIABLES] = given_variables(variables)
         if trust != "own":
-            kept[TRUST] = trust
+            setup_data[TRUST] = trust
         if paths is not None:  # the process that resumes the task may have another folder
-            kept["input_files"] = [str(Path(p).expanduser().absolute()) for p in paths]
+            setup_data["input_files"] = [str(Path(p).expanduser().absolute()) for p in paths]
         return TaskRequest(
             task=task,
             task_id=task_id or new_task_id(),
@@ -222,11 +222,11 @@ class TaskRequests:
             listeners=listeners,
             files=paths,
             output=wanted,
-            setup={**(setup or {}), **kept},
+            setup={**(setup or {}), **setup_data},
         )
 
     def resumed(
-        self, task_id: str, past: Sequence[Event], timeout: float | None, **seen: Any
+        self, task_id: str, past: Sequence[Event], timeout: float | None, **changes: Any
     ) -> TaskRequest:
         """Build the request of a resumed task, with the choices recorded in its journal.
 
@@ -234,12 +234,12 @@ class TaskRequests:
             task_id: The task.
             past: The events.
             timeout: Seconds from now; the configuration's when None.
-            seen: Fields of the request for this run.
+            changes: Fields of the request for this run.
         """
         begun = next((e for e in past if isinstance(e, (TaskStarted, TaskQueued))), None)
-        kept = None if begun is None or self.chat is None else begun.conversation
-        request = self.make("resumed", timeout, kept, task_id=task_id)
-        request = replace(request, past=past, **seen)
+        conversation = None if begun is None or self.chat is None else begun.conversation
+        request = self.make("resumed", timeout, conversation, task_id=task_id)
+        request = replace(request, past=past, **changes)
         if begun is None:
             return request
         setup = begun.setup

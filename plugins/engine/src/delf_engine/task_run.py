@@ -57,7 +57,7 @@ class Restarts:
     """Limits the number of sandbox deaths per task, because a script may be the cause."""
 
     def __init__(self) -> None:
-        self._left = _MAX_RESTARTS
+        self._remaining = _MAX_RESTARTS
         self._calls = 0
         self.used = False
         """True if the task has lost a sandbox."""
@@ -70,13 +70,13 @@ class Restarts:
         """
         self.used = True
         # A script that made more calls than before its last death probably did not cause it.
-        self._left = _MAX_RESTARTS - 1 if calls > self._calls else self._left - 1
+        self._remaining = _MAX_RESTARTS - 1 if calls > self._calls else self._remaining - 1
         self._calls = calls
-        return self._left >= 0
+        return self._remaining >= 0
 
     def renew(self) -> None:
         """Reset the count after a script ended normally."""
-        self._left = _MAX_RESTARTS
+        self._remaining = _MAX_RESTARTS
 
 
 class TaskRun:
@@ -88,7 +88,7 @@ class TaskRun:
         permit: The task's permit to run.
         tools: The tools.
         inputs: The input files.
-        before: The run in the sandbox that died, whose remaining time continues.
+        before: The run whose sandbox died; this run continues with its remaining time.
     """
 
     def __init__(
@@ -108,8 +108,8 @@ class TaskRun:
         self.inputs = inputs
         config = resources.config if child is None else child.config
         self.config: AgentConfig = _config_of(request, config, resources)
-        above = None if child is None else child.clock
-        clock = TaskClock(request.timeout, above, never_stops=request.bounded)
+        parent_clock = None if child is None else child.clock
+        clock = TaskClock(request.timeout, parent_clock, never_stops=request.bounded)
         self.clock = clock if before is None else before.clock
         self.restarts = Restarts() if before is None else before.restarts
         self.started = time.perf_counter() if before is None else before.started
@@ -165,7 +165,7 @@ class TaskRun:
         """Create the run of a task with the agent's tools and files, or its own.
 
         Raises:
-            DelfError: If these are not available.
+            DelfError: If the tools or files are not available.
         """
         child = request.child
         own = None if child is None else child.tools
@@ -246,7 +246,7 @@ class TaskRun:
         """Ask the main model for an outline of the calls that the task asks for.
 
         Args:
-            followed: The texts that the user's words order to follow.
+            followed: The texts that the user told the agent to follow.
         """
         words, choice = self._values.own_words, self.tool_choice()
         # Descriptions written by a server are not the user's words.
@@ -270,7 +270,7 @@ class TaskRun:
         # A child's task is written by its parent's script and may contain others' words.
         is_own = self.request.trust == "own"
 
-        def before() -> Iterator[tuple[Trust, str, str]]:
+        def earlier_texts() -> Iterator[tuple[Trust, str, str]]:
             if not is_own:
                 yield "outside", self.request.task, PARENT
             for name, value in self.request.variables.items():
@@ -303,7 +303,7 @@ class TaskRun:
         # A task that others wrote may pass arguments to a routine.
         calls = calls_of("" if is_own else self.request.task)
         given = [str(each.arg) for call in calls for each in call.keywords]
-        return Origins(words, before, tool_of, files, has_read=has_read, given=given)
+        return Origins(words, earlier_texts, tool_of, files, has_read=has_read, given=given)
 
     def _texts_of_connections(self) -> Iterator[tuple[Trust, str, str]]:
         """Yield the texts of connections in the prompt, each with its author and its source."""

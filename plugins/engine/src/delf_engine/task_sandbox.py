@@ -40,7 +40,7 @@ class TaskSandbox:
         self._in_background = in_background
         self._opening: asyncio.Task[SandboxSession] | None = None
         self._announced: SandboxSession | None = None
-        self._ran_unseen = False
+        self._ran_unapproved = False
         self.budget = ResourceBudget(self._spec.limits)
 
     @property
@@ -58,8 +58,8 @@ class TaskSandbox:
             # At the limit, the task lets calls in flight end and then ends the script. The higher
             # limit of the sandbox ends a script that ignores this.
             limits = self._spec.limits
-            hard = replace(limits, calls=2 * limits.calls + _SPARE_CALLS)
-            opening = self._sandbox.backend.open(replace(self._spec, limits=hard))
+            sandbox_limits = replace(limits, calls=2 * limits.calls + _SPARE_CALLS)
+            opening = self._sandbox.backend.open(replace(self._spec, limits=sandbox_limits))
             self._opening = asyncio.create_task(opening)
         return self._opening
 
@@ -82,18 +82,18 @@ class TaskSandbox:
         return self._opening is not None and not self._opening.done()
 
     @property
-    def holds_unseen(self) -> bool:
+    def holds_unapproved(self) -> bool:
         """True if the open session ran a script that no person approved as a whole.
 
         A script that nobody approved may have replaced ``print``, patched a module, started a
         thread, or left an object whose ``__format__`` makes calls. A later script may then do
         something else than the text that a person approves.
         """
-        return self._ran_unseen and self.alive
+        return self._ran_unapproved and self.alive
 
-    def note_unseen(self) -> None:
+    def note_unapproved(self) -> None:
         """Record that the open session runs a script that no person approved as a whole."""
-        self._ran_unseen = True
+        self._ran_unapproved = True
 
     async def close(self) -> None:
         """Kill the sandbox with all its processes, and wait until it is gone."""
@@ -140,7 +140,7 @@ class TaskSandbox:
         except SandboxUnavailableError:  # the process that sessions are forked from may have died
             session = await self._open_again()
         if session is not self._announced:
-            self._announced, self._ran_unseen = session, False
+            self._announced, self._ran_unapproved = session, False
             self.budget.begin_session()
             name, isolation = self._sandbox.spec.name, self._sandbox.isolation
             await self._log.record(SandboxOpened, backend=name, isolation=isolation)

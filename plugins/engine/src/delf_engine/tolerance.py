@@ -39,9 +39,10 @@ def respelled(given: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
         by_spelling.setdefault(same_name(name), []).append(name)
     found: dict[str, Any] = {}
     for name, value in given.items():
-        meant = by_spelling.get(same_name(name), ())
-        right = meant[0] if name not in known and len(meant) == 1 else name
-        found[name if right in given or right in found else right] = value
+        candidates = by_spelling.get(same_name(name), ())
+        parameter = candidates[0] if name not in known and len(candidates) == 1 else name
+        is_taken = parameter in given or parameter in found
+        found[name if is_taken else parameter] = value
     return found
 
 
@@ -58,9 +59,9 @@ def fitting(action: Action, named: Mapping[str, Any]) -> tuple[Mapping[str, Any]
     try:
         return named, action.validate(named)
     except ToolRefusedError as error:
-        for meant in _other_readings(action, named):
+        for reading in _other_readings(action, named):
             try:
-                return meant, action.validate(meant)
+                return reading, action.validate(reading)
             except ToolRefusedError:
                 continue
         raise error from None
@@ -71,9 +72,9 @@ def _other_readings(action: Action, named: Mapping[str, Any]) -> Iterator[dict[s
     names = [parameter.name for parameter in action.parameters]
     for given in (dict(named), _spread(named, names), _gathered(named, names, schema)):
         if given is not None:
-            meant = _Meant(schema).record(given, schema)
-            if meant != named:
-                yield meant
+            reading = _Converter(schema).record(given, schema)
+            if reading != named:
+                yield reading
 
 
 def _spread(named: Mapping[str, Any], names: list[str]) -> dict[str, Any] | None:
@@ -90,7 +91,7 @@ def _gathered(named: Mapping[str, Any], names: list[str], schema: _Schema) -> di
     """Collect keywords into one record, for an action whose only parameter is a record."""
     if len(names) != 1 or names[0] in named:
         return None
-    for option in _Meant(schema).options(schema.get("properties", {}).get(names[0], {})):
+    for option in _Converter(schema).options(schema.get("properties", {}).get(names[0], {})):
         fields = cast("Mapping[str, Any]", option.get("properties", {}))
         found = respelled(named, fields) if fields else {}
         if found and all(name in fields for name in found):
@@ -98,7 +99,7 @@ def _gathered(named: Mapping[str, Any], names: list[str], schema: _Schema) -> di
     return None
 
 
-class _Meant:
+class _Converter:
     """Converts values to a schema where only one meaning is possible.
 
     Args:
@@ -150,17 +151,17 @@ class _Meant:
 
     def _text(self, given: str, options: list[_Schema]) -> Any:
         words = [word for option in options for word in _words(option)]
-        like = [word for word in words if word.casefold() == given.strip().casefold()]
-        if given in words or len(like) == 1:
-            return given if given in words else like[0]
+        similar = [word for word in words if word.casefold() == given.strip().casefold()]
+        if given in words or len(similar) == 1:
+            return given if given in words else similar[0]
         if any(option.get("format") == "date" for option in options):
             return _day_of(given)
         if any(option.get("type") == "string" and not _words(option) for option in options):
             return given
         kinds = {option.get("type"): option for option in options}
-        for kind, mark, made in (("array", "[", list), ("object", "{", dict)):
+        for kind, mark, python_type in (("array", "[", list), ("object", "{", dict)):
             if kind in kinds and given.lstrip().startswith(mark):
-                return _from_json(given, made, given)
+                return _from_json(given, python_type, given)
         items = kinds.get("array", {}).get("items")
         if not items or any(mark in given for mark in _SEPARATORS):
             return given

@@ -48,8 +48,8 @@ class Toolset:
     """The callable actions, and the actions that the model is shown.
 
     Allowed actions that are not shown can still be called and found; ``ask`` is shown only in tasks
-    whose questions somebody can answer. Forbidden actions are known
-    only to give a clear refusal.
+    whose questions somebody can answer. Forbidden actions are stored only to refuse their calls
+    clearly.
 
     Args:
         allowed: Allowed actions by connection and method (``""`` for a function).
@@ -200,10 +200,10 @@ class Toolset:
         asks: bool = False,
     ) -> Toolset:
         """Return a copy with other shown or built-in actions."""
-        made = Toolset(allowed, self._hidden, shown, asks=asks or self._asks)
-        made._catalog = self._catalog  # cached, because it is slow with many tools
-        made._size = self._size
-        return made
+        copy = Toolset(allowed, self._hidden, shown, asks=asks or self._asks)
+        copy._catalog = self._catalog  # cached, because a catalog of many tools is slow to build
+        copy._size = self._size
+        return copy
 
     async def with_builtins(self, connections: Sequence[ConnectionLike]) -> Toolset:
         """Return the set with built-in connections, which are always shown and never ask."""
@@ -271,9 +271,9 @@ async def load_toolset(connections: Sequence[ConnectionLike]) -> Toolset:
     hidden: set[str] = set()
     for connection in connections:
         check_made("connection", connection, f"the connection {connection.name!r}")
-        found, more = await _bind(connection)
-        allowed |= found
-        hidden |= more
+        of_connection, hidden_names = await _bind(connection)
+        allowed |= of_connection
+        hidden |= hidden_names
     return Toolset(allowed, frozenset(hidden))
 
 
@@ -289,7 +289,7 @@ async def _bind(
     check_permission_names(connection.allow, "allow", connection.name, actions)
     check_permission_names(connection.confirm, "confirm", connection.name, actions)
     check = connection.check if isinstance(connection, SupportsCheck) else None
-    declared = [_with_users_words(connection, each) for each in actions]
+    declared = [_with_declared_trust(connection, each) for each in actions]
     returns_own = any(each.effect == "read" and each.trust == "own" for each in declared)
     for action in declared:
         method = "" if connection.is_function else action.name
@@ -305,7 +305,7 @@ async def _bind(
     return allowed, hidden
 
 
-def _with_users_words(connection: ConnectionLike, action: Action) -> Action:
+def _with_declared_trust(connection: ConnectionLike, action: Action) -> Action:
     """Return an action with the trust and contents that the user declared for it."""
     trust = getattr(connection, "trust", None)
     contents = getattr(connection, "contents", {}).get(action.name)
@@ -314,8 +314,8 @@ def _with_users_words(connection: ConnectionLike, action: Action) -> Action:
         for each in contents:
             if each not in known:
                 raise ToolDefinitionError(
-                    f"{connection.name}.{action.name} has no parameter {each!r}, which contents "
-                    f"names{did_you_mean(each, known)}"
+                    f"contents of {connection.name}.{action.name} names the parameter "
+                    f"{each!r}, which does not exist{did_you_mean(each, known)}"
                 )
         action = replace(action, contents=contents, sinks=None)
     if isinstance(connection, SupportsResultTrust) and not isinstance(trust, str):

@@ -1,4 +1,4 @@
-"""Variables of scripts: which data scripts can be given, and what a model sees of the data."""
+"""Variables of scripts: the data that scripts can be given, and its description for models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from delf.errors import ConfigurationError
 from delf.protocols.sandbox import MAX_SCRIPT
 
 LONGEST: Final = MAX_SCRIPT // 2
-"""Characters of all variables, as Python writes them."""
+"""The maximum number of characters of all variables, by ``repr``."""
 _DEEPEST: Final = 20
 _KEYS: Final = 12
 _SHOWN: Final = 2_000
@@ -34,7 +34,7 @@ _PLAIN: Final = (
 
 
 def given_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the variables that a task is given, checked.
+    """Check the variables that a task is given, and return a copy.
 
     Args:
         variables: Plain data, by name.

@@ -1,7 +1,4 @@
-"""Waiting in a task: for permits, timeouts, stop requests and work that must end.
-
-Also requests to stop a task, which come through the journal.
-"""
+"""Waiting in a task: for permits, timeouts, work that must end, and stop requests."""
 
 from __future__ import annotations
 
@@ -35,18 +32,18 @@ class Permit:
     def __init__(self, places: asyncio.Semaphore) -> None:
         self._places = places
         self._held = False
-        self._away: list[asyncio.Task[Any] | None] = []
+        self._waiting_calls: list[asyncio.Task[Any] | None] = []
         """The calls that wait for a person, by the asyncio task of each."""
-        self._over = False
+        self._is_over = False
         self.returning: asyncio.Task[None] | None = None
-        """The asyncio task that reacquires the permit after a release; perhaps done."""
+        """The asyncio task that reacquires the permit after a release; it may be done."""
 
     async def __aenter__(self) -> Self:
         await self._take()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._over = True
+        self._is_over = True
         self._leave()
 
     @asynccontextmanager
@@ -57,13 +54,13 @@ class Permit:
         continues.
         """
         work = asyncio.current_task()
-        self._away.append(work)
+        self._waiting_calls.append(work)
         self._leave()
         try:
             yield
         finally:
-            self._away.remove(work)
-            if not (self._held or self._away or self._over):
+            self._waiting_calls.remove(work)
+            if not (self._held or self._waiting_calls or self._is_over):
                 self.returning = asyncio.create_task(self._take())
         await self.regained()
 
@@ -72,11 +69,11 @@ class Permit:
 
         Call this before heavy work: a script may continue without the waiting call.
         """
-        while not (self._held or self._over or self._is_awaited):
+        while not (self._held or self._is_over or self._is_awaited):
             # A script can continue at once after it cancelled a call, but the call still journals
             # its end, and only then reacquires the permit.
-            left = {work for work in self._away if work is not None}
-            pending = left if self.returning is None else {self.returning}
+            calls = {work for work in self._waiting_calls if work is not None}
+            pending = calls if self.returning is None else {self.returning}
             if not pending:
                 return
             await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
@@ -84,7 +81,7 @@ class Permit:
     @property
     def _is_awaited(self) -> bool:
         """True while a person decides about a call that was not cancelled."""
-        return any(work is None or not work.cancelling() for work in self._away)
+        return any(work is None or not work.cancelling() for work in self._waiting_calls)
 
     async def _take(self) -> None:
         await self._places.acquire()
@@ -113,7 +110,7 @@ class TaskClock:
     ) -> None:
         self.seconds = seconds
         self._never_stops = never_stops
-        self._left = seconds
+        self._remaining_seconds = seconds
         self._parent = parent
         self._stops = 0
         self._timeout: asyncio.Timeout | None = None
@@ -141,27 +138,30 @@ class TaskClock:
     def _hold(self) -> None:
         timeout = self._timeout
         if timeout is not None and not self._never_stops and not timeout.expired():
-            self._left = (timeout.when() or 0.0) - asyncio.get_running_loop().time()
+            self._remaining_seconds = (timeout.when() or 0.0) - asyncio.get_running_loop().time()
             timeout.reschedule(None)
 
     def _go_on(self) -> None:
         timeout = self._timeout
         if timeout is not None and not self._never_stops and not timeout.expired():
-            timeout.reschedule(asyncio.get_running_loop().time() + self._left)
+            timeout.reschedule(asyncio.get_running_loop().time() + self._remaining_seconds)
 
     async def wait(self, work: asyncio.Future[Any]) -> None:
         """Wait until some work is done or the time is up."""
-        stands = self._stops and not self._never_stops
+        is_paused = self._stops and not self._never_stops
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(None if stands else self._left) as self._timeout:
+            async with asyncio.timeout(
+                None if is_paused else self._remaining_seconds
+            ) as self._timeout:
                 await asyncio.wait({work})
         except TimeoutError:
             self._is_over = not work.done()  # the caller checks whether the work is done
         finally:
-            until = None if self._timeout is None else self._timeout.when()
-            if until is not None:
-                self._left = until - loop.time()  # for the next wait, after the sandbox died
+            deadline = None if self._timeout is None else self._timeout.when()
+            if deadline is not None:
+                # For the next wait, after the sandbox died.
+                self._remaining_seconds = deadline - loop.time()
             self._timeout = None
 
 
@@ -175,8 +175,8 @@ async def to_its_end(
 
     Args:
         work: The work, which is not affected by cancellations of the wait.
-        failed: Receives the work's failure if a cancellation is raised instead of it; otherwise
-            that failure is dropped.
+        failed: Receives the work's failure if a cancellation is raised instead; when omitted, such
+            a failure is dropped.
 
     Returns:
         The result of the work.

@@ -51,7 +51,7 @@ class Measured:
         files: Whether host files can neither be read nor created, and input files not changed.
         network: Whether neither servers of the host nor other networks can be reached.
         processes: Whether no host process can be inspected, traced or killed.
-        starts: Whether no process can be started; a container may start its own.
+        starts: Whether no process can be started; in a container, processes may be started.
         kernel: Whether the kernel differs from the host's.
         memory: Whether memory is limited; None if not tested, as for ``cpu`` and ``forks``.
         cpu: Whether processor time is limited.
@@ -122,14 +122,14 @@ class _Bait:
             return Path("/proc/self").exists()
         fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
         pending = any(int(fields[name], 16) for name in ("SigPnd", "ShdPnd"))
-        ends = "VmSize" not in fields  # an ending process first loses its memory
-        return pending or ends or fields["TracerPid"] != "0"
+        is_ending = "VmSize" not in fields  # an ending process first loses its memory
+        return pending or is_ending or fields["TracerPid"] != "0"
 
     def has_strange_files(self) -> bool:
         """Return True if a script created a file in a bait folder or beside an input file."""
-        known = {"secret", "listener", "inputs", *(path.name for path in self.inputs)}
+        own_names = {"secret", "listener", "inputs", *(path.name for path in self.inputs)}
         folders = (*self.folders, *(path.parent for path in self.inputs))
-        return any(path.name not in known for folder in folders for path in folder.iterdir())
+        return any(path.name not in own_names for folder in folders for path in folder.iterdir())
 
     def has_changed_inputs(self) -> bool:
         """Return True if a script changed or removed an input file."""

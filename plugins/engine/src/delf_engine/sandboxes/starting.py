@@ -152,7 +152,7 @@ async def choose_sandbox(
         host: The plugins.
         config: ``sandbox``, ``min_isolation`` and ``sandbox_config``.
         options: Options by plugin name.
-        context: The context of factories; one without an agent when omitted.
+        context: The context of factories; when omitted, a context without an agent.
 
     Raises:
         SandboxUnavailableError: If no backend works or none is strong enough.
@@ -173,42 +173,42 @@ async def choose_sandbox(
 async def _choose_strongest(search: _Search) -> ChosenSandbox:
     specs = sorted(
         search.host.specs(SandboxSpec),
-        # Whole Pythons first: a subset cannot run every script.
+        # First the sandboxes with all of Python: a subset cannot run every script.
         key=lambda spec: (spec.subset, -isolation_rank(spec.isolation), spec.name),
     )
-    passed: list[str] = []
+    skipped: list[str] = []
     hint = ""
     for spec in specs:
         if spec.subset and search.config.allowed_libs:
-            passed.append(f"{spec.name} cannot import {', '.join(search.config.allowed_libs)}")
+            skipped.append(f"{spec.name} cannot import {', '.join(search.config.allowed_libs)}")
             continue
         found = await search.take(spec)
         if isinstance(found, Unavailable):
-            passed.append(f"{spec.name}: {found.reason.removeprefix(f'{spec.name} ')}")
+            skipped.append(f"{spec.name}: {found.reason.removeprefix(f'{spec.name} ')}")
             hint = hint or found.hint
             continue
-        passed += [
+        skipped += [
             f"{other.name} isolates by {other.isolation}, but runs a subset of Python"
             for other in specs
             if other.subset and isolation_rank(other.isolation) > isolation_rank(spec.isolation)
         ]
-        return replace(found, warning=_warning(spec, passed), passed_over=bool(passed))
+        return replace(found, warning=_warning(spec, skipped), passed_over=bool(skipped))
     if not specs:
         package = packages("sandbox")[usual("sandbox")]
         error = SandboxUnavailableError("no sandbox is installed", hint=how_to_install(package))
         raise search.host.with_load_failures(error)
     least = search.config.min_isolation
     error = SandboxUnavailableError(
-        f"no sandbox with isolation {least!r} or stronger works here: {'; '.join(passed)}",
+        f"no sandbox with isolation {least!r} or stronger works here: {'; '.join(skipped)}",
         hint=hint or None,
     )
     raise search.host.with_load_failures(error)
 
 
-def _warning(spec: SandboxSpec, passed: list[str]) -> str | None:
+def _warning(spec: SandboxSpec, skipped: list[str]) -> str | None:
     if isolation_rank(spec.isolation) >= isolation_rank("container"):
         return None
-    reasons = f" ({'; '.join(passed)})" if passed else ""
+    reasons = f" ({'; '.join(skipped)})" if skipped else ""
     return (
         f"scripts run in the sandbox {spec.name!r}, isolated by {spec.isolation} only{reasons}; "
         f'sandbox = "{spec.name}" accepts it, and delf doctor shows what else there is'
@@ -230,8 +230,8 @@ def make_limits(sandbox_config: Mapping[str, Any]) -> Limits:
         target = LIMIT_NAMES.get(name, name)
         if target not in known:
             continue
-        size = target.endswith("_bytes")
-        number = _size(name, value) if size else _number(name, value)
+        is_size = target.endswith("_bytes")
+        number = _size(name, value) if is_size else _number(name, value)
         if name == "memory_mb":
             number *= _MB
         values[target] = number if target == "cpu_seconds" else int(number)

@@ -70,8 +70,8 @@ def _calls(trace: Trace) -> list[str]:
     found: list[str] = []
     for call in trace.tool_calls:
         given = ", ".join(f"{name}={_text(item)}" for name, item in call.arguments.items())
-        brought = call.error if call.error is not None else _text(call.result)
-        found.append(f"{call.name}({given}) → {call.status}: {brought[:_RESULT]}")
+        outcome = call.error if call.error is not None else _text(call.result)
+        found.append(f"{call.name}({given}) → {call.status}: {outcome[:_RESULT]}")
     return found
 
 

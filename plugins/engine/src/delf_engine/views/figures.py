@@ -24,11 +24,11 @@ def figures_csv(by: str, found: Sequence[Figures]) -> str:
         by: The name of the first column.
         found: The figures.
     """
-    names = [one.name for one in fields(Figures) if one.name != "group"]
+    names = [field.name for field in fields(Figures) if field.name != "group"]
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow([by, *names])
-    for one in found:
-        group = one.group if not one.group or _PLAIN.match(one.group) else f"'{one.group}"
-        writer.writerow([group, *(getattr(one, name) for name in names)])
+    for row in found:
+        group = row.group if not row.group or _PLAIN.match(row.group) else f"'{row.group}"
+        writer.writerow([group, *(getattr(row, name) for name in names)])
     return out.getvalue()

@@ -75,7 +75,7 @@ def snapshot(events: Sequence[ev.Event], *, interrupted: bool = False) -> Stream
 
     Args:
         events: The task's events from its first; at least one.
-        interrupted: Whether the task's process died, as far as the journal knows.
+        interrupted: Whether the journal shows that the task's process died.
     """
     trace = Trace(events)
     first = events[0]
@@ -91,8 +91,8 @@ def snapshot(events: Sequence[ev.Event], *, interrupted: bool = False) -> Stream
         "files": files,
     }
     if last is None:
-        goes_on = 0.0 if interrupted else time.time() - events[-1].at
-        elapsed = int((_seconds(events) + goes_on) * 1000)
+        since_last_event = 0.0 if interrupted else time.time() - events[-1].at
+        elapsed = int((_seconds(events) + since_last_event) * 1000)
         return StreamSnapshot(elapsed_ms=elapsed, **common)
     return StreamSnapshot(
         elapsed_ms=int(_seconds([event for event in events if event.seq <= last.seq]) * 1000),

@@ -58,7 +58,7 @@ class Trace:
         self.duration_ms: float | None = None
         self.api_enrichment: SetupTrace | None = None
         self._calls: dict[int, ToolCallTrace] = {}
-        self._asked: dict[str, ApprovalTrace] = {}
+        self._approval_by_request: dict[str, ApprovalTrace] = {}
         self._origins: dict[int, Mapping[str, Any]] = {}
         self._running: dict[str | int, TimelineEntry] = {}
         self._stopped: dict[int, TimelineEntry] = {}
@@ -154,11 +154,11 @@ class Trace:
                 asked = ApprovalTrace(
                     request_id=event.request_id, call_id=event.call_id, action=event.action
                 )
-                self._asked[event.request_id] = asked
+                self._approval_by_request[event.request_id] = asked
                 self._origins[event.call_id] = event.origins
                 self.approvals.append(asked)
             case ev.ApprovalDecided():
-                asked = self._asked.get(event.request_id)
+                asked = self._approval_by_request.get(event.request_id)
                 if asked is not None:
                     asked.decision, asked.by, asked.reason = event.decision, event.by, event.reason
                     asked.edited, asked.answer = event.arguments, event.answer
@@ -192,9 +192,9 @@ class Trace:
         text = event.text
         if "\r" in text:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
-        room = MAX_LINES - len(self._utterances) + bool(self._open_line)
-        *ended, rest = text.split("\n", max(room, 0))
-        for line in ended:
+        max_lines = MAX_LINES - len(self._utterances) + bool(self._open_line)
+        *complete_lines, rest = text.split("\n", max(max_lines, 0))
+        for line in complete_lines:
             self._continue_line(line, event.at)
             self._join_line()
             self._open_line.clear()
@@ -240,9 +240,9 @@ class Trace:
             self._note_call(call)
         call.status, call.result, call.error = event.status, event.result, event.error
         call.duration_ms = event.duration_ms
-        # A call that was repeated after its process died.
-        again = self._stopped.pop(event.call_id, None)
-        line = self._running.pop(event.call_id, again)
+        # The call may have been cancelled before, and repeated after its process died.
+        cancelled = self._stopped.pop(event.call_id, None)
+        line = self._running.pop(event.call_id, cancelled)
         if line is not None:
             line.status = "running"
             _finish(line, event.duration_ms, ok=event.status == "ok")
