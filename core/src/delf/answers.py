@@ -70,7 +70,7 @@ _SHOWN: Final = 600
 
 
 def split_reasoning(text: str) -> tuple[str, str, bool]:
-    """Split an answer into its reasoning and its text; report whether the reasoning ends.
+    """Split an answer into reasoning, text, and False if the reasoning has no end.
 
     Reasoning stands at the beginning or, where a server has swallowed its opening mark, before the
     last closing mark. Marks elsewhere are ordinary text.
@@ -80,8 +80,8 @@ def split_reasoning(text: str) -> tuple[str, str, bool]:
     """
     if _HARMONY_MARK.search(text):
         return _split_channels(text)
-    for way in _BARE:
-        if (bare := way.match(text)) is not None:
+    for pattern in _BARE:
+        if (bare := pattern.match(text)) is not None:
             return bare[1].strip(), _strip_control_marks(text[bare.end() :]), True
     thoughts: list[str] = []
     rest = text
@@ -136,12 +136,12 @@ def may_be_reasoning(text: str) -> bool:
 
 
 def _find_unopened_end(text: str) -> tuple[int, int] | None:
-    """Return the last closing mark of reasoning that has no opening mark."""
+    """Return the start and end of the last closing mark of reasoning without an opening mark."""
     last: tuple[int, int] | None = None
     for found in _CLOSING.finditer(text):
-        alone = text[: found.start()].endswith("\n") or not text[: found.start()].strip()
-        before_line = not text[found.end() :].partition("\n")[0].strip()
-        if alone or before_line:
+        begins_line = text[: found.start()].endswith("\n") or not text[: found.start()].strip()
+        ends_line = not text[found.end() :].partition("\n")[0].strip()
+        if begins_line or ends_line:
             last = found.span()
     # With an opening mark in front of the closing one, the text is about such marks.
     if last is None or _ANY_OPENING.search(text, 0, last[0]) is not None:
@@ -198,7 +198,7 @@ def without_reasoning(reply: ModelReply) -> ModelReply:
     return replace(reply, text=messages, reasoning=reasoning, finish_reason=reason)
 
 
-# -- answers that are not whole ------------------------------------------------------------
+# -- truncated answers ---------------------------------------------------------------------
 
 
 def continuation_request(*, whole: bool) -> str:
@@ -240,12 +240,12 @@ def join_continuation(first: str, second: str) -> str | None:
     if last.strip() and len(last) >= _MIN_SAME and following.strip().startswith(last.strip()):
         return first[: len(first) - len(last)] + second.lstrip("\n")
     if not last.strip() and lines and following.strip() and lines[-1].strip() == following.strip():
-        return None  # the line again, or a second time
+        return None  # unclear: the model repeats its last line, or the script has the line twice
     return first + second
 
 
 def _fence_of(text: str) -> int | None:
-    """Find the start of the content of a fence that is open at a text's end."""
+    """Return the index where the content of an unclosed fence begins; None without such a fence."""
     inside: int | None = None
     place = 0
     for line in text.splitlines(keepends=True):

@@ -41,8 +41,9 @@ class FixedAttributes:
 
     def _check_new(self, name: str, caller: FrameType) -> None:
         """Refuse an attribute that does not exist, unless the object's own code makes it."""
-        given = caller.f_code.co_varnames[:1]
-        if (name in vars(self)) or (given and caller.f_locals.get(given[0]) is self):
+        first_parameter = caller.f_code.co_varnames[:1]
+        is_method = first_parameter and caller.f_locals.get(first_parameter[0]) is self
+        if name in vars(self) or is_method:
             return
         known = {*self._options, *(word for word in dir(self) if not word.startswith("_"))}
         kind = type(self).__name__

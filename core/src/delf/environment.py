@@ -31,7 +31,7 @@ Source: TypeAlias = Literal["command line", "environment", "program", "project"]
 """The source of a value: a person at the command line, the environment, code, or a file."""
 
 _MAX_BYTES: Final = 64 * 1024
-# Runs of blanks, which the parser reads in quadratic time.
+# Matches runs of blanks that the parser would read in quadratic time.
 _ENDLESS: Final = re.compile(r"[^\S\r\n]{256}")
 
 
@@ -40,7 +40,7 @@ class SourcedText(str):
 
     Args:
         text: The text.
-        source: The file or variable that gave the text.
+        source: The kind of source that gave the text.
     """
 
     __slots__ = ("source",)
@@ -83,7 +83,7 @@ def source_of(value: object, otherwise: Source = "program") -> Source:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _SettingsContext:
     """The context in which settings are read: variables, the project's folder and its trust."""
 
     environ: Mapping[str, str]
@@ -91,7 +91,7 @@ class _Place:
     trust: Trust | None
 
 
-_current: ContextVar[_Place | None] = ContextVar("delf_environ", default=None)
+_current: ContextVar[_SettingsContext | None] = ContextVar("delf_environ", default=None)
 
 
 def beside(folder: Path, path: str) -> str:
@@ -111,7 +111,7 @@ class EnvFile:
 
     Args:
         path: The file.
-        written: The assignments in file order, before references are expanded.
+        entries: The assignments in file order, before references are expanded.
         warnings: A warning for each line that is not an assignment.
     """
 
@@ -249,7 +249,7 @@ def using_environ(
         folder: The project's folder; by default the project of the working directory.
         trust: The trust decisions to use; the remembered ones when omitted.
     """
-    token = _current.set(_Place(environ, folder, trust))
+    token = _current.set(_SettingsContext(environ, folder, trust))
     try:
         yield
     finally:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _MAX_FILES: Final = 5
-"""Names of files in one message."""
+"""The maximum number of file names in one message."""
 
 
 class DelfError(Exception):
@@ -118,7 +118,7 @@ class UnknownKeywordError(ConfigurationError, TypeError):
 
 
 class FixedAttributeError(ConfigurationError, AttributeError):
-    """An attribute was set that is read only when its object is made."""
+    """A program set an attribute that its object reads only when the object is made."""
 
     code = "ERR-CONFIG-003"
 
@@ -468,10 +468,10 @@ class UnrecordedCallError(TaskLeftError):
     default_hint = "the task stopped there; resume it when the journal can be written"
 
 
-# Comparing long texts is slow, and a text this long is no mistyped name.
+# Comparing long texts is slow, and a longer text is not a mistyped name.
 _MAX_COMPARED: Final = 2000
 _LONGEST_COMPARED: Final = 100
-# Other libraries' names of our options, which no comparison of letters would find.
+# Names that other libraries use for delf's options; a comparison of letters would not find them.
 _MEANT: Final = {
     **dict.fromkeys(("model", "model_name", "model_id", "language_model"), "llm"),
     **dict.fromkeys(("instructions", "system", "system_message", "prompt"), "system_prompt"),

@@ -894,14 +894,14 @@ def _data_fields(cls: type[Any]) -> tuple[str, ...]:
 _FIELDS: Final[Mapping[type[Any], tuple[str, ...]]] = {
     cls: _data_fields(cls) for cls in _TYPES.values()
 }
-_WORDS: Final = {"CallStatus", "ScriptStatus", "DecisionKind", "DecisionSource", "Remember"} | {
+_LITERALS: Final = {"CallStatus", "ScriptStatus", "DecisionKind", "DecisionSource", "Remember"} | {
     "Covers",
     "Effect",
     "Isolation",
     "Trust",
 }
 _NUMBERS: Final = {"None", "bool", "int", "float", "tuple[int, ...]", "Usage"}
-_OF_OUR_OWN: Final = _NUMBERS | _WORDS | {"Purpose", "Cancellation"}
+_FIXED_TYPES: Final = _NUMBERS | _LITERALS | {"Purpose", "Cancellation"}
 """Types of event fields that need no frozen copy: numbers and the events' own literals."""
 _TEXTS: Final = {
     cls: tuple(
@@ -909,11 +909,11 @@ _TEXTS: Final = {
         for f in dataclasses.fields(cls)
         if f.name in _FIELDS[cls]
         and not f.name.endswith("digest")
-        and not {*f.type.split(" | ")} <= _OF_OUR_OWN
+        and not {*f.type.split(" | ")} <= _FIXED_TYPES
     )
     for cls in _TYPES.values()
 }
-_OPEN: Final = {
+_MUTABLE_FIELDS: Final = {
     cls: tuple(
         f.name
         for f in dataclasses.fields(cls)
@@ -939,7 +939,7 @@ def frozen_fields(kind: Any, fields: dict[str, Any]) -> dict[str, Any]:
         kind: The event's class.
         fields: The event's own fields by name.
     """
-    names = [name for name in _OPEN.get(kind, ()) if type(fields.get(name)) not in PLAIN]
+    names = [name for name in _MUTABLE_FIELDS.get(kind, ()) if type(fields.get(name)) not in PLAIN]
     return {**fields, **{name: freeze(fields[name]) for name in names}} if names else fields
 
 

@@ -136,9 +136,9 @@ class LLMConfig:
             )
         object.__setattr__(self, "fallbacks", tuple(map(as_llm_config, self.fallbacks)))
         object.__setattr__(self, "settings", frozen(normalise_settings(self.settings or {})))
-        # Without the last field, the fallbacks themselves.
-        models = [_all_of(one)[:-1] for one in (self, *self.fallbacks)]
-        if any(one in models[:number] for number, one in enumerate(models)):
+        # Compare all fields except the last, ``fallbacks``.
+        models = [_all_of(each)[:-1] for each in (self, *self.fallbacks)]
+        if any(model in models[:number] for number, model in enumerate(models)):
             raise ModelConfigurationError(
                 f"the model {model!r} has a fallback twice, or itself as a fallback",
                 hint="a fallback is another model, or the same model with another key",
@@ -183,15 +183,15 @@ class LLMConfig:
 
 
 def _all_of(config: LLMConfig) -> list[Any]:
-    shown = [getattr(config, item.name) for item in fields(config)]
-    return [type(config), config.api_key, config.headers, *shown]
+    values = [getattr(config, item.name) for item in fields(config)]
+    return [type(config), config.api_key, config.headers, *values]
 
 
 def _secret(name: str) -> property:
     return property(lambda self: self._secrets.value[name])
 
 
-# Set after the class is made: a dataclass would take the properties for default values.
+# Set after the class is created: a dataclass would take the properties for default values.
 LLMConfig.api_key = _secret("api_key")  # pyright: ignore[reportAttributeAccessIssue]
 LLMConfig.headers = _secret("headers")  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -216,7 +216,7 @@ def normalise_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _extra(given: Any) -> dict[str, Any]:
-    """Validate the setting of further fields.
+    """Validate ``extra``, a table of additional request fields.
 
     Raises:
         ModelConfigurationError: If the value is not a table, or has a field that delf sets.

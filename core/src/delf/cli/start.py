@@ -54,7 +54,7 @@ def _interrupt_again(failure: sys.UnraisableHookArgs) -> Any:
     """
     if not issubclass(failure.exc_type, KeyboardInterrupt):
         return sys.__unraisablehook__(failure)
-    main_thread = threading.main_thread().ident or 0  # only its own signal wakes it
+    main_thread = threading.main_thread().ident or 0  # only a signal to this thread wakes it
     again = threading.Timer(_AGAIN_SECONDS, signal.pthread_kill, (main_thread, signal.SIGINT))
     again.daemon = True
     return again.start()

@@ -1,10 +1,10 @@
 """ContextVars of tasks: work for a task sees the ContextVars of its caller only.
 
-An event loop runs a callback in the context in which it was registered. So work that is registered
-by one task and serves another, as the reader of a sandbox that was started ahead, would show the
-ContextVars of the first to the tools of the second. Two rules keep tasks apart: what several tasks
-share is started by :func:`shared_task` or :func:`without_context`, and what is done for one task
-enters the context of that task again by :func:`in_context` or :func:`awaited_in`.
+An event loop runs a callback in the context in which the callback was registered. So a callback
+that one task registers and that serves another, such as the reader of a sandbox started ahead,
+would show the ContextVars of the first task to the tools of the second. Two rules keep tasks apart:
+work that several tasks share is started by :func:`shared_task` or :func:`without_context`; work for
+one task enters the context of that task by :func:`in_context` or :func:`awaited_in`.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ def awaited_in(context: Context, work: Coroutine[Any, Any, T]) -> Generator[Any,
         waits_for = run(work.send, None)
         while True:
             try:
-                given = yield waits_for
+                result = yield waits_for
             except GeneratorExit:
                 run(work.close)
                 raise
             except BaseException as error:
                 waits_for = run(work.throw, error)
             else:
-                waits_for = run(work.send, given)
+                waits_for = run(work.send, result)
     except StopIteration as end:
         return end.value

@@ -23,7 +23,7 @@ def is_own_folder(path: Path) -> bool:
         found = path.lstat()
     except OSError:
         return False
-    return stat.S_ISDIR(found.st_mode) and _is_ours_alone(found)
+    return stat.S_ISDIR(found.st_mode) and _is_private(found)
 
 
 def read_own(path: Path) -> bytes | None:
@@ -31,7 +31,7 @@ def read_own(path: Path) -> bytes | None:
     try:
         with os.fdopen(os.open(path, _READ), "rb") as file:
             found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode) or not _is_ours_alone(found):
+            if not stat.S_ISREG(found.st_mode) or not _is_private(found):
                 return None
             return file.read(_MAX_BYTES)
     except OSError:
@@ -44,7 +44,7 @@ def make_private_folder(folder: Path) -> None:
     Raises:
         OSError: If the folder cannot be created.
     """
-    # Each by itself: mkdir(parents=True) gives its mode to the last one only.
+    # One folder at a time: mkdir(parents=True) gives the mode to the last folder only.
     for place in (*reversed(folder.parents), folder):
         if not place.is_dir():
             place.mkdir(mode=0o700, exist_ok=True)
@@ -105,7 +105,7 @@ def write_private(path: Path, content: bytes) -> None:
         new.unlink(missing_ok=True)
 
 
-def _is_ours_alone(found: os.stat_result) -> bool:
+def _is_private(found: os.stat_result) -> bool:
     if not hasattr(os, "geteuid"):  # Windows: the user's profile is the user's alone
         return True
     return found.st_uid == os.geteuid() and not found.st_mode & 0o077

@@ -26,19 +26,20 @@ def in_own_thread(function: Callable[[], T], name: str) -> asyncio.Future[T]:
     future: asyncio.Future[T] = loop.create_future()
     future.add_done_callback(lambda done: done.cancelled() or done.exception())
 
-    def finish(how: Callable[[Any], None], value: Any) -> None:
+    def finish(set_outcome: Callable[[Any], None], value: Any) -> None:
         if not future.done():
-            how(value)
+            set_outcome(value)
 
     def work() -> None:
-        how: Callable[[Any], None]
+        set_outcome: Callable[[Any], None]
         try:
-            how, value = future.set_result, function()
+            set_outcome, value = future.set_result, function()
         except BaseException as error:  # a SystemExit would end the event loop
-            passes = isinstance(error, Exception) and not isinstance(error, StopIteration)
-            how, value = future.set_exception, error if passes else RuntimeError(repr(error))
+            can_pass = isinstance(error, Exception) and not isinstance(error, StopIteration)
+            set_outcome = future.set_exception
+            value = error if can_pass else RuntimeError(repr(error))
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody awaits the result
-            loop.call_soon_threadsafe(finish, how, value)
+            loop.call_soon_threadsafe(finish, set_outcome, value)
 
     context = contextvars.copy_context()
     threading.Thread(target=context.run, args=(work,), name=name, daemon=True).start()

@@ -18,10 +18,10 @@ ACCEPTED: Final = "gzip, deflate"
 """The encodings that a request may send as ``Accept-Encoding``."""
 
 _PIECE: Final = 64 * 1024
-_IN_A_TURN: Final = 16
+_PIECES_PER_TURN: Final = 16
 _GZIP: Final = zlib.MAX_WBITS | 16  # gzip header; a negative value: no header
 _RAW: Final = -zlib.MAX_WBITS
-# Servers send "deflate" with zlib's header or without: its first byte tells which.
+# Servers send "deflate" with zlib's header or without; the first byte of the data shows which.
 _METHOD: Final = 0x0F
 _DEFLATED: Final = 8
 
@@ -58,7 +58,7 @@ async def pieces(response: httpx.Response, most: int) -> AsyncGenerator[bytes]:
     async for data in response.aiter_raw():
         for turn, piece in enumerate(inflater.feed(data), 1):
             yield piece
-            if turn % _IN_A_TURN == 0:
+            if turn % _PIECES_PER_TURN == 0:
                 await asyncio.sleep(0)
 
 
@@ -85,9 +85,9 @@ class Inflater:
         if names and names[0] not in ("gzip", "deflate"):
             raise BodyEncodingError(f"it is compressed as {names[0][:40]}, which was not asked for")
         self._encoding = names[0] if names else None
-        self._machine: Any = None
+        self._decompressor: Any = None
         self._most = most
-        self._came = self._made = 0
+        self._received_bytes = self._inflated_bytes = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Decompress received bytes, yielding chunks lazily.
@@ -99,13 +99,13 @@ class Inflater:
             BodyTooLargeError: If the body exceeds the limit.
             BodyEncodingError: If the compressed data is corrupt.
         """
-        self._came += len(data)
+        self._received_bytes += len(data)
         for piece in self._inflate(data):
-            self._made += len(piece)
-            if self._made > self._most:
+            self._inflated_bytes += len(piece)
+            if self._inflated_bytes > self._most:
                 break
             yield piece
-        if max(self._came, self._made) > self._most:
+        if max(self._received_bytes, self._inflated_bytes) > self._most:
             raise BodyTooLargeError(f"it has more than {self._most:,} bytes")
 
     def _inflate(self, data: bytes) -> Iterator[bytes]:
@@ -113,14 +113,14 @@ class Inflater:
             for start in range(0, len(data), _PIECE):
                 yield data[start : start + _PIECE]
             return
-        if self._machine is None and data:
-            self._machine = zlib.decompressobj(self._kind(data[0]))
-        while self._machine is not None and not self._machine.eof:
+        if self._decompressor is None and data:
+            self._decompressor = zlib.decompressobj(self._kind(data[0]))
+        while self._decompressor is not None and not self._decompressor.eof:
             try:
-                piece = self._machine.decompress(data, _PIECE)
+                piece = self._decompressor.decompress(data, _PIECE)
             except zlib.error:
                 raise BodyEncodingError("its compression is broken") from None
-            data = self._machine.unconsumed_tail
+            data = self._decompressor.unconsumed_tail
             if piece:
                 yield piece
             if not data and len(piece) < _PIECE:

@@ -1,4 +1,4 @@
-"""Charset labels of mails, pages and answers, as their programs mean them."""
+"""Charset labels of mails, pages and responses, read as the programs that write them mean them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NO_CHARSETS: Final = frozenset(
     {"idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape"}
 )
 """Codecs of text that no program names in a label; some take minutes."""
-_MEANT: Final = {
+_SUPERSETS: Final = {
     **dict.fromkeys(("gb2312", "gbk", "euc-cn", "gb-2312-80", "chinese", "cn-gb"), "gb18030"),
     **dict.fromkeys(("shift-jis", "sjis", "ms-kanji", "windows-31j"), "cp932"),
     **dict.fromkeys(("euc-kr", "ks-c-5601-1987", "ksc5601", "ks-c-5601", "windows-949"), "cp949"),
@@ -45,7 +45,7 @@ def codec_of(label: str | None) -> str | None:
         label: The charset, as declared by a header or page.
     """
     name = (label or "").strip().lower().replace("_", "-")
-    name = _MEANT.get(name.removeprefix("x-"), name)
+    name = _SUPERSETS.get(name.removeprefix("x-"), name)
     try:
         codec = codecs.lookup(name).name
         "".encode(codec)  # raises for a codec of bytes, such as "hex"
@@ -55,7 +55,7 @@ def codec_of(label: str | None) -> str | None:
 
 
 def label_in_page(page: bytes) -> str | None:
-    """Return the charset declared by an HTML or XML page; UTF-16 cannot be declared so.
+    """Return the charset that an HTML or XML page declares; None for UTF-16.
 
     Args: page: The page, in an encoding in which ASCII characters have their usual bytes.
     """
@@ -79,8 +79,8 @@ def decode_charset(data: bytes, label: str | None) -> str | None:
         The text; None if the data is valid in neither charset.
     """
     known = codec_of(label)
-    is_first = known is not None and _SHIFTING.match(known) is not None
-    for name in (known, "utf-8") if is_first else ("utf-8", known):
+    try_first = known is not None and _SHIFTING.match(known) is not None
+    for name in (known, "utf-8") if try_first else ("utf-8", known):
         try:
             if name is not None:
                 return data.decode(name)

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 
-# httpx logs every address, and with it credentials in queries and addresses of uploads.
-_ours: ContextVar[bool] = ContextVar("delf_network_request", default=False)
+# httpx logs every address, including credentials in queries and addresses of uploads.
+_is_own_request: ContextVar[bool] = ContextVar("delf_network_request", default=False)
 _httpx_log: Final = logging.getLogger("httpx")
 
 
 def _is_logged(record: logging.LogRecord) -> bool:
-    return record.levelno > logging.INFO or not _ours.get()
+    return record.levelno > logging.INFO or not _is_own_request.get()
 
 
 class Reply(NamedTuple):
@@ -86,12 +86,14 @@ class HttpClient:
         """
         import httpx
 
-        mark = _ours.set(True)
+        mark = _is_own_request.set(True)
         try:
             client, turn = self._open()
-            sent: Any = headers if isinstance(headers, Mapping) else list(headers)
-            given: Any = None if params is None else list(params)
-            exchange = client.stream(method, url, params=given, headers=sent, content=content)
+            sent_headers: Any = headers if isinstance(headers, Mapping) else list(headers)
+            query: Any = None if params is None else list(params)
+            exchange = client.stream(
+                method, url, params=query, headers=sent_headers, content=content
+            )
             # The timeout starts once a place is free: a waiting request was not sent yet.
             limit = self._timeout + more_seconds
             async with turn, asyncio.timeout(limit), exchange as response:
@@ -100,7 +102,7 @@ class HttpClient:
         except TimeoutError:
             raise httpx.ReadTimeout("the whole exchange took too long") from None
         finally:
-            _ours.reset(mark)
+            _is_own_request.reset(mark)
 
     async def aclose(self) -> None:
         """Close all connections. A later request opens new connections."""

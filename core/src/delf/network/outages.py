@@ -8,7 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from weakref import WeakValueDictionary
 
-_telling: WeakValueDictionary[str, Outage] = WeakValueDictionary()
+_reporters: WeakValueDictionary[str, Outage] = WeakValueDictionary()
 """The outage that logs for each service, held weakly."""
 
 
@@ -27,7 +27,7 @@ class Outage:
     def __init__(self, log: logging.Logger, what: str, of: str | None = None) -> None:
         self._log = log
         self._what = what
-        self._of = of
+        self._service = of
         self._since = 0.0
         self.failures = 0
         """Failures since the last success."""
@@ -47,13 +47,13 @@ class Outage:
     def record_failure(self, error: BaseException) -> None:
         """Record a failure, and log a warning if it is the first."""
         self.failures += 1
-        begins, teller = self.failures == 1, self
+        begins, reporter = self.failures == 1, self
         if begins:
             self._since, self.counted = time.monotonic(), 0
-        if self._of is not None:
-            teller = (_telling.setdefault if begins else _telling.get)(self._of, self)
-        teller.counted += 1
-        level = logging.WARNING if begins and teller is self else logging.DEBUG
+        if self._service is not None:
+            reporter = (_reporters.setdefault if begins else _reporters.get)(self._service, self)
+        reporter.counted += 1
+        level = logging.WARNING if begins and reporter is self else logging.DEBUG
         self._log.log(level, "%s (failure %d): %s", self._what, self.failures, error)
 
     def record_success(self) -> None:
@@ -61,10 +61,10 @@ class Outage:
         if not self.failures:
             return
         seconds = time.monotonic() - self._since
-        tells = self._of is None or _telling.get(self._of) is self
-        if tells and self._of is not None:
-            _telling.pop(self._of, None)
+        reports = self._service is None or _reporters.get(self._service) is self
+        if reports and self._service is not None:
+            _reporters.pop(self._service, None)
         message = "works again after %d failures in %.0f s"
-        level = logging.WARNING if tells else logging.DEBUG
+        level = logging.WARNING if reports else logging.DEBUG
         self._log.log(level, f"%s: {message}", self._what, self.counted, seconds)
         self.failures = 0

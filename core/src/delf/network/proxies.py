@@ -1,9 +1,9 @@
 """HTTP proxies from the environment, read in the same way for all HTTP clients.
 
 ``HTTP_PROXY``, ``HTTPS_PROXY`` and ``ALL_PROXY`` name proxies, in capitals or not. ``NO_PROXY``
-lists hosts without a proxy, as curl reads the variable: names with the names below them, addresses,
-networks as ``10.0.0.0/8``, each with a port or without; ``*`` for all. This machine is always
-reached without a proxy.
+lists hosts without a proxy, as curl reads the variable: names (with their subdomains), addresses,
+and networks such as ``10.0.0.0/8``, each with a port or without; ``*`` for all. This machine is
+always reached without a proxy.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ class Proxies:
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         found = getproxies() if environ is None else environ
-        self._without = re.split(r"[,\s]+", found.get("no", "").lower())
-        self._named = {
+        self._direct_entries = re.split(r"[,\s]+", found.get("no", "").lower())
+        self._proxy_by_scheme = {
             scheme: Proxy(f"{name.upper()}_PROXY", found[name])
             for scheme in _PORTS
             for name in ("all", scheme)
@@ -98,15 +98,15 @@ class Proxies:
 
     def __bool__(self) -> bool:
         """Return True if any proxy is configured."""
-        return bool(self._named)
+        return bool(self._proxy_by_scheme)
 
     def for_url(self, url: str) -> Proxy | None:
         """Return the proxy for a URL; None for a direct connection."""
-        if not self._named:
+        if not self._proxy_by_scheme:
             return None
         parts = urlsplit(url)
         scheme = _SECURE.get(parts.scheme.lower(), parts.scheme.lower())
-        found = self._named.get(scheme)
+        found = self._proxy_by_scheme.get(scheme)
         if found is None or not parts.hostname:
             return found
         host = parts.hostname.lower().rstrip(".")
@@ -116,8 +116,10 @@ class Proxies:
             return None
         if address is not None and address.is_loopback:
             return None
-        is_without = any(_means(entry, host, address, port) for entry in self._without if entry)
-        return None if is_without else found
+        is_direct = any(
+            _means(entry, host, address, port) for entry in self._direct_entries if entry
+        )
+        return None if is_direct else found
 
 
 def proxy_for(url: str) -> Proxy | None:
@@ -141,9 +143,9 @@ def _means(entry: str, host: str, address: Any, port: int) -> bool:
     # More than one colon without brackets is an IPv6 address, whose last part is no port.
     if "/" in entry or (entry.count(":") > 1 and not entry.startswith("[")):
         return _is_within(entry, address)
-    name, sign, own = entry.rpartition(":")
-    if sign and own.isdigit():
-        if int(own) != port:
+    name, colon, entry_port = entry.rpartition(":")
+    if colon and entry_port.isdigit():
+        if int(entry_port) != port:
             return False
     else:
         name = entry

@@ -95,8 +95,8 @@ def how_to_install(package: str) -> str:
 
     name = package.removeprefix(PLUGIN_PREFIX)
     command, installer = next(iter(packages("installer").items()))
-    is_ours = name != package or package in all_packages()
-    if not is_ours and package.partition("[")[0] != _CORE:
+    is_official = name != package or package in all_packages()
+    if not is_official and package.partition("[")[0] != _CORE:
         return f"pip install {quote(package)}"
     if not all(map(find_spec, (_PROGRAM, module_of(installer)))):
         return f"pip install --find-links dist {quote(package)}"

@@ -1,7 +1,7 @@
 """The specs by name, and the error for an unknown or disputed name.
 
-When two plugins give one name within a kind, that name cannot be used until the user prefers a
-plugin, or one is uninstalled or blocked; their other names work. Names of the core cannot be taken,
+When two plugins give one name within a kind, that name cannot be used until the user prefers,
+uninstalls or blocks one of the plugins; their other names work. Names of the core cannot be taken,
 because one bad plugin would stop every task.
 """
 
@@ -32,7 +32,7 @@ from delf.specs import ModelSpec, Spec
 SpecT = TypeVar("SpecT", bound=Spec)
 ErrorT = TypeVar("ErrorT", bound=DelfError)
 
-# Connections are what people type most, so their packages carry the bare name.
+# People type connections most often, so their packages have the bare name.
 _BARE: Final = ("connection", "command")
 _PREFIXES: Final = {"format": "files", "embedder": "embed"}
 
@@ -42,7 +42,7 @@ _AT_ADDRESS: Final = 1.5
 """The fit of a model with an address whose plugin's protocol other servers speak."""
 
 _MAX_NAMED: Final = 3
-"""The most plugins that failed to load which one hint names."""
+"""The maximum number of plugins that failed to load in one hint."""
 
 _CHOOSE: Final = (
     'choose one: [plugins] prefer = ["{one}"] in delf.toml; or uninstall one, or block one by its '

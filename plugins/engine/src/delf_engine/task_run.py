@@ -246,7 +246,7 @@ class TaskRun:
         """Ask the main model for an outline of the calls that the task asks for.
 
         Args:
-            followed: The texts that the user told the agent to follow.
+            followed: The texts that the agent follows because the user asked for that.
         """
         words, choice = self._values.own_words, self.tool_choice()
         # Descriptions written by a server are not the user's words.
