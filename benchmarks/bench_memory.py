@@ -139,10 +139,10 @@ async def quality(
     if known:
         none = mock.patch.object(FactDatabase, "with_words", return_value={})
         cases["vectors"] = none
-        cases["places"] = mock.patch.object(store_module, "fused", by_places)
+        cases["places"] = mock.patch.object(store_module, "fuse_rankings", by_places)
         cases["both"] = contextlib.nullcontext()
         cases |= {
-            f"both, {weight}": mock.patch.object(store_module, "fused", weighed(weight))
+            f"both, {weight}": mock.patch.object(store_module, "fuse_rankings", weighed(weight))
             for weight in weights
         }
     with tempfile.TemporaryDirectory() as folder:
