@@ -14,7 +14,7 @@ _BY_WORDS: Final = 0.4
 
 
 def share_of(query: str, text: str) -> float:
-    """Return the share of a query's words in a text.
+    """Return the share of a query's words that occur in a text.
 
     In writing systems without spaces, such as Chinese, a pair of letters counts half.
     """

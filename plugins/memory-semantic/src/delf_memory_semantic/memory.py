@@ -148,13 +148,13 @@ class Memory(FixedAttributes):
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return asyncio.run(self._and_rest(work))
+            return asyncio.run(self._stop_filling_after(work))
         work.close()
         raise AgentStateError(
             "this would block the event loop", hint="await the methods of memory.store"
         )
 
-    async def _and_rest(self, work: Coroutine[Any, Any, T]) -> T:
+    async def _stop_filling_after(self, work: Coroutine[Any, Any, T]) -> T:
         """Return the result, and stop adding vectors in the background before the loop ends."""
         try:
             return await work

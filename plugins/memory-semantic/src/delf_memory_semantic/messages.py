@@ -114,7 +114,7 @@ class MessageIndex:
         with self._lock:
             if model == self._model:
                 self._vectors.update({row[2]: np.frombuffer(row[3], dtype="<f4") for row in rows})
-            self._on_disk("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)", rows)
+            self._run_on_file("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)", rows)
 
     def find(
         self, query: str, vector: Any, since: float, until: float, limit: int
@@ -126,7 +126,7 @@ class MessageIndex:
             vector: The vector of the query; None to search by words only.
             since: The earliest time, Unix seconds.
             until: The latest.
-            limit: How many at most.
+            limit: The maximum number of messages.
         """
         words = telling_words(query)
         with self._lock:
@@ -135,13 +135,13 @@ class MessageIndex:
                 matched = " OR ".join(f'"{word}"' for word in words)
                 values = (matched, since, until, LOOKED_AT)
                 by_words = dict(self._words.execute(_FOUND, values).fetchall())
-            near = self._near(vector, since, until, by_words)
+            near = self._nearest(vector, since, until, by_words)
             best = next(iter(by_words), None)
             share = 0.0 if best is None else share_of(query, self._message(best).message.content)
             chosen = list(fuse_rankings(by_words, near, share))[:limit]
             return [self._message(number) for number in chosen]
 
-    def _near(
+    def _nearest(
         self,
         vector: Any,
         since: float,
@@ -178,7 +178,7 @@ class MessageIndex:
         return FoundMessage(row[0], message)
 
     def _read(self, model: str) -> dict[bytes, Any]:
-        found = self._on_disk(
+        found = self._run_on_file(
             "SELECT digest, vector FROM vectors WHERE namespace = ? AND model = ?",
             [(self._namespace, model)],
         )
@@ -187,22 +187,22 @@ class MessageIndex:
     def _forget(self, digests: set[bytes]) -> None:
         for digest in digests:
             del self._vectors[digest]
-        self._on_disk(
+        self._run_on_file(
             "DELETE FROM vectors WHERE namespace = ? AND digest = ?",
             [(self._namespace, digest) for digest in digests],
         )
 
-    def _on_disk(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def _run_on_file(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Run a statement on the file; an invalid file is recreated."""
         try:
-            return self._do(statement, rows)
+            return self._run_statement(statement, rows)
         except sqlite3.OperationalError:
             return []  # locked, full or read-only: vectors are computed again
         except sqlite3.DatabaseError:
             self._file.unlink(missing_ok=True)
-            return self._do(statement, rows)
+            return self._run_statement(statement, rows)
 
-    def _do(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def _run_statement(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
         make_private_file(self._file)
         database = sqlite3.connect(self._file, timeout=10)
         try:

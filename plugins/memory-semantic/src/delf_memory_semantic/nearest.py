@@ -12,7 +12,7 @@ from delf_memory_semantic.database import FactDatabase
 
 
 class VectorIndex:
-    """Compares a vector with many vectors of length 1.
+    """Compares a vector with many unit vectors.
 
     Args:
         dimension: The length of a vector.

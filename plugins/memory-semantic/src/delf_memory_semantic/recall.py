@@ -107,7 +107,7 @@ class Recall(Connection[RecallSettings]):
 
     async def _follow(self) -> MessageIndex:
         """Return the index, updated with new and removed messages."""
-        context = self._used_context()
+        context = self._plugin_context()
         async with self._following:
             if self._journal is None:
                 url = self.settings.url
@@ -139,7 +139,7 @@ class Recall(Connection[RecallSettings]):
 
     async def _vector(self, index: MessageIndex, query: str) -> Any:
         """Return the query's vector if the messages' vectors are ready in time; else None."""
-        embedder = embedder_of(self._used_context(), self.settings.embedding_model)
+        embedder = embedder_of(self._plugin_context(), self.settings.embedding_model)
         if embedder is None:
             return None
         if self._embedding is None or self._embedding.done():
@@ -160,7 +160,7 @@ class Recall(Connection[RecallSettings]):
             made = {digest: row for (digest, _), row in zip(some, rows, strict=True)}
             await asyncio.to_thread(index.add_vectors, made, embedder.model)
 
-    def _used_context(self) -> PluginContext:
+    def _plugin_context(self) -> PluginContext:
         if self._context is None:
             from delf import plugin_context
 

@@ -90,7 +90,7 @@ class Answer:
 
     Args:
         tokens: The token counts; None until received.
-        finish_reason: In the provider's own words.
+        finish_reason: The finish reason in the provider's own words.
         ended: Whether the provider marked the answer as whole.
         last: Whether nothing follows any more, such as the usage.
         searches: The number of searches by the provider.
@@ -211,11 +211,11 @@ class Answer:
         return [*complete, *self.argue(self.last_call, arguments)]
 
     def is_last(self, id_: Any) -> bool:
-        """Return whether an id is the one of the latest call."""
+        """Return True if an id is the id of the latest call."""
         return bool(self._calls) and self._calls[-1].id == id_
 
     def is_emitted(self, place: int) -> bool:
-        """Return whether a call was emitted completely."""
+        """Return True if a call was emitted completely."""
         return self._calls[place].is_emitted
 
     def is_another(self, place: int, id_: Any) -> bool:

@@ -92,7 +92,7 @@ class HttpEmbedder:
         return _BATCH
 
     async def embed(self, texts: Sequence[str], kind: EmbeddingKind = "passage") -> Vectors:
-        """Return a vector of length 1 for each text.
+        """Return a unit vector for each text.
 
         Raises:
             EnvironmentKeyError: If the key is missing.

@@ -59,15 +59,15 @@ class EventReader:
             if line.startswith(b"{"):  # an error as bare JSON
                 self._data.append(line)
                 self._size += len(line)
-                return self._whole()
+                return self._event_data()
             name, _, value = line.partition(b":")
             if name == b"data":
                 self._data.append(value.removeprefix(b" "))
                 self._size += len(line)
             return None
-        return self._whole() if self._data else None
+        return self._event_data() if self._data else None
 
-    def _whole(self) -> str:
+    def _event_data(self) -> str:
         whole = b"\n".join(self._data)
         self._data, self._size = [], 0
         try:

@@ -126,7 +126,7 @@ class GenerateContent:
         pieces: list[ModelDelta] = []
         for candidate in items(piece.get("candidates"))[:1]:
             for part in items(fields(fields(candidate).get("content")).get("parts")):
-                pieces += _take(fields(part), answer)
+                pieces += _read_part(fields(part), answer)
             grounds = fields(fields(candidate).get("groundingMetadata"))
             answer.searches = max(answer.searches, len(items(grounds.get("webSearchQueries"))))
             if reason := fields(candidate).get("finishReason"):
@@ -208,7 +208,7 @@ def _inline(data: bytes, media_type: str) -> dict[str, Any]:
     return {"inlineData": {"mimeType": media_type, "data": chat.base64_of(data)}}
 
 
-def _take(part: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
+def _read_part(part: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
     if called := fields(part.get("functionCall")):
         given = json.dumps(called.get("args") or {}, ensure_ascii=False)
         token = part.get("thoughtSignature")

@@ -149,7 +149,7 @@ class LiveSession:
                 # A deadline for the whole answer, but only around this wait: around the yield it
                 # would cancel the consumer.
                 async with asyncio.timeout_at(deadline):
-                    event = await self._received()
+                    event = await self._receive()
                 for piece in self._dialect.event(event, answer):
                     yield piece
             for piece in answer.complete():
@@ -181,19 +181,19 @@ class LiveSession:
     async def _open(self, request: ModelRequest) -> None:
         for event in self._dialect.opening(request, self._settings):
             await self._write(event)
-        while not self._dialect.is_open(await self._received()):
+        while not self._dialect.is_open(await self._receive()):
             pass
         self._is_begun = True
 
     async def _is_alive(self) -> bool:
-        """Process pending messages; return whether the connection is usable."""
+        """Process pending messages; return True if the connection is usable."""
         from websockets.exceptions import ConnectionClosed
 
         while True:
             try:
                 # Without waiting: a pending message may announce that the server closes.
                 async with asyncio.timeout(0):
-                    event = await self._received()
+                    event = await self._receive()
             except TimeoutError:
                 return not self._dialect.must_move
             except ConnectionClosed:
@@ -203,7 +203,7 @@ class LiveSession:
     async def _write(self, event: Any) -> None:
         await self._open_socket.send(json.dumps(event, ensure_ascii=False))
 
-    async def _received(self) -> Mapping[str, Any]:
+    async def _receive(self) -> Mapping[str, Any]:
         data = await self._open_socket.recv()
         self._bytes += len(data)
         if self._bytes > MAX_STREAM:

@@ -186,17 +186,17 @@ class HttpModel(EndpointModel):
             return await self._complete_once(request)
         async with (
             asyncio.timeout(self._timeout(request)),
-            self._sent(request, stream=False) as response,
+            self._send(request, stream=False) as response,
         ):
             body = await read(response, MAX_BYTES)
         if body.lstrip(_BLANK).startswith(_STREAMED):
-            return self._reply(self._of_events(body, request), request=request)
+            return self._reply(self._parse_event_stream(body, request), request=request)
         answer = self._dialect_of(request).parse(parsed(body))
         answer.of_thinking()
         return self._reply(answer, request=request)
 
-    def _of_events(self, body: bytes, request: ModelRequest) -> Answer:
-        """Parse a whole body that is a stream although none was requested."""
+    def _parse_event_stream(self, body: bytes, request: ModelRequest) -> Answer:
+        """Parse a complete body that is an event stream although none was requested."""
         answer, reader = Answer(), EventReader()
         for data in (*reader.feed(body), *reader.end()):
             if data.strip() == _DONE:
@@ -215,7 +215,7 @@ class HttpModel(EndpointModel):
     async def _streamed(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         deadline = asyncio.get_running_loop().time() + self._timeout(request)
         answer, seen = Answer(), ""
-        async with aclosing(self._received(request, deadline, answer)) as events:
+        async with aclosing(self._receive_events(request, deadline, answer)) as events:
             async for data in events:
                 if isinstance(data, str) and data.strip() in ("", _DONE):
                     if data.strip():
@@ -242,7 +242,7 @@ class HttpModel(EndpointModel):
             yield piece
         yield self._reply(answer, request=request)
 
-    async def _received(
+    async def _receive_events(
         self, request: ModelRequest, deadline: float, answer: Answer
     ) -> AsyncGenerator[str | bytes]:
         """Yield the data of events until the end of the stream, or the timeout.
@@ -269,7 +269,7 @@ class HttpModel(EndpointModel):
                     raise
                 if not begun and chunk.strip():
                     begun = True
-                    whole = None if _is_of_events(chunk) else bytearray()
+                    whole = None if _is_event_stream(chunk) else bytearray()
                 if whole is not None:
                     whole += chunk
                     if len(whole) > MAX_BYTES:
@@ -283,14 +283,14 @@ class HttpModel(EndpointModel):
             yield data
 
     async def _chunks(self, request: ModelRequest) -> AsyncGenerator[bytes]:
-        async with self._sent(request, stream=True) as response:
+        async with self._send(request, stream=True) as response:
             try:
                 async for chunk in pieces(response, MAX_STREAM):
                     yield chunk
             except BodyError as error:
                 raise UnreadableError(str(error)) from None
 
-    def _sent(
+    def _send(
         self, request: ModelRequest, *, stream: bool
     ) -> AbstractAsyncContextManager[httpx.Response]:
         """Send a request; return the response with its body unread."""
@@ -345,7 +345,7 @@ class HttpModel(EndpointModel):
         return explain(error, endpoint, timeout)
 
 
-def _is_of_events(begin: bytes) -> bool:
+def _is_event_stream(begin: bytes) -> bool:
     """Return True if the start of a body indicates an event stream."""
     line = begin.lstrip(_BLANK)
     return any(line.startswith(field) or field.startswith(line) for field in _FIELDS)

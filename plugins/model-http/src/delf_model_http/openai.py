@@ -98,7 +98,7 @@ class ChatCompletions:
         _check_choice(choice)
         message = required(choice, "message")
         answer.say(_text_of(message))
-        answer.think(_thought(message))
+        answer.think(_reasoning_of(message))
         answer.keep(fields(message), _RETURNED)
         for call in _calls_in(message):
             function = required(call, "function")
@@ -106,7 +106,7 @@ class ChatCompletions:
                 fields(call).get("id"),
                 required(function, "name"),
                 _arguments(function),
-                kept=_kept(call),
+                kept=_returned_fields(call),
             )
         answer.finish_reason = fields(choice).get("finish_reason")
         return answer
@@ -122,7 +122,7 @@ class ChatCompletions:
             # Some servers that do not stream send the whole message as their one event.
             delta = fields(fields(choice).get("delta")) or fields(fields(choice).get("message"))
             pieces += answer.say(_text_of(delta))
-            answer.think(_thought(delta))
+            answer.think(_reasoning_of(delta))
             answer.keep(delta, _RETURNED)
             for call in _calls_in(delta):
                 pieces += _call(fields(call), answer)
@@ -145,7 +145,7 @@ def _call(given: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
     begun = last + 1 if is_new else last
     place = answer.place_of(place) if isinstance(place, int) else begun
     if place == last + 1 or (name and answer.is_another(place, known)):
-        return answer.call(known, name or "", arguments, kept=_kept(given))
+        return answer.call(known, name or "", arguments, kept=_returned_fields(given))
     if 0 <= place < last and answer.is_emitted(place):
         place = last
     return [*answer.name_call(place, name), *answer.argue(place, arguments)]
@@ -158,7 +158,7 @@ def _calls_in(message: Any) -> list[Any]:
     return items(given.get("tool_calls")) or ([{"function": one}] if fields(one) else [])
 
 
-def _kept(call: Any) -> dict[str, Any]:
+def _returned_fields(call: Any) -> dict[str, Any]:
     """Return the fields of a call that go back with it: Gemini's signature in this format."""
     extra = fields(call).get("extra_content")
     return {"extra_content": extra} if fields(extra) else {}
@@ -173,13 +173,13 @@ def _arguments(function: Any) -> Any:
 def _check(given: Any) -> None:
     """Raise for failures that servers send with status 200, or within a stream."""
     found = fields((items(given) or [given])[0])
-    error = found.get("error") or _bare_error(found)
+    error = found.get("error") or _unwrapped_error(found)
     if error:
         code = count(error, "code")
         raise ReportedError(code if 400 <= code < 600 else 500, found)
 
 
-def _bare_error(given: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _unwrapped_error(given: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return an error object without the usual wrapper, as vLLM and FastAPI send it."""
     words = next((given[name] for name in _WORDS if given.get(name)), None)
     is_error = "error" in (given.get("object"), given.get("type")) or isinstance(words, (str, list))
@@ -197,7 +197,7 @@ def _check_choice(choice: Any) -> None:
         )
 
 
-def _thought(message: Any) -> str | None:
+def _reasoning_of(message: Any) -> str | None:
     """Return the reasoning, under open models' field names."""
     given = fields(message)
     found = given.get("reasoning_content") or given.get("reasoning")

@@ -57,7 +57,7 @@ class Budgets:
         Raises:
             ProblemError: If a budget is exhausted.
         """
-        parts = await self._parts(key)
+        parts = await self._ledgers_of(key)
         if not parts:
             return None
         for name, ledger in parts.items():
@@ -80,24 +80,24 @@ class Budgets:
                 cost_usd=ledger.cost_usd,
                 left_usd=ledger.remaining_usd or 0.0,
             )
-            for name, ledger in (await self._parts(key)).items()
+            for name, ledger in (await self._ledgers_of(key)).items()
         ]
 
-    async def _parts(self, key: Key) -> dict[str, Ledger]:
+    async def _ledgers_of(self, key: Key) -> dict[str, Ledger]:
         """Return the up-to-date ledgers of a person's budgets by name."""
         if not self._limits:
             return {}
         owners: dict[str, Collection[str]] = {}
         holder = key.holder
-        # The tasks of a hook without a person are nobody's; without keys, all tasks are one user's.
+        # Tasks of a hook without a person have no owner; without keys, one user owns all tasks.
         has_owner = holder is not None or not self._keys
         if has_owner and (key.name in self._limits or EVERYBODY in self._limits):
             owners[key.name] = () if holder is None else (holder,)
         for team in sorted(key.teams & self._limits.keys()):
             owners[team] = self._keys.of_team(team)
-        return {name: await self._refreshed(name, found) for name, found in owners.items()}
+        return {name: await self._up_to_date_ledger(name, found) for name, found in owners.items()}
 
-    async def _refreshed(self, name: str, owners: Collection[str]) -> Ledger:
+    async def _up_to_date_ledger(self, name: str, owners: Collection[str]) -> Ledger:
         now = datetime.now(UTC)
         begin = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         if self._month != (month := f"{begin:%Y-%m}"):

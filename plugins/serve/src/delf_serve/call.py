@@ -118,7 +118,7 @@ class Call:
             if name in given:
                 raise ProblemError(422, f"{name[:60]}: it comes twice", param=name[:60])
             given[name] = value
-        return _validated(lambda: kind.model_validate_strings(given))
+        return _validate(lambda: kind.model_validate_strings(given))
 
     async def body(self, kind: type[ModelT]) -> ModelT:
         """Validate and return the JSON body.
@@ -135,7 +135,7 @@ class Call:
         else:  # every field is optional
             await self.no_body()
             data = b"{}"
-        return _validated(lambda: kind.model_validate_json(data or b" "))
+        return _validate(lambda: kind.model_validate_json(data or b" "))
 
     async def no_body(self) -> None:
         """Raise if a body was sent to an operation without one.
@@ -167,17 +167,17 @@ class Call:
                 yield chunk
 
 
-def _validated(make: Callable[[], ModelT]) -> ModelT:
+def _validate(make: Callable[[], ModelT]) -> ModelT:
     try:
         return make()
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False)
-        named = [(_field(item), item["msg"].removeprefix("Value error, ")) for item in found]
+        named = [(_field_name(item), item["msg"].removeprefix("Value error, ")) for item in found]
         details = "; ".join(f"{name or 'the body'}: {text}" for name, text in named[:5])
         raise ProblemError(422, details[:1000], "GET /openapi.json", param=named[0][0]) from None
 
 
-def _field(problem: ErrorDetails) -> str | None:
+def _field_name(problem: ErrorDetails) -> str | None:
     """Return the name of an invalid field or parameter, without the variant of a union."""
     if problem["type"].startswith("union_tag"):
         return str(problem["ctx"]["discriminator"]).strip("'")  # pyright: ignore[reportTypedDictNotRequiredAccess]

@@ -72,7 +72,7 @@ class Notice:
 def notice_of(settings: ServeSettings, request: ApprovalRequest) -> Notice:
     """Make the notice of a pending request."""
     message, url = visible(request.message[:_LONGEST]), link(settings, request)
-    found = [_cut(fact) for fact in facts(request)]
+    found = [_truncate(fact) for fact in facts(request)]
     content = {
         "event": "approval_requested",
         "request_id": request.request_id,
@@ -92,7 +92,7 @@ def notice_of(settings: ServeSettings, request: ApprovalRequest) -> Notice:
     return Notice(name=request.request_id, content=content, subject=subject, text=text)
 
 
-def _cut(fact: Fact) -> Fact:
+def _truncate(fact: Fact) -> Fact:
     """Truncate a fact; the page has the whole text."""
     left = len(fact.text) - _MAX_FACT_SIZE
     if left <= 0:
@@ -140,7 +140,7 @@ def notice_of_end(settings: ServeSettings, task: str, end: TaskFinished) -> Noti
 
 
 def ways_of(settings: ServeSettings, person: Person) -> list[NoticeWay]:
-    """Return the ways in which a person could get notices from the server."""
+    """Return the ways in which the server can send notices to a person."""
     works: dict[NoticeWay, bool] = {
         "mail": settings.smtp_url is not None and bool(person.mail),
         "slack": settings.slack_token is not None and bool(person.mail),
@@ -239,7 +239,7 @@ class Notices:
                 await asyncio.to_thread(way, self._settings, notice)
             except _FAILURES as error:
                 if pause is None:
-                    name, what = notice.name, _in_words(error)
+                    name, what = notice.name, _describe_failure(error)
                     by = getattr(way, "func", way).__name__
                     _log.warning("no notice by %s that %s waits: %s", by, name, what)
                     return False
@@ -320,17 +320,19 @@ class WebChannel:
         try:
             record = await self._record(request)
             began = began if record is None else record.requested.at
-            await self._once(request, notice, "asked")
+            await self._send_once(request, notice, "asked")
             for minutes in sorted(self._settings.remind_minutes):
                 await asyncio.sleep(max(0.0, began + minutes * 60 - time.time()))
                 record = await self._record(request)
                 if record is None or record.decided is not None or not record.waits:
                     return
-                await self._once(request, reminder_of(notice, minutes), "reminded")
+                await self._send_once(request, reminder_of(notice, minutes), "reminded")
         except DelfError as error:
             _log.warning("people get no notice of %s: %s", request.request_id, error.message)
 
-    async def _once(self, request: ApprovalRequest, notice: Notice, choice: NoticeChoice) -> None:
+    async def _send_once(
+        self, request: ApprovalRequest, notice: Notice, choice: NoticeChoice
+    ) -> None:
         """Send a notice unless any process has sent it before."""
         journal = self._journal
         if journal is None:
@@ -343,7 +345,7 @@ class WebChannel:
         async def sent() -> None:
             await journal.post(request.task_id, _NOTE, {"name": notice.name})
 
-        self._notices.tell(notice, await self._chosen(journal, request, choice), sent)
+        self._notices.tell(notice, await self._recipients(journal, request, choice), sent)
 
     async def _record(self, request: ApprovalRequest) -> RequestRecord | None:
         if self._journal is None:
@@ -351,7 +353,7 @@ class WebChannel:
         found = await self._journal.find_requests(request.request_id)
         return next((r for r in found if r.requested.request_id == request.request_id), None)
 
-    async def _chosen(
+    async def _recipients(
         self, journal: SharedJournal, request: ApprovalRequest, choice: NoticeChoice
     ) -> list[Person]:
         """Return the people who may decide a request and opted in to a kind of notices."""
@@ -413,7 +415,7 @@ def reminder_of(notice: Notice, minutes: float) -> Notice:
     )
 
 
-def _in_words(error: Exception) -> str:
+def _describe_failure(error: Exception) -> str:
     """Describe a delivery failure without text from a server or a URL."""
     if isinstance(error, ConfigurationError):
         return error.message

@@ -29,7 +29,7 @@ async def list_all(agent: Agent, key: Key) -> Sequence[s.EvaluationView]:
 
     Args:
         agent: The agent.
-        key: The caller, who sees all tasks or no data set.
+        key: The caller; without the scope of all tasks no data set is returned.
     """
     found = _evaluations_of(agent, key)
     if found is None:

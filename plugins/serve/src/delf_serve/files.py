@@ -69,13 +69,13 @@ class Uploads:
                 self._used = await asyncio.to_thread(self._count)
             self._coming += 1
         try:
-            self._take(owner, _MIN_BYTES)
+            self._reserve(owner, _MIN_BYTES)
             await asyncio.to_thread(make_private_folder, place)
             # Fails if the name exists, so that a link cannot redirect the write to another file.
             with create_private(place / name) as file:
                 async for chunk in chunks:
                     before, size = size, size + len(chunk)
-                    self._take(owner, max(size, _MIN_BYTES) - max(before, _MIN_BYTES))
+                    self._reserve(owner, max(size, _MIN_BYTES) - max(before, _MIN_BYTES))
                     await asyncio.to_thread(file.write, chunk)
             # Complete files only get the id by which a task can name them.
             await asyncio.to_thread(place.rename, place.with_name(file_id))
@@ -153,7 +153,7 @@ class Uploads:
             raise ProblemError(404, f"no file {file_id[:60]!r} was sent in", "POST /files first")
         return found
 
-    def _take(self, owner: str, size: int) -> None:
+    def _reserve(self, owner: str, size: int) -> None:
         """Reserve bytes of the upload limit before they are written."""
         settings = self._settings
         self._used[owner] += size

@@ -47,7 +47,7 @@ async def search(tasks: Tasks, query: s.SearchQuery, key: Key) -> s.FoundList:
         ProblemError: If the journal has no search.
         UnknownTaskError: If the task ``before`` is unknown.
     """
-    await _searched(tasks)
+    await _updated_index(tasks)
     before = None if query.before is None else (await tasks.record(query.before, key)).task_id
     wanted, waiting = _filter(query, key), await tasks.waiting()
     found = await search_tasks(tasks.journal, wanted, query.limit, before, tasks.waiting_in)
@@ -71,7 +71,7 @@ async def figures(tasks: Tasks, query: s.FiguresQuery, key: Key) -> Sequence[Fig
         ProblemError: If the journal has no search.
         DelfError: If the time zone is unknown.
     """
-    journal = await _searched(tasks)
+    journal = await _updated_index(tasks)
     return await journal.figures(query.by, _filter(query, key), query.zone)
 
 
@@ -96,13 +96,13 @@ async def compare(tasks: Tasks, one: str, other: str, key: Key) -> s.Comparison:
         return s.Comparison(
             a=s.ComparedTask(**a.figures),
             b=s.ComparedTask(**b.figures),
-            **{part: _beside(a.lines[part], b.lines[part]) for part in PARTS},
+            **{part: _align_lines(a.lines[part], b.lines[part]) for part in PARTS},
         )
 
     return await asyncio.to_thread(make)
 
 
-def _beside(left: Sequence[str], right: Sequence[str]) -> list[s.ComparedLine]:
+def _align_lines(left: Sequence[str], right: Sequence[str]) -> list[s.ComparedLine]:
     """Align the lines of two texts, as in a side-by-side diff."""
     rows: list[s.ComparedLine] = []
     matcher = difflib.SequenceMatcher(None, left, right, autojunk=False)
@@ -112,7 +112,7 @@ def _beside(left: Sequence[str], right: Sequence[str]) -> list[s.ComparedLine]:
     return rows
 
 
-async def _searched(tasks: Tasks) -> SharedJournal:
+async def _updated_index(tasks: Tasks) -> SharedJournal:
     """Return the journal after updating its search index."""
     try:
         await tasks.journal.index(_INDEX_SECONDS / 4)

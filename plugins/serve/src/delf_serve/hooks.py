@@ -65,7 +65,7 @@ class Hooks:
             client: The address of the sender.
 
         Returns:
-            The task, and the person whose task it is.
+            The task, and its owner.
 
         Raises:
             ProblemError: If the hook is unknown, the signature is wrong, or the message violates

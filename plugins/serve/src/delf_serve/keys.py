@@ -180,7 +180,11 @@ class Keys:
         here = [person for person in self._known if person.holder in self._people]
         found = next((person for person in here if person.name == name), None)
         if found is None and by_mail:
-            theirs = (p for p in here if _lower(name) in (_lower(p.mail), _lower(p.name)))
+            theirs = (
+                p
+                for p in here
+                if _lower_ascii(name) in (_lower_ascii(p.mail), _lower_ascii(p.name))
+            )
             found = next(theirs, None)
         return None if found is None else self._people[found.holder]
 
@@ -221,7 +225,7 @@ class Keys:
             return
         is_first, self._people_at = self._people_at == float("-inf"), now
         try:
-            self._take(await journal.people())
+            self._replace_people(await journal.people())
         except DelfError as error:
             # A server that has never read its people must not answer as if there were none.
             if is_first:
@@ -229,7 +233,7 @@ class Keys:
                 raise
             _log.error("people and their keys stay as they were: %s", error.message)
 
-    def _take(self, people: list[Person]) -> None:
+    def _replace_people(self, people: list[Person]) -> None:
         """Replace the people; keys stay required even if all are revoked."""
         self._known = people
         # A server whose last person was revoked must not be open to everybody.
@@ -237,14 +241,14 @@ class Keys:
         here = [person for person in people if person.revoked_at is None]
         self._people = {person.holder: _full_caller(person, here) for person in here}
         self._of_people = {
-            bytes.fromhex(key.digest): _narrowed(self._people[person.holder], key)
+            bytes.fromhex(key.digest): _with_rights_of(self._people[person.holder], key)
             for person in here
             for key in person.keys
             if key.revoked_at is None
         }
 
 
-def _lower(mail: str) -> bytes:
+def _lower_ascii(mail: str) -> bytes:
     """Lower-case the ASCII letters of a mail address, for comparison.
 
     Unicode case folding would make different addresses equal, such as one with the Kelvin sign in
@@ -279,7 +283,7 @@ def _full_caller(person: Person, people: Sequence[Person]) -> Key:
     )
 
 
-def _narrowed(whole: Key, key: PersonKey) -> Key:
+def _with_rights_of(whole: Key, key: PersonKey) -> Key:
     """Return a caller restricted to the rights of one key."""
     rights = whole.rights if key.rights is None else whole.rights & frozenset(key.rights)
     scope = min(whole.scope, key.scope or whole.scope, key=SCOPES.index)

@@ -90,7 +90,7 @@ class OpenIdConnect:
         Raises:
             ProblemError: If the state differs or the token is invalid.
         """
-        begun = _begun(cookie)
+        begun = _read_cookie(cookie)
         if begun is None or not hmac.compare_digest(
             given.get("state", "").encode(), begun.state.encode()
         ):
@@ -214,7 +214,7 @@ def _library_of(client: type) -> Any:
     return importlib.import_module(base.__module__.partition(".")[0])
 
 
-def _begun(cookie: str) -> Begun | None:
+def _read_cookie(cookie: str) -> Begun | None:
     try:
         begun = Begun(**json.loads(cookie))
     except (ValueError, TypeError):

@@ -42,7 +42,7 @@ class ProjectSchedules:
     async def list(self, key: Key) -> s.ScheduleList:
         """Return the schedules whose tasks a person sees."""
         try:
-            with self._opened() as schedules:
+            with self._open() as schedules:
                 found = await schedules.all()
         except ProblemError as problem:
             if problem.status not in (409, 501):
@@ -58,7 +58,7 @@ class ProjectSchedules:
         """
         setup = {"flags": {"strategy": ROUTINE}} if given.routine else {}
         made = Schedule(**given.model_dump(exclude={"routine"}), setup=setup, key=key.holder)
-        with self._opened() as schedules:
+        with self._open() as schedules:
             if made.each is not None:
                 await check_watched(self._agent.tools, made.each)
             if given.routine:
@@ -83,31 +83,31 @@ class ProjectSchedules:
 
     async def change(self, name: str, key: Key, *, paused: bool) -> s.ScheduleView:
         """Pause or resume a schedule of a person."""
-        with self._opened() as schedules:
-            await self._own(schedules, name, key)
+        with self._open() as schedules:
+            await self._check_owner(schedules, name, key)
             await schedules.pause(name, paused=paused)
             return _view(await schedules.find(name))
 
     async def remove(self, name: str, key: Key) -> None:
         """Remove a schedule of a person."""
-        with self._opened() as schedules:
-            await self._own(schedules, name, key)
+        with self._open() as schedules:
+            await self._check_owner(schedules, name, key)
             await schedules.remove(name)
 
     async def test(self, name: str, key: Key) -> s.FiringView:
         """Let a runner do the task of a schedule once, now, without any change."""
-        with self._opened() as schedules:
-            await self._own(schedules, name, key)
+        with self._open() as schedules:
+            await self._check_owner(schedules, name, key)
             return _firing(await schedules.firing(await schedules.test(name)))
 
     async def history(self, name: str, key: Key) -> s.ScheduleHistory:
         """Return the outcomes of a schedule's most recent firings."""
-        with self._opened() as schedules:
-            await self._seen(schedules, name, key)
+        with self._open() as schedules:
+            await self._find_visible(schedules, name, key)
             found = await schedules.history(name, _SHOWN)
         return s.ScheduleHistory(firings=[_firing(one) for one in found])
 
-    async def _seen(self, schedules: Schedules, name: str, key: Key) -> Schedule:
+    async def _find_visible(self, schedules: Schedules, name: str, key: Key) -> Schedule:
         """Return a schedule that a person may see.
 
         Raises:
@@ -118,18 +118,18 @@ class ProjectSchedules:
             raise ProblemError(404, "no such schedule is known", "GET /schedules")
         return found
 
-    async def _own(self, schedules: Schedules, name: str, key: Key) -> None:
+    async def _check_owner(self, schedules: Schedules, name: str, key: Key) -> None:
         """Check that a person may change a schedule: the schedule is their own or nobody's.
 
         Raises:
             ProblemError: If the schedule belongs to somebody else.
         """
-        found = await self._seen(schedules, name, key)
+        found = await self._find_visible(schedules, name, key)
         if found.key not in (None, key.holder) and "people" not in key.rights:
             raise ProblemError(403, "the schedule is somebody else's")
 
     @contextmanager
-    def _opened(self) -> Generator[Schedules]:
+    def _open(self) -> Generator[Schedules]:
         """Open the schedules at the first use; translate their errors to answers."""
         try:
             if self._schedules is None:

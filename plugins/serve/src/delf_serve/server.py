@@ -77,7 +77,7 @@ def address_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-class Places:
+class ConnectionLimit:
     """Limits the number of connections; further ones are closed at once.
 
     Args:
@@ -111,7 +111,7 @@ class Protocol(HttpToolsProtocol):
     most of these limits, but the server may also be reached without one.
     """
 
-    places: Places
+    places: ConnectionLimit
     head_seconds = 10.0
 
     # -- of the connection ----------------------------------------------------------------
@@ -226,7 +226,7 @@ class Protocol(HttpToolsProtocol):
             self._write_refusal()
         elif cycle.more_body and not cycle.response_started and not self.pipeline:
             self._write_refusal()
-            cycle.disconnected = True  # ignore the application's response
+            cycle.disconnected = True  # the application's response is ignored from now on
             cycle.message_event.set()
         self._close()
 
@@ -285,7 +285,10 @@ def make_server(
 ) -> uvicorn.Server:
     """Make the uvicorn server of an application."""
     settings = app.settings
-    own = {"head_seconds": settings.header_seconds, "places": Places(_room(settings.connections))}
+    own = {
+        "head_seconds": settings.header_seconds,
+        "places": ConnectionLimit(_max_connections(settings.connections)),
+    }
     config = uvicorn.Config(
         app,
         http=type("Protocol", (Protocol,), own),
@@ -303,7 +306,7 @@ def make_server(
     return _Server(config, app, announce)
 
 
-def _room(most: int) -> int:
+def _max_connections(most: int) -> int:
     """Return the number of connections for which the process has file descriptors."""
     try:
         import resource

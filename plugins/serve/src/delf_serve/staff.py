@@ -66,7 +66,7 @@ async def keep(call: Call, body: s.PersonRequest) -> s.PersonMade:
             raise ProblemError(403, f"you cannot give a right that you do not have: {min(above)}")
         return after
 
-    person = await _changed(call, body.name, make)
+    person = await _change_person(call, body.name, make)
     return s.PersonMade(**_view(person).model_dump(), key=secret)
 
 
@@ -76,13 +76,13 @@ async def remove(call: Call, name: str) -> None:
     if name == call.key.name:
         raise ProblemError(409, "you cannot remove yourself", "somebody else can")
     at = time.time()
-    await _changed(call, name, lambda known: replace(_here(known, name), revoked_at=at))
+    await _change_person(call, name, lambda known: replace(_here(known, name), revoked_at=at))
 
 
 async def remove_key(call: Call, name: str, label: str) -> None:
     """Revoke a key of a person."""
     _manager(call)
-    await _changed(call, name, lambda known: without_key(_here(known, name), label))
+    await _change_person(call, name, lambda known: without_key(_here(known, name), label))
 
 
 async def sessions(call: Call, name: str) -> s.LoginList:
@@ -130,7 +130,7 @@ async def audit(call: Call, query: s.AuditQuery) -> list[s.AuditEntry]:
     """List decisions on requests, changes of people, and logins, newest first."""
     _manager(call)
     journal = call.service.tasks.journal
-    entries = [*_of_people(await journal.people())]
+    entries = [*_people_entries(await journal.people())]
     entries += [
         s.AuditEntry(
             at=one.began, what="logged in", by=one.name, via=f"page, {one.client}", about=one.way
@@ -138,7 +138,7 @@ async def audit(call: Call, query: s.AuditQuery) -> list[s.AuditEntry]:
         for one in await journal.logins(ended=True)
     ]
     for record in await journal.find_requests(waiting=False, limit=_MAX):
-        entries += _of_request(record)
+        entries += _request_entries(record)
     kept = [
         one
         for one in entries
@@ -160,7 +160,7 @@ def audit_csv(entries: list[s.AuditEntry]) -> str:
     return out.getvalue()
 
 
-def _of_request(record: RequestRecord) -> Iterator[s.AuditEntry]:
+def _request_entries(record: RequestRecord) -> Iterator[s.AuditEntry]:
     """Yield the votes, comments and assignments of a request, and its decision."""
     asked = record.requested
     decided = record.decided
@@ -188,7 +188,7 @@ def _of_request(record: RequestRecord) -> Iterator[s.AuditEntry]:
         )
 
 
-def _of_people(people: list[Person]) -> Iterator[s.AuditEntry]:
+def _people_entries(people: list[Person]) -> Iterator[s.AuditEntry]:
     for person in people:
         for entry in person.history:
             about = f"{person.name}: {entry.about}" if entry.about else person.name
@@ -197,7 +197,7 @@ def _of_people(people: list[Person]) -> Iterator[s.AuditEntry]:
             )
 
 
-async def _changed(call: Call, name: str, make: Callable[[Person | None], Person]) -> Person:
+async def _change_person(call: Call, name: str, make: Callable[[Person | None], Person]) -> Person:
     journal = call.service.tasks.journal
     changer = Changer(call.key.name, call.via, call.service.agent.tell_observers)
     try:

@@ -92,7 +92,7 @@ Waiting = Mapping[str, Sequence[RequestRecord]]
 
 
 def has_right(record: RequestRecord, key: Key) -> bool:
-    """Return whether a key has the right to decide a request, apart from the team's rules.
+    """Return True if a key has the right to decide a request, without regard to team rules.
 
     A question may also be answered by the person whose task asks it.
     """
@@ -101,7 +101,7 @@ def has_right(record: RequestRecord, key: Key) -> bool:
 
 
 def may_decide(record: RequestRecord, key: Key) -> bool:
-    """Return whether a person may approve a pending request, or answer a pending question."""
+    """Return True if a person may approve a pending request, or answer a pending question."""
     if not record.waits or not has_right(record, key):
         return False
     return why_not_approve(record, key.decider("")) is None
@@ -794,12 +794,12 @@ def shown_name(conversation: str, key: Key) -> str:
 
 
 def is_kept_by_client(conversation: str) -> bool:
-    """Return whether a stored conversation is a copy of messages that the client keeps."""
+    """Return True if a stored conversation is a copy of messages that the client keeps."""
     return conversation.rpartition(_OF)[2].startswith(TURN)
 
 
 def owner_of(conversation: str) -> str | None:
-    """Return the owner in the journal's name of a conversation."""
+    """Return the owner that the journal's name of a conversation contains."""
     owner, mark, _ = conversation.partition(_OF)
     return owner if mark else None
 

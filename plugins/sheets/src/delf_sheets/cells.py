@@ -114,7 +114,7 @@ def _serial(value: Any) -> tuple[float, str | None]:
 def grid_of(sheet: Mapping[str, Any], *, formulas: bool = False) -> list[list[Any]]:
     """Return the values of a range, row by row.
 
-    Empty rows and cells at the ends are omitted, such as cells with only a format.
+    Empty rows and cells at the ends are omitted, also cells that only have a format.
     """
     data: Sequence[Mapping[str, Any]] = sheet.get("data") or ()
     rows: Sequence[Mapping[str, Any]] = data[0].get("rowData") or () if data else ()

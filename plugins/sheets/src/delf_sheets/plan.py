@@ -61,7 +61,7 @@ class Plan:
     # -- cells --------------------------------------------------------------------------
 
     def write(self, where: str, rows: Sequence[Any], *, formulas: bool = False) -> int:
-        """Put rows from the first cell of a range on; dicts get a row of names above."""
+        """Write rows, beginning at the first cell of a range; dicts get a header row."""
         area = self.book.area(where)
         grid = with_header(rows)
         width = max((len(row) for row in grid), default=0)
@@ -76,7 +76,7 @@ class Plan:
         return len(grid) * width
 
     def append(self, sheet: Sheet, grid: Sequence[Sequence[Any]], *, formulas: bool = False) -> int:
-        """Append rows below the last non-empty one."""
+        """Append rows below the last non-empty row."""
         if not grid:
             raise ToolRefusedError("there are no rows to append")
         width = max(len(row) for row in grid)
@@ -93,7 +93,7 @@ class Plan:
         return len(grid)
 
     def clear(self, where: str) -> None:
-        """Take the values out of a range; formats stay."""
+        """Remove the values of a range; formats stay."""
         body = {"range": self.book.area(where).json, "fields": "userEnteredValue"}
         self.requests.append({"updateCells": body})
 
@@ -146,7 +146,7 @@ class Plan:
             self.requests.append({"updateSheetProperties": body})
 
     def chart(self, where: str, kind: ChartKind, title: str, anchor: str) -> None:
-        """Chart a range: its first column against the others; the first row names them."""
+        """Chart a range: the first column against the others, with names from the first row."""
         area = self.book.area(where)
         right = area.right if area.right is not None else area.sheet.columns
         if right - area.left < 2:
@@ -161,7 +161,7 @@ class Plan:
 
 
 def with_header(rows: Sequence[Any]) -> list[Sequence[Any]]:
-    """Return rows as lists; for dicts, a first row with the names of their keys is added."""
+    """Return rows as lists; for dicts, add a first row with their keys."""
     if not any(isinstance(row, Mapping) for row in rows):
         return [_checked_row(row) for row in rows]
     if not all(isinstance(row, Mapping) for row in rows):
@@ -204,7 +204,7 @@ def _checked_row(row: Any) -> Sequence[Any]:
 def _cells(
     grid: Sequence[Sequence[Any]], top: int, left: int, *, formulas: bool
 ) -> tuple[list[dict[str, Any]], dict[tuple[int, int], str]]:
-    """Return rows as the service takes them, and where dates and times are."""
+    """Return rows in the service's format, and the number formats of dates and times."""
     dates: dict[tuple[int, int], str] = {}
     rows: list[dict[str, Any]] = []
     for r, row in enumerate(grid):

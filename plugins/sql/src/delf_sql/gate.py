@@ -93,7 +93,7 @@ def check_query(
     Raises:
         ToolRefusedError: If the text is not certainly a single query.
     """
-    text, tokens = _single(text, dialect, routines=False)
+    text, tokens = _single_statement(text, dialect, routines=False)
     first = next((token for token in tokens if token.text != "("), tokens[0])
     if first.word not in _SELECTS and not (first.word == "FROM" and dialect == "duckdb"):
         shown = first.text if len(first.text) <= 20 else f"{first.text[:20]}…"
@@ -119,7 +119,7 @@ def check_write(text: str, dialect: Dialect) -> Statement:
     Raises:
         ToolRefusedError: If the text is not a single write statement.
     """
-    text, tokens = _single(text, dialect, routines=True)
+    text, tokens = _single_statement(text, dialect, routines=True)
     first = tokens[0].word
     if first in {"BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "END", "ABORT"}:
         raise ToolRefusedError(
@@ -172,7 +172,7 @@ def changes_rows(statement: Statement) -> bool:
     return statement.tokens[0].word in _CHANGES_ROWS
 
 
-def _single(text: str, dialect: Dialect, *, routines: bool) -> tuple[str, list[Token]]:
+def _single_statement(text: str, dialect: Dialect, *, routines: bool) -> tuple[str, list[Token]]:
     if len(text) > MAX_LENGTH:
         raise ToolRefusedError(
             f"the statement has {len(text)} characters, more than {MAX_LENGTH}: "
@@ -204,17 +204,17 @@ def _calls(tokens: Sequence[Token]) -> Iterable[tuple[Token | None, Token]]:
 
 
 def named(tokens: Sequence[Token], dialect: Dialect) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the names before a parenthesis, and the names after a dot."""
+    """Return the names before a parenthesis, and the names after a dot, in the database's case."""
     calls = [name for _, name in _calls(tokens)]
     attributes = [
         name
         for dot, name in itertools.pairwise(tokens)
         if dot.text == "." and dot.kind == "operator" and name.kind in ("word", "name")
     ]
-    return _as_read(calls, dialect), _as_read(attributes, dialect)
+    return _fold_names(calls, dialect), _fold_names(attributes, dialect)
 
 
-def _as_read(names: Iterable[Token], dialect: Dialect) -> frozenset[str]:
+def _fold_names(names: Iterable[Token], dialect: Dialect) -> frozenset[str]:
     """Fold names like the database; in some encodings PostgreSQL folds more letters."""
     read: set[str] = set()
     for name in names:

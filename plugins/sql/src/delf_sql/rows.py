@@ -21,7 +21,7 @@ class Fetched:
         rows: The rows, up to the limit.
         more: Whether there are more rows.
         changed: The number of changed rows, if the driver reports it here.
-        mended: Columns with invalid UTF-8, whose invalid bytes were replaced.
+        mended: The names of columns in which invalid UTF-8 was replaced.
         warnings: Warnings of the database.
     """
 
@@ -105,12 +105,12 @@ def unique_names(columns: Sequence[str]) -> list[str]:
     """Return column names with duplicates numbered."""
     taken = set(columns)
     names: list[str] = []
-    seen: set[str] = set()
+    used: set[str] = set()
     for column in columns:
         name, number = column, 2
-        while name in seen or (name != column and name in taken):
+        while name in used or (name != column and name in taken):
             name = f"{column}_{number}"
             number += 1
-        seen.add(name)
+        used.add(name)
         names.append(name)
     return names

@@ -111,7 +111,11 @@ def with_samples(
         if column.name not in found
         and not column.primary_key
         and is_shown(column.name)
-        and (text := _words(column, [row[number] for row in rows if row[number] is not None]))
+        and (
+            text := _describe_values(
+                column, [row[number] for row in rows if row[number] is not None]
+            )
+        )
     }
     columns = [replace(column, holds=found.get(column.name)) for column in table.columns]
     return Table(table.relation, columns, table.broken)
@@ -138,7 +142,7 @@ def _meanings(table: Table, rows: Sequence[Sequence[Any]]) -> dict[str, str]:
     return found if not any(_is_personal(column.name) for column in columns) else {}
 
 
-def _words(column: Column, values: Sequence[Any]) -> str:
+def _describe_values(column: Column, values: Sequence[Any]) -> str:
     """Describe a column's values in a few words; empty if the type says the same."""
     kinds = {type(value).__name__ for value in values}
     if kinds == {"str"}:
@@ -156,28 +160,33 @@ def _texts(name: str, values: Sequence[str]) -> str:
     if all(value.lstrip()[:1] in ("{", "[") for value in values):
         with contextlib.suppress(ValueError, RecursionError):
             return f"JSON {_cut(_parts(name, [json.loads(value) for value in values[:_MAX_JSON]]))}"
-    if form := _format(values):
+    if form := _date_format(values):
         return form
-    if shared := _shared(name, values):
+    if shared := _shared_values(name, values):
         return shared
     filled = [value for value in values if value.strip().lower() not in _NO_VALUE]
     odd = sorted({value for value in values if value.strip().lower() in _NO_VALUE})
-    if odd and filled and len(odd) <= _MAX_MASKS and (form := _format(filled) or _masks(filled)):
+    if (
+        odd
+        and filled
+        and len(odd) <= _MAX_MASKS
+        and (form := _date_format(filled) or _patterns_of(filled))
+    ):
         return " | ".join([form, *map(repr, odd)])
-    return _masks(values)
+    return _patterns_of(values)
 
 
-def _masks(values: Sequence[str]) -> str:
+def _patterns_of(values: Sequence[str]) -> str:
     """Return the patterns that all texts of a column have, if there are few; else empty."""
     masks: dict[str, str] = {}
-    for mask in sorted({_mask(value) for value in values}):
+    for mask in sorted({_pattern_of(value) for value in values}):
         masks.setdefault(re.sub("0+", "0", mask), mask)  # numbers of any length are alike
     is_one = len(masks) <= _MAX_MASKS and all("0" in mask for mask in masks)
     is_one = is_one and len(set(values)) >= _SHARED * len(masks)
     return f"as {' or '.join(masks.values())}" if is_one else ""
 
 
-def _shared(name: str, values: Sequence[str]) -> str:
+def _shared_values(name: str, values: Sequence[str]) -> str:
     """Return the distinct texts of a column or key, if many rows share them."""
     counts = Counter(values)
     is_shared = len(values) >= _SHARED * len(counts) and len(counts) <= _MAX_VALUES
@@ -191,7 +200,7 @@ def _parts(name: str, values: Sequence[Any], depth: int = 0) -> str:
     none = " | None" if len(given) < len(values) else ""
     kinds = {type(value).__name__ for value in given}
     if kinds == {"str"}:
-        return f"{_shared(name, given) or 'str'}{none}"
+        return f"{_shared_values(name, given) or 'str'}{none}"
     if kinds == {"list"} and depth < _DEPTH:
         return f"list[{_parts(name, [item for value in given for item in value], depth + 1)}]{none}"
     if kinds == {"dict"} and depth < _DEPTH:
@@ -223,7 +232,7 @@ def _is_plain(value: str) -> bool:
     )
 
 
-def _format(values: Sequence[str]) -> str:
+def _date_format(values: Sequence[str]) -> str:
     """Return the format of dates and times that all texts have, as for ``strptime``."""
     if not all(8 >= len(v) >= 5 or (len(v) <= 32 and v[:1].isalnum()) for v in values):
         return ""
@@ -243,7 +252,7 @@ def _fits(value: str, form: str) -> bool:
     return (len(value) >= len(form) and 1900 <= moment.year <= 2100) or form.startswith("%H")
 
 
-def _mask(value: str) -> str:
+def _pattern_of(value: str) -> str:
     """Return the pattern of a text, such as ``AA-0000``, in which only separators are kept."""
     if len(value) > _LONGEST:
         return ""

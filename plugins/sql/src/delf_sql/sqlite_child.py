@@ -58,7 +58,7 @@ class Opening(NamedTuple):
         reader: Whether only reads are allowed.
         timeout: Seconds for each statement.
         busy: Seconds to wait for a lock.
-        max_bytes: The approximate most bytes of a result.
+        max_bytes: The approximate maximum number of bytes of a result.
         functions: Additional functions that a reader may call, by name or pattern.
         attached: Attached files, each with schema name and URI.
         temporary: The maximum number of bytes of temporary files in total, and of each.
@@ -168,17 +168,17 @@ class _Session:
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         connection.setlimit(sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0)
         if own.reader:
-            self.passed_over = _malformed(connection)
+            self.passed_over = _unparsable_definition(connection)
         else:
             connection.text_factory = _escaped
             connection.execute("PRAGMA foreign_keys = ON")
             # A write that was killed is rolled back by the next writer that reads.
             connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
-        connection.set_authorizer(self._reading if own.reader else self._writing)
-        connection.set_progress_handler(self._expired, _STEPS)
+        connection.set_authorizer(self._authorize_reader if own.reader else self._authorize_writer)
+        connection.set_progress_handler(self._is_expired, _STEPS)
         return connection
 
-    def _expired(self) -> bool:
+    def _is_expired(self) -> bool:
         return time.monotonic() > self._deadline
 
     def stop(self, *_: object) -> None:
@@ -246,17 +246,17 @@ class _Session:
     ) -> tuple[list[str], list[tuple[Any, ...]], bool]:
         columns = [str(column[0]) for column in cursor.description or ()]
         rows: list[tuple[Any, ...]] = []
-        held = 0
+        total_bytes = 0
         for row in cursor:
             if len(rows) == limit:
                 return columns, rows, True
-            held += weight(row)
-            if held > self._opening.max_bytes:
+            total_bytes += weight(row)
+            if total_bytes > self._opening.max_bytes:
                 raise _TooLargeError(len(rows) + 1)
             rows.append(row)
         return columns, rows, False
 
-    def _reading(
+    def _authorize_reader(
         self,
         action: int,
         first: str | None,
@@ -274,7 +274,7 @@ class _Session:
             return _unless((first or "").lower() not in _READING_PRAGMAS)
         return _unless(not _opens_virtual_table(action, first, database))
 
-    def _writing(
+    def _authorize_writer(
         self,
         action: int,
         first: str | None,
@@ -323,7 +323,7 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
-def _malformed(connection: sqlite3.Connection) -> str | None:
+def _unparsable_definition(connection: sqlite3.Connection) -> str | None:
     """Find the definition in the schema that this SQLite cannot parse, if any.
 
     A definition written for a newer SQLite makes the whole file unreadable.
@@ -356,7 +356,7 @@ def _unless(denied: bool) -> int:
     return sqlite3.SQLITE_DENY if denied else sqlite3.SQLITE_OK
 
 
-def _bound(opening: Opening) -> None:
+def _limit_resources(opening: Opening) -> None:
     """Set the operating system's limits for this process."""
     longest = min(max(opening.max_bytes, _SMALLEST_LENGTH), _LARGEST_LENGTH)
     bounds = {resource.RLIMIT_AS: 4 * longest + 6 * opening.max_bytes + _SPARE_MEMORY}
@@ -403,7 +403,7 @@ def main() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # exit if the parent is gone
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     opening = Opening(*receive(requests))
-    _bound(opening)
+    _limit_resources(opening)
     # Before the file is opened: its content may attack the code that reads it.
     confine(opening)
     sessions: list[_Session] = []

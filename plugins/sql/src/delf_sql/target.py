@@ -156,7 +156,7 @@ def _target(name: str, settings: SQLSettings) -> Target:
     kind = settings.db_type or "postgresql"
     password = settings.password.get_secret_value() if settings.password else None
     if kind not in _SCHEMES:
-        return _other(name, kind, _url_of(settings, kind))
+        return _other_target(name, kind, _url_of(settings, kind))
     if kind in _FILES:
         return _file(name, kind, settings.database)
     return Target(
@@ -177,7 +177,7 @@ def _from_url(name: str, url: str) -> Target:
     if not separator:
         raise ConnectionConfigurationError(f"{name}: url is not a database URL", hint=HINT)
     if kind not in _SCHEMES:
-        return _other(name, kind, url)
+        return _other_target(name, kind, url)
     if kind in _FILES:
         label = _LABELS[kind]
         if rest and not rest.startswith("/"):
@@ -241,7 +241,7 @@ def _url_of(settings: SQLSettings, kind: str) -> URL:
     )
 
 
-def _other(name: str, kind: str, url: str | URL) -> Target:
+def _other_target(name: str, kind: str, url: str | URL) -> Target:
     """Make the target of a database that only SQLAlchemy knows."""
     from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError

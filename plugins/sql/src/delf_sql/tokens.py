@@ -144,10 +144,10 @@ def _reader(dialect: Dialect) -> tuple[Any, Any, Grammar]:
     grammar: Any = AnyGrammar.get_or_raise(name if AnyGrammar.get(name) is not None else "")
     base: Any = grammar.tokenizer_class
     words = type("Words", (base,), {"COMMANDS": set[Any]()})
-    return words, _bounded(grammar.parser_class), grammar
+    return words, _limit_backtracking(grammar.parser_class), grammar
 
 
-def _bounded(base: Any) -> Any:
+def _limit_backtracking(base: Any) -> Any:
     """Return a parser with a limit on backtracking."""
 
     def go_back(parser: Any, index: int) -> None:
@@ -244,7 +244,7 @@ def _join(text: str, read: Sequence[Token]) -> tuple[str, list[Token]]:
     place = 0
     before: Token | None = None
     for token in read:
-        if before is not None and not _is_tight(before, token):
+        if before is not None and not _forbids_blank(before, token):
             parts.append(" ")
             place += 1
         piece = text[token.start : token.end]
@@ -255,7 +255,7 @@ def _join(text: str, read: Sequence[Token]) -> tuple[str, list[Token]]:
     return "".join(parts), joined
 
 
-def _is_tight(before: Token, token: Token) -> bool:
+def _forbids_blank(before: Token, token: Token) -> bool:
     """Return True if a blank between two tokens would change the meaning."""
     if before.end != token.start:
         return False

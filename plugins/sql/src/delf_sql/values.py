@@ -136,7 +136,7 @@ def for_sqlite(value: Any) -> Any:
     if isinstance(value, float) and math.isnan(value):
         raise ValueError("SQLite makes NULL of a NaN: pass None")
     if isinstance(value, decimal.Decimal):
-        return _number_of_sqlite(value)
+        return _sqlite_number(value)
     if isinstance(value, dt.datetime):
         return value.isoformat(sep=" ")
     if isinstance(value, (dt.date, dt.time)):
@@ -150,7 +150,7 @@ def for_sqlite(value: Any) -> Any:
     return value
 
 
-def _number_of_sqlite(value: decimal.Decimal) -> int | float:
+def _sqlite_number(value: decimal.Decimal) -> int | float:
     if value.is_finite():
         if value == value.to_integral_value() and abs(value) < _FIRST_LARGE_INT:
             return int(value)

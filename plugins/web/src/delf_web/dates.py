@@ -56,10 +56,10 @@ def stated_date(tree: Any, url: str) -> str | None:
         tree: The page.
         url: The address, which states a date as ``/2026/01/31/title``.
     """
-    for date in filter(None, _in_head(tree)):
+    for date in filter(None, _declared_dates(tree)):
         return date
     for places in (_MARKED, _TIMES):
-        dates = {_of_element(element) for element in tree.xpath(places)} - {None}
+        dates = {_date_of_element(element) for element in tree.xpath(places)} - {None}
         if len(dates) == 1:  # several dates are ambiguous
             return dates.pop()
     in_url = _IN_URL.search(urlsplit(url).path)
@@ -69,7 +69,7 @@ def stated_date(tree: Any, url: str) -> str | None:
         return None
 
 
-def _in_head(tree: Any) -> Iterator[str | None]:
+def _declared_dates(tree: Any) -> Iterator[str | None]:
     """Yield the dates that a page declares for programs."""
     for element in tree.xpath("//meta[@content]"):
         name = next(
@@ -77,14 +77,14 @@ def _in_head(tree: Any) -> Iterator[str | None]:
             "",
         )
         if name == _PARSELY:
-            yield from map(_date, _of_json(str(element.get("content"))))
+            yield from map(_date, _dates_in_json(str(element.get("content"))))
         elif _NAMES.search(name) and not _OTHER_NAMES.search(name):
             yield _date(str(element.get("content")))
     for element in tree.xpath('//script[contains(@type, "ld+json")]'):
-        yield from map(_date, _of_json(str(element.text_content())))
+        yield from map(_date, _dates_in_json(str(element.text_content())))
 
 
-def _of_json(text: str) -> Iterator[str]:
+def _dates_in_json(text: str) -> Iterator[str]:
     """Yield the dates of publication in data about a page, which is often broken."""
     try:
         data = json.loads(text, strict=False)
@@ -116,11 +116,11 @@ def _nodes(data: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
                 yield from _nodes(node.get(part), depth + 1)
 
 
-def _of_element(element: Any) -> str | None:
+def _date_of_element(element: Any) -> str | None:
     """Return the date that an element of a page states."""
     written = [element.get(name) for name in ("datetime", "content", "title")]
     found = next((_date(str(text)) for text in written if text), None)
-    if found is not None or _is_of_either_order(str(element.text_content())):
+    if found is not None or _is_ambiguous(str(element.text_content())):
         return found
     kept = copy.deepcopy(element)
     kept.tail = None
@@ -129,7 +129,7 @@ def _of_element(element: Any) -> str | None:
 
 def _date(written: str) -> str | None:
     """Parse a date in any format; None for an ambiguous one."""
-    if not written.strip() or _is_of_either_order(written):
+    if not written.strip() or _is_ambiguous(written):
         return None
     if (found := _WITH_SLASHES.match(written)) is not None and int(found[2]) > _MONTHS:
         written = f"{found[3]}-{found[1]:0>2}-{found[2]}"
@@ -139,7 +139,7 @@ def _date(written: str) -> str | None:
     return _find(head=meta)
 
 
-def _is_of_either_order(written: str) -> bool:
+def _is_ambiguous(written: str) -> bool:
     """Return True if day and month of a date may be swapped."""
     found = _WITH_SLASHES.match(written)
     return (

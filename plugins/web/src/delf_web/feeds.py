@@ -46,14 +46,14 @@ def read_feed(document: Document) -> list[Entry]:
     if not parsed.version:
         raise ToolExecutionError(f"{document.url} is not a feed, and names none")
     damage = parsed.get("bozo_exception")
-    if parsed.bozo and not isinstance(damage, _harmless()):
+    if parsed.bozo and not isinstance(damage, _harmless_warnings()):
         note(f"{document.url} is damaged ({damage}): entries may be missing")
     elif not parsed.entries:
         note(f"{document.url} has no entries")
     return [_entry(item) for item in parsed.entries]
 
 
-def _harmless() -> tuple[type[Exception], ...]:
+def _harmless_warnings() -> tuple[type[Exception], ...]:
     """Return the warnings of feedparser after which all entries are still complete."""
     import feedparser
 

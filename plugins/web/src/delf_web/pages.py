@@ -237,21 +237,21 @@ def _rows(table: Any) -> list[list[str]]:
     for line in table.xpath("./tr | ./thead/tr | ./tbody/tr | ./tfoot/tr"):
         row: list[str] = []
         for cell in line.xpath("./th | ./td"):
-            _take(below, row)
+            _insert_spanning_cells(below, row)
             text = _words(cell)
             deep = _span(cell, "rowspan")
             for _ in range(min(_span(cell, "colspan"), _MAX_SPAN - len(row))):
                 if deep > 1:
                     below[len(row)] = text, deep
                 row.append(text)
-        _take(below, row)
+        _insert_spanning_cells(below, row)
         below = {at: (text, deep - 1) for at, (text, deep) in below.items() if deep > 1}
         rows.append(row)
     width = max(map(len, rows), default=0)
     return [row + [""] * (width - len(row)) for row in rows]
 
 
-def _take(below: dict[int, tuple[str, int]], row: list[str]) -> None:
+def _insert_spanning_cells(below: dict[int, tuple[str, int]], row: list[str]) -> None:
     """Insert cells that span down from earlier rows."""
     while len(row) in below and len(row) < _MAX_SPAN:
         row.append(below[len(row)][0])

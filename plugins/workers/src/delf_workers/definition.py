@@ -165,7 +165,7 @@ class WorkerDefinition(_Part):
     def llm(self, callers: LLMConfig) -> LLMConfig | None:
         """Return the worker's model, or None for the caller's.
 
-        The caller's model is changed if the worker has provider tools of its own.
+        If the worker has its own provider tools, the caller's model is returned with these tools.
 
         Raises:
             ModelConfigurationError: If the model is invalid.
@@ -213,11 +213,11 @@ class WorkerDefinition(_Part):
         values = {name: self._input(name, inputs) for name in self.inputs}
         template = Instructions(self.instructions, values_only=self.generated)
         try:
-            return template.filled(values, self._beside)
+            return template.filled(values, self._read_neighbour)
         except InstructionsError as error:
             raise ToolRefusedError(f"the instructions of worker {self.name!r}: {error}") from None
 
-    def _beside(self, name: str) -> str:
+    def _read_neighbour(self, name: str) -> str:
         """Read a text file in the worker's folder, with the content that was trusted."""
         path = self.file.parent / name
         if Path(name).name != name or self.read is None:
@@ -251,7 +251,7 @@ def from_front_matter(
     if "toolsets" in table:
         if "connections" in table:
             raise front.error("connections say the same", ("toolsets",))
-        table["connections"] = _toolsets(table.pop("toolsets"))
+        table["connections"] = _convert_toolsets(table.pop("toolsets"))
         named = {
             ("connections", *keys[1:]): n
             for keys, n in front.lines.items()
@@ -276,7 +276,7 @@ def from_front_matter(
     return made
 
 
-def _toolsets(given: Any) -> Any:
+def _convert_toolsets(given: Any) -> Any:
     """Convert llm-do's ``toolsets`` to ``connections``; its shell rules match by prefix."""
     named = cast("dict[str, Any]", given if isinstance(given, dict) else {})
     own = named.get("shell")

@@ -31,7 +31,7 @@ _ORDER: Final = re.compile(r"(?P<worker>[^\s:]+)(?::\s*(?P<task>.*))?", re.DOTAL
 def order(
     worker: str, task: str | None, inputs: Mapping[str, Any], attachments: Sequence[str]
 ) -> str:
-    """Word a task that passes everything to a worker.
+    """Return the text of a task that passes everything to a worker.
 
     Args:
         worker: The name.
@@ -171,7 +171,7 @@ class _Messages:
 
 
 def of_worker(response: Response, events: Sequence[Event]) -> Response:
-    """Return the response of the worker's own task, or the outer one if it never began."""
+    """Return the response of the worker's task; the outer response if that task never began."""
     begun = (e.child_id for e in response.events if isinstance(e, ChildStarted))
     task_id = next(begun, None)
     own = [event for event in events if event.task_id == task_id]

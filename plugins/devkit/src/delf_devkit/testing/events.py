@@ -55,7 +55,7 @@ _BY_TYPE: Final[Mapping[str, Any]] = {
 
 
 def every_event(task_id: str = "task_1", first: int = 1) -> tuple[ev.Event, ...]:
-    """Return one event of every kind, with values that are hard to keep.
+    """Return one event of every kind, with values that are hard to store.
 
     Args:
         task_id: The task of the events.
@@ -72,7 +72,7 @@ def _fields(kind: type[ev.Event]) -> dict[str, Any]:
     known = {**_BY_NAME, **_BY_EVENT.get(kind, {})}
     own = [item for item in dataclasses.fields(kind) if item.name not in ("task_id", "seq", "at")]
     return {
-        item.name: known[item.name] if item.name in known else _of_type(str(item.type))
+        item.name: known[item.name] if item.name in known else _sample_of(str(item.type))
         for item in own
         if item.name in known or _is_required(item)
     }
@@ -82,7 +82,7 @@ def _is_required(item: dataclasses.Field[Any]) -> bool:
     return item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
 
 
-def _of_type(annotation: str) -> Any:
+def _sample_of(annotation: str) -> Any:
     """Return a sample value of a type: the first option of a ``Literal``, None if allowed."""
     if annotation.endswith("| None"):
         return None

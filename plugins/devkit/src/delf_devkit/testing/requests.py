@@ -170,15 +170,15 @@ def unseen_facts(
         text: All that a person can read of it.
         so_far: Votes, comments and assignments that were shown, too.
     """
-    seen = _bare(text)
+    seen = _letters_and_digits(text)
     return [
         fact
         for fact in facts(request, so_far)
-        if _bare(fact.text) not in seen or _bare(fact.label) not in seen
+        if _letters_and_digits(fact.text) not in seen or _letters_and_digits(fact.label) not in seen
     ]
 
 
-def _bare(text: str) -> str:
+def _letters_and_digits(text: str) -> str:
     json = re.sub(r"\b(None|True|False)\b", lambda found: _JSON[found[0]], text)
     return re.sub(r"[\W_]+", "", json).casefold()
 

@@ -83,9 +83,9 @@ class RecordingScriptHost(ScriptHost):
         self.printed_texts.append(text)
 
     def wrote_file(self, name: str, data: bytes) -> None:
-        """Keep a file."""
+        """Record a file."""
         self.files[name] = data
 
     def wrote_rows(self, name: str, data: bytes) -> None:
-        """Keep the rows of a file that the host makes."""
+        """Record the rows of a file that the host makes."""
         self.files[name] = data

@@ -209,11 +209,11 @@ class A2ATasks(RequestHandler):
         return detail
 
     async def _begin(self, message: pb.Message) -> tuple[str, int]:
-        """Begin a task or answer its request; return the task with the last known event."""
+        """Begin a task or answer its request; return the task's id and the last known event."""
         self._need("run")
         try:
             if not message.task_id:
-                return await begin(self._call, _turn_of(message, message.context_id or None)), 0
+                return await begin(self._call, _read_turn(message, message.context_id or None)), 0
             detail = await self._detail(message.task_id)
             answer = _answer_of(message)
             if answer is not None:
@@ -222,7 +222,7 @@ class A2ATasks(RequestHandler):
                     raise InvalidParamsError(message=f"{request_id} does not wait in this task")
                 return await decide(self._call, request_id, given), detail.events
             if detail.is_terminal:  # begin another task in its context
-                return await begin(self._call, _turn_of(message, detail.conversation_id)), 0
+                return await begin(self._call, _read_turn(message, detail.conversation_id)), 0
         except ProblemError as problem:
             raise InvalidParamsError(message=problem.message) from None
         except DelfError as error:
@@ -303,7 +303,7 @@ def _artifacts(call: Call, found: Outcome) -> list[pb.Artifact]:
     return [pb.Artifact(artifact_id=f"{detail.task_id}_answer", name="answer", parts=parts)]
 
 
-def _turn_of(message: pb.Message, conversation: str | None) -> Turn:
+def _read_turn(message: pb.Message, conversation: str | None) -> Turn:
     metadata = MessageToDict(message.metadata)
     turn = Turn(model=str(metadata.get("model", OWN_MODEL)), conversation=conversation)
     turn.say("user", "\n".join(part.text for part in message.parts if part.text))

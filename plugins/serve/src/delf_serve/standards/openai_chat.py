@@ -227,7 +227,7 @@ def answer_text(call: Call, found: Outcome) -> str:
 
 
 def usage_of(used: Usage) -> dict[str, Any]:
-    """Return the tokens of a task in the words of chat completions."""
+    """Return the tokens of a task under the field names of chat completions."""
     return {
         "prompt_tokens": used.input_tokens,
         "completion_tokens": used.output_tokens,

@@ -121,7 +121,7 @@ class Question:
 
     Args:
         record: The request.
-        text: All that a person has to know, with the ways to answer.
+        text: The request for a person, with the possible answers.
     """
 
     record: RequestRecord
@@ -322,7 +322,7 @@ def _question_text(call: Call, record: RequestRecord) -> str:
 
 
 def decision_in(text: str) -> s.DecisionRequest | None:
-    """Return the approval or rejection that a message is, and None for any other message."""
+    """Return the decision if a message is an approval or a rejection; otherwise None."""
     found = _DECISION.fullmatch(text)
     if found is None:
         return None

@@ -29,7 +29,7 @@ class Findings:
     Args:
         answer: The engine's own answer.
         results: Pages by their address, in the order in which they were first named.
-        is_cut: Whether that answer was truncated.
+        is_cut: Whether the engine's answer was truncated.
     """
 
     answer: str = ""
@@ -48,6 +48,6 @@ class Findings:
 
 
 def is_below(url: str, domains: tuple[str, ...]) -> bool:
-    """Return whether an address belongs to one of some domains or their subdomains."""
+    """Return True if an address belongs to one of the domains or a subdomain of one."""
     host = (urlsplit(url).hostname or "").lower()
     return any(host == name.lower() or host.endswith(f".{name.lower()}") for name in domains)

@@ -91,13 +91,13 @@ class Shown:
     offers_yes: bool
 
 
-def _numbered(number: int, request: ApprovalRequest) -> ApprovalRequest:
+def _with_own_id(number: int, request: ApprovalRequest) -> ApprovalRequest:
     """Return a request with an id of its own, as real ones have."""
     return replace(request, request_id=f"{request.request_id}_{number}", call_id=number)
 
 
 def _effect_line(request: ApprovalRequest) -> str:
-    """Return the line by which a plain channel tells the effect of a request."""
+    """Return the line with which a plain text channel shows the effect of a request."""
     effect = [fact for fact in facts(request) if fact.kind is FactKind.EFFECT]
     return "\n".join(plain_lines(effect))
 
@@ -213,7 +213,9 @@ class ApprovalContract(Contract):
     @needs("people:edits")
     async def test_edit_has_all_arguments(self, channel_to: Callable[..., Any]) -> None:
         channel, names = channel_to("edits"), ("Ann", "Bob", "Cleo")
-        requests = [_numbered(n, request_for(to=name, amount=12)) for n, name in enumerate(names)]
+        requests = [
+            _with_own_id(n, request_for(to=name, amount=12)) for n, name in enumerate(names)
+        ]
         answers = await asyncio.gather(*(channel.decide(r) for r in requests))
         for name, request in zip(names, requests, strict=True):
             assert dict(request.arguments) == {"to": name, "amount": 12}, (
@@ -241,7 +243,7 @@ class ApprovalContract(Contract):
     @needs("people:changes their mind")
     async def test_yes_approves_one_of_equal_requests(self, channel_to: Callable[..., Any]) -> None:
         channel = channel_to("changes their mind")
-        requests = [_numbered(n, request_for(to="Ann", amount=n)) for n in range(3)]
+        requests = [_with_own_id(n, request_for(to="Ann", amount=n)) for n in range(3)]
         asked = {asyncio.ensure_future(channel.decide(request)) for request in requests}
         await asyncio.wait(asked, timeout=_WAIT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         done, waiting = await asyncio.wait(asked, timeout=0.1)
@@ -330,7 +332,7 @@ class ApprovalContract(Contract):
             request_for("bank.close", account=7),
         )
         for number, request in enumerate((request_for(), *others)):
-            decision = _decision(await channel.decide(_numbered(number, request)))
+            decision = _decision(await channel.decide(_with_own_id(number, request)))
             assert isinstance(decision, Approved)
             assert decision.remember in ("task", "until_revoked"), (
                 f"a person who says always is taken for {decision.remember!r}"

@@ -16,7 +16,7 @@ from delf_devkit.testing.contracts.guard import (
     guarded,
     hanging,
     held_frames,
-    listen_for_what_blocks,
+    install_blocking_hook,
     place_of,
     queued_seconds,
     started_programs,
@@ -68,7 +68,7 @@ class Contract:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        listen_for_what_blocks()
+        install_blocking_hook()
         for name, function in _tests(cls):
             if name in vars(cls):
                 if inspect.iscoroutinefunction(function):
@@ -96,7 +96,7 @@ class Contract:
         return task.result()
 
     async def leaves_the_loop(self, work: Callable[[], Awaitable[Any]]) -> None:
-        """Await an operation that must not block the event loop.
+        """Await an operation, and fail if it blocks the event loop.
 
         The operation is repeated, because a single slow run may be caused by the machine. The time
         for which the machine ran other processes in place of the loop is subtracted.

@@ -116,8 +116,8 @@ def still_runs(process: tuple[int, str]) -> bool:
 def orphans_stay_below() -> Generator[None]:
     """Make this process the parent of processes whose own parent ends, while the block runs.
 
-    Without that, what a sandbox leaves belongs to the system's first process, and
-    :func:`processes_below` misses it. Only Linux offers that.
+    Otherwise, processes that a sandbox leaves behind become children of the system's first
+    process, and :func:`processes_below` misses them. Works on Linux only.
     """
     if sys.platform != "linux":
         yield
@@ -133,7 +133,7 @@ def orphans_stay_below() -> Generator[None]:
 
 
 async def gone(processes: set[tuple[int, str]], seconds: float) -> set[tuple[int, str]]:
-    """Return the processes that still run after a while."""
+    """Wait for processes to end; return those that still run after some seconds."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     left = {process for process in processes if still_runs(process)}

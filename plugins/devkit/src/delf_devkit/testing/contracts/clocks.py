@@ -1,4 +1,4 @@
-"""Clocks that a test moves: for all that a plugin asks the time, and for an event loop."""
+"""Clocks that a test moves: a plugin's clock functions, and the timers of an event loop."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def another_day(subject: object, number: int = 0) -> Generator[None]:
 
 
 class _Clocks:
-    """The functions of :mod:`time`, moved on.
+    """The functions of :mod:`time`, moved to another day.
 
     Args:
         away: The time between the real day and the other.
@@ -70,7 +70,7 @@ class _Clocks:
         return self._time_ns() + self._seconds * 10**9
 
     def default(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function of a moment, whose default is the other day."""
+        """Return a function of a time, whose default is the other day."""
         return lambda *given: real(*(given or (self.time(),)))
 
     def asctime(self, *given: Any) -> str:
@@ -80,11 +80,11 @@ class _Clocks:
         return self._strftime(form, *(given or (self._local(self.time()),)))
 
     def gettime(self, real: Callable[[int], Any], unit: int) -> Callable[[int], Any]:
-        """Move the clock of the day; clocks that count seconds since a start stay."""
+        """Move wall clocks; clocks that count seconds since a start stay."""
         return lambda clock: real(clock) + self._seconds * unit * (clock == time.CLOCK_REALTIME)
 
 
-class _LikeReal(type):
+class _AcceptsReal(type):
     """A metaclass that accepts objects of the real class as instances of the moved class."""
 
     real: type
@@ -99,7 +99,7 @@ class _LikeReal(type):
 def _moved_datetime(away: dt.timedelta) -> Any:
     real = dt.datetime
 
-    class Moved(real, metaclass=_LikeReal):
+    class Moved(real, metaclass=_AcceptsReal):
         def __new__(cls, *given: Any, **named: Any) -> Any:
             return real(*given, **named)
 
@@ -122,7 +122,7 @@ def _moved_datetime(away: dt.timedelta) -> Any:
 def _moved_date(away: dt.timedelta) -> Any:
     real = dt.date
 
-    class Moved(real, metaclass=_LikeReal):
+    class Moved(real, metaclass=_AcceptsReal):
         def __new__(cls, *given: Any, **named: Any) -> Any:
             return real(*given, **named)
 

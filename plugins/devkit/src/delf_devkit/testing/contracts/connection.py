@@ -180,7 +180,7 @@ class ConnectionContract(Contract):
             if action.schema is not None:
                 schema = json.loads(json.dumps(action.schema()))
                 assert set(schema.get("properties", {})) == {p.name for p in action.parameters}
-        undeclared = list(_undeclared(cast("Any", type(connection))))
+        undeclared = list(_methods_without_effect(cast("Any", type(connection))))
         assert not undeclared, f"without effect=…: {undeclared}"
 
     async def test_allow_accepts_an_action_or_a_group(self, connection: Any) -> None:
@@ -241,7 +241,9 @@ class ConnectionContract(Contract):
             )
         kind = cast("Any", type(connection))
         if getattr(kind, "actions", None) is Connection.actions:
-            both = asyncio.gather(_elsewhere(kind, "1"), _elsewhere(kind, "2"))
+            both = asyncio.gather(
+                _describe_in_new_process(kind, "1"), _describe_in_new_process(kind, "2")
+            )
             one, other = await self.within(both, _START_SECONDS)
             assert one == other, (
                 "the prompt differs from process to process: sort what comes from a set"
@@ -550,7 +552,7 @@ async def _verdict(connection: Any, proposed: ProposedCall) -> Any:
         return Refused(message=str(error))
 
 
-async def _elsewhere(kind: type, seed: str) -> str | None:
+async def _describe_in_new_process(kind: type, seed: str) -> str | None:
     """Describe a class in a process with another hash seed; None if not importable."""
     process = await asyncio.create_subprocess_exec(
         *(own_python(), "-c", _INSPECT, json.dumps(sys.path), kind.__module__, kind.__qualname__),
@@ -578,8 +580,8 @@ def _sample(action: Action) -> dict[str, Any]:
     return {item.name: "x" for item in action.parameters if item.required}
 
 
-def _undeclared(cls: type) -> Iterator[str]:
-    """Yield methods under ``@action`` that leave the effect to its default."""
+def _methods_without_effect(cls: type) -> Iterator[str]:
+    """Yield the methods with ``@action`` that do not declare an effect."""
     for name, member in vars(cls).items():
         if not inspect.isfunction(member):
             continue

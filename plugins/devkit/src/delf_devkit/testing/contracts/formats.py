@@ -79,7 +79,7 @@ class FormatContract(Contract):
     ) -> None:
         whole = path.read_bytes()  # noqa: ASYNC240
         cut = tmp_path / f"cut{path.suffix}"
-        for size in {len(whole) - 3, _inside_a_line(whole)}:
+        for size in {len(whole) - 3, _position_in_line(whole)}:
             cut.write_bytes(whole[: max(size, 1)])
             try:
                 rows = await file_format.read(str(cut), None)
@@ -309,7 +309,7 @@ class FormatContract(Contract):
     ) -> None:
         for offset in _ZONES:
             zoned = _NAIVE.replace(tzinfo=timezone(offset))
-            value = await self._written_and_read(file_format, tmp_path, path, zoned)
+            value = await self._round_trip(file_format, tmp_path, path, zoned)
             moment = _moment_of(value)
             has_zone = moment.tzinfo is not None if moment else _names_zone(value)
             assert value is _REFUSED or has_zone, (
@@ -324,7 +324,7 @@ class FormatContract(Contract):
     async def test_time_without_a_zone_gets_none(
         self, file_format: Any, tmp_path: Path, path: Path
     ) -> None:
-        value = await self._written_and_read(file_format, tmp_path, path, _NAIVE)
+        value = await self._round_trip(file_format, tmp_path, path, _NAIVE)
         moment = _moment_of(value)
         assert moment is None or moment.tzinfo is None, (
             f"{_NAIVE}, without a zone, was read back as {value!r}: nobody knows its zone"
@@ -335,7 +335,7 @@ class FormatContract(Contract):
     async def test_days_and_decimals_are_kept_or_refused(
         self, file_format: Any, tmp_path: Path, path: Path
     ) -> None:
-        value = await self._written_and_read(file_format, tmp_path, path, _AMOUNT)
+        value = await self._round_trip(file_format, tmp_path, path, _AMOUNT)
         try:
             same = value is _REFUSED or Decimal(str(value)) == _AMOUNT
         except InvalidOperation:  # a currency or groups of digits are no loss
@@ -345,15 +345,13 @@ class FormatContract(Contract):
             "added up; keep the digits, or raise ToolExecutionError"
         )
         day = _NAIVE.date()
-        value = await self._written_and_read(file_format, tmp_path, path, day)
+        value = await self._round_trip(file_format, tmp_path, path, day)
         moment = _moment_of(value)
         assert value is _REFUSED or moment is None or moment.date() == day, (
             f"{day} was read back as {value!r}: that is another day"
         )
 
-    async def _written_and_read(
-        self, file_format: Any, folder: Path, path: Path, value: object
-    ) -> Any:
+    async def _round_trip(self, file_format: Any, folder: Path, path: Path, value: object) -> Any:
         """Write a table of one value and read it back; ``_REFUSED`` if the format refuses it."""
         made = folder / f"value{path.suffix}"
         try:
@@ -382,12 +380,12 @@ def _moment_of(value: object) -> datetime | None:
 
 
 def _names_zone(value: object) -> bool:
-    """Return True if a value that is no known time names a zone, or counts seconds of UTC."""
+    """Return True if a value names a zone or counts seconds of UTC."""
     seconds = r"-?\d{9,}(\.\d+)?"
     return re.search(rf"UTC|GMT|\dZ|[+-]\d\d:?\d\d|^{seconds}$", str(value)) is not None
 
 
-def _inside_a_line(content: bytes) -> int:
+def _position_in_line(content: bytes) -> int:
     """Return a position near the middle of a file, within a line."""
     middle = len(content) // 2
     while middle > 1 and b"\n" in content[middle - 1 : middle + 1]:

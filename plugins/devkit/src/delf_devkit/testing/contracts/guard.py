@@ -180,9 +180,9 @@ def _alarm(seconds: float) -> Generator[Callable[[], None]]:
 
 
 def queued_seconds() -> float:
-    """Return the seconds for which this thread was ready and the machine ran others.
+    """Return the seconds for which this thread was ready while the machine ran other threads.
 
-    Linux tells them; elsewhere the result is 0.
+    The result is 0 on systems other than Linux.
     """
     try:
         return int(_QUEUE.read_bytes().split()[1]) / 1e9
@@ -200,11 +200,11 @@ class HeldFrames:
         self.longest = ""
 
     def beat(self) -> None:
-        """Note a turn of the loop."""
+        """Record a turn of the loop."""
         self._last = time.monotonic()
 
     def watch(self) -> None:
-        """Look at the thread until :meth:`end` is called."""
+        """Sample the thread's frames until :meth:`end` is called."""
         while not self._ends.wait(_LOOK_SECONDS):
             held = time.monotonic() - self._last
             if held > max(self._most, 2 * _LOOK_SECONDS):
@@ -256,7 +256,7 @@ def _hook(
         listener(event, arguments)
 
 
-def listen_for_what_blocks() -> None:
+def install_blocking_hook() -> None:
     """Install the audit hook before the tested plugin opens anything."""
     if _installed.is_set():
         return
@@ -276,7 +276,7 @@ def listen_for_what_blocks() -> None:
 @contextlib.contextmanager
 def started_programs() -> Generator[list[str]]:
     """Collect the command lines of programs that are started while the block runs."""
-    listen_for_what_blocks()
+    install_blocking_hook()
     found = list[str]()
 
     def listen(event: str, arguments: tuple[Any, ...]) -> None:
@@ -295,7 +295,7 @@ def started_programs() -> Generator[list[str]]:
 @contextlib.contextmanager
 def blocking_calls() -> Generator[list[str]]:
     """Collect blocking calls on this thread's event loop while the block runs, by an audit hook."""
-    listen_for_what_blocks()
+    install_blocking_hook()
     thread, found = threading.get_ident(), list[str]()
 
     def listen(event: str, arguments: tuple[Any, ...]) -> None:

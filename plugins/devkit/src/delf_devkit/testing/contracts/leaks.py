@@ -75,7 +75,7 @@ def plain_secrets(types: Mapping[str, Any]) -> list[str]:
 
 
 def types_of(fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
-    """Return the types of settings, with what is declared beside them."""
+    """Return the types of settings, with the metadata of their annotations."""
     return {
         name: f"{field.annotation} {field.metadata}" if field.metadata else field.annotation
         for name, field in fields.items()
@@ -106,7 +106,7 @@ def _held_by(value: object) -> Iterator[str]:
 
 
 def reprs_of(subject: object) -> list[str]:
-    """Return what an object, and the objects of its package that it holds, show of themselves."""
+    """Return the reprs of an object and of the objects of its package that it holds."""
     package = type(subject).__module__.partition(".")[0]
     found = [repr(subject), str(subject)]
     for held in list(getattr(subject, "__dict__", {}).values()):
@@ -124,7 +124,7 @@ def reprs_of(subject: object) -> list[str]:
 
 
 def texts_of(error: BaseException) -> str:
-    """Return what an error shows: its message, notes and hint."""
+    """Return the texts of an error: message, notes and hint."""
     notes = getattr(error, "__notes__", ())
     return f"{error!s} {error!r} {notes} {getattr(error, 'hint', None) or ''}"
 

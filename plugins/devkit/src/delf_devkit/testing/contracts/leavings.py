@@ -259,24 +259,24 @@ class _Shared:
 
     def first(self) -> None:
         """Remember the state after the first use."""
-        self._first = {name: _text(value) for name, value in _own(self._kind)}
+        self._first = {name: _text(value) for name, value in _class_containers(self._kind)}
 
     def check(self) -> None:
         """Fail if a later use changed the state, or if the state holds a text of the use."""
         __tracebackhide__ = True
-        held = sorted(self._marked())
+        held = sorted(self._containers_with_marks())
         assert not held, (
             f"{held[0]} keeps what one user's call was about, and all users of the process share "
             "it: keep state in `self`"
         )
-        now = {name: _text(value) for name, value in _own(self._kind)}
+        now = {name: _text(value) for name, value in _class_containers(self._kind)}
         changed = sorted(name for name, text in now.items() if self._first.get(name, text) != text)
         assert not changed, (
             f"each use changes {changed[0]}, which all users of the process share: keep state in "
             "`self`"
         )
 
-    def _marked(self) -> set[str]:
+    def _containers_with_marks(self) -> set[str]:
         """Name the containers of the object's package that came to hold a text of the use."""
         before = _PRISTINE.get(self._kind, {})
         return {
@@ -332,12 +332,12 @@ def _package(kind: type) -> str:
 
 def _containers(kind: type) -> dict[str, str]:
     """Return the containers of a class and of its package by their names, as texts."""
-    found = dict(_own(kind))
+    found = dict(_class_containers(kind))
     package = _package(kind)
     for name, module in list(sys.modules.items()):
         ours = package in _OURS or name.partition(".")[0] != package
         if not ours:
-            found |= dict(_of_module(module))
+            found |= dict(_module_containers(module))
     return {name: _text(value) for name, value in found.items()}
 
 
@@ -360,7 +360,7 @@ def _held_by(value: object, package: str) -> object:
     return None
 
 
-def _own(kind: type) -> Iterator[tuple[str, object]]:
+def _class_containers(kind: type) -> Iterator[tuple[str, object]]:
     """Yield the containers and caches of an object's own classes."""
     for cls in kind.__mro__:
         if cls.__module__.partition(".")[0] in _OURS:
@@ -375,7 +375,7 @@ def _own(kind: type) -> Iterator[tuple[str, object]]:
                 yield f"{cls.__name__}.{name}", cast("object", value)
 
 
-def _of_module(module: ModuleType) -> Iterator[tuple[str, object]]:
+def _module_containers(module: ModuleType) -> Iterator[tuple[str, object]]:
     """Yield the containers of a module and of its classes."""
     for name, value in list(vars(module).items()):
         if name.startswith("__"):

@@ -145,7 +145,7 @@ def _add(a: int, b: int) -> int:
     return a + b
 
 
-def _same(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 
@@ -174,7 +174,7 @@ class SandboxCalls(SandboxLimits):
         assert (list(host.calls[0].args), dict(host.calls[0].kwargs)) == ([1], {"b": 2})
 
     async def test_values_round_trip(self, backend: Any) -> None:
-        host = RecordingScriptHost({"give": _value, "take": _same})
+        host = RecordingScriptHost({"give": _value, "take": _identity})
         async with Bench(backend) as bench:
             run = await bench.open(host)
             for number, value in enumerate(VALUES):
@@ -239,7 +239,7 @@ texts
             assert (outcome.line, outcome.message) == (2, "Ann wrote no")
 
     async def test_call_works_without_await(self, backend: Any) -> None:
-        host = RecordingScriptHost({"pay": _same})
+        host = RecordingScriptHost({"pay": _identity})
         code = "def paid(n):\n    return pay(n) + 1\npay(1)\n"
         code += "print(paid(2), sum([pay(n) for n in range(3, 203)]))"
         async with Bench(backend) as bench:
@@ -248,7 +248,7 @@ texts
         assert [call.args[0] for call in host.calls] == list(range(1, 203))
 
     async def test_tool_used_as_a_value_is_an_error(self, backend: Any) -> None:
-        tools = {"mail.send": _same, "mail.read": list, "pay": _same}
+        tools = {"mail.send": _identity, "mail.read": list, "pay": _identity}
         async with Bench(backend) as bench:
             session = (await bench.open(RecordingScriptHost(tools))).session
             for script in MISUSES:
@@ -265,7 +265,7 @@ texts
 
     async def test_named_tool_can_be_called_later(self, backend: Any) -> None:
         async with Bench(backend) as bench:
-            tools = {"mail.send": _same, "mail.read": list}
+            tools = {"mail.send": _identity, "mail.read": list}
             session = (await bench.open(RecordingScriptHost(tools))).session
             for script, called in USES.items():
                 host = RecordingScriptHost(tools)
@@ -307,7 +307,7 @@ await ok()
         assert host.cancelled == ["wait"]
 
     async def test_session_makes_no_call_after_its_end(self, backend: Any) -> None:
-        host = RecordingScriptHost({"pay": _same, "ok": lambda: "ok"})
+        host = RecordingScriptHost({"pay": _identity, "ok": lambda: "ok"})
         code = """
 import asyncio
 async def later():

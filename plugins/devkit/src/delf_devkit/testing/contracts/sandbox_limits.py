@@ -132,14 +132,14 @@ class SandboxLimits(Contract):
             outcome = await bench.run("while True: pass", limits=limits)
             assert isinstance(outcome, LimitReached), outcome
             assert outcome.limit == "cpu"
-            await self._works(bench)
-            await self._waits_as_long_as_a_tool_takes(bench)
-            await self._counts_all_scripts(bench)
-            measured = await self._measured(backend)
+            await self._check_usable(bench)
+            await self._check_waiting_costs_no_cpu(bench)
+            await self._check_cpu_of_all_scripts(bench)
+            measured = await self._measure_once(backend)
             # The guest itself could count; the system is asked past it.
             assert measured.cpu is not False, "a script that asks the system for time gets more"
 
-    async def _waits_as_long_as_a_tool_takes(self, bench: Bench) -> None:
+    async def _check_waiting_costs_no_cpu(self, bench: Bench) -> None:
         host = RecordingScriptHost({"wait": lambda: asyncio.sleep(_TOOL_SECONDS, "came")})
         limits = Limits(cpu_seconds=_TOOL_SECONDS / 2)
         outcome = await bench.run("await wait()", host, limits=limits)
@@ -148,7 +148,7 @@ class SandboxLimits(Contract):
             "`cpu_seconds` counts the script's own processor time, and no waiting"
         )
 
-    async def _counts_all_scripts(self, bench: Bench) -> None:
+    async def _check_cpu_of_all_scripts(self, bench: Bench) -> None:
         run = await bench.open(limits=Limits(cpu_seconds=_CPU_SECONDS))
         for _ in range(_SCRIPTS):
             outcome = await run(_BUSY)
@@ -168,8 +168,8 @@ class SandboxLimits(Contract):
             code = "rows = []\nwhile True: rows.append('x' * 1_000_000)"
             outcome = await bench.run(code, limits=limits)
             assert isinstance(outcome, (LimitReached, Crashed)), outcome
-            await self._works(bench)
-            measured = await self._measured(backend)
+            await self._check_usable(bench)
+            measured = await self._measure_once(backend)
             assert measured.memory is not False, "a script that asks the system for memory gets it"
 
     @needs("limits:output")
@@ -181,7 +181,7 @@ class SandboxLimits(Contract):
             assert isinstance(outcome, LimitReached), outcome
             assert outcome.limit == "output"
             assert len(run.host.text) <= 130_000
-            await self._works(bench)
+            await self._check_usable(bench)
 
     @needs("limits:file")
     async def test_output_files_are_limited(self, backend: Any) -> None:
@@ -196,7 +196,7 @@ class SandboxLimits(Contract):
             outcome = await run(code)
             assert isinstance(outcome, LimitReached), outcome
             assert sum(map(len, run.host.files.values())) <= 3 * _MB
-            await self._works(bench)
+            await self._check_usable(bench)
 
     @needs("limits:file", "cpython")
     async def test_files_of_a_script_are_limited(self, backend: Any) -> None:
@@ -217,7 +217,7 @@ size
                 f"a script writes a file of {size:,} bytes with `file_bytes` {2 * _MB:,}: one "
                 "script fills the disk of all; set RLIMIT_FSIZE, or a limit of the container"
             )
-            await self._works(bench)
+            await self._check_usable(bench)
 
     @needs("limits:open_files", "cpython")
     async def test_open_files_are_limited(self, backend: Any) -> None:
@@ -228,7 +228,7 @@ size
                 f"a script has {opened} files open with `open_files` 32: one script takes those of "
                 'all; set RLIMIT_NOFILE, or take "open_files" out of `limits`'
             )
-            await self._works(bench)
+            await self._check_usable(bench)
 
     @needs("limits:frame")
     async def test_messages_are_limited(self, backend: Any) -> None:
@@ -241,7 +241,7 @@ size
             outcome = await run(f"await take('x' * {2 * _MB})")
             assert isinstance(outcome, (Failed, LimitReached)), outcome
             assert all(call.connection != "take" for call in host.calls)
-            await self._works(bench)
+            await self._check_usable(bench)
 
     async def test_number_of_calls_is_limited(self, backend: Any) -> None:
         host = RecordingScriptHost({"ok": lambda: "ok"})
@@ -263,7 +263,7 @@ while True:
             assert outcome.limit == "calls"
             assert "50" in outcome.message
             assert len(host.calls) <= 50
-            await self._works(bench)
+            await self._check_usable(bench)
 
     @needs("limits:scratch")
     async def test_scratch_space_is_limited(self, backend: Any) -> None:
@@ -277,7 +277,7 @@ for number in range(40):
             outcome = await bench.run(code, limits=limits)
             assert isinstance(outcome, LimitReached), outcome
             assert outcome.limit == "file"
-            await self._works(bench)
+            await self._check_usable(bench)
 
     @needs("limits:scratch", "confines:files", "cpython")
     async def test_every_writable_folder_is_limited(self, backend: Any) -> None:
@@ -322,7 +322,7 @@ for number in range(40):
             run = await bench.open(RecordingScriptHost({"begin": begun.set}))
             await self._cancel(run, f"await begin()\n{loop}", begun)
             assert not run.session.alive, "a session whose script was cancelled says it is alive"
-            await self._works(bench)
+            await self._check_usable(bench)
 
     async def test_prints_arrive_while_a_script_is_busy(self, backend: Any) -> None:
         async with Bench(backend) as bench:
@@ -381,7 +381,7 @@ for number in range(40):
             assert isinstance(after, Crashed), f"a session that crashed ran a script: {after!r}"
             beside = await other("1")
             assert isinstance(beside, Done), f"{beside!r}: another session fell with it"
-            await self._works(bench)
+            await self._check_usable(bench)
 
     # -- confinement --------------------------------------------------------------------
 
@@ -409,7 +409,7 @@ for number in range(40):
                 outcome = await run(code)
                 assert isinstance(outcome, Failed), f"{code} ended as {outcome!r}"
             assert run.host.text == "", "a script printed a file of the host"
-            await self._is_out_of_reach(backend, "files")
+            await self._check_unreachable(backend, "files")
         assert path.read_text(encoding="utf-8") == "hunter2"
 
     @needs("confines:network", "cpython")
@@ -422,7 +422,7 @@ for number in range(40):
         try:
             async with Bench(backend) as bench:
                 outcome = await bench.run(code)
-                await self._is_out_of_reach(backend, "network")
+                await self._check_unreachable(backend, "network")
         finally:
             server.close()
             await server.wait_closed()
@@ -438,12 +438,12 @@ for number in range(40):
             code = "import asyncio.base_events as b\nif b.os.fork() == 0: b.os._exit(0)"
             outcome = await bench.run(code)
             assert not isinstance(outcome, Done), "a script started a process by os.fork()"
-            await self._is_out_of_reach(backend, "processes")
-            await self._works(bench)
+            await self._check_unreachable(backend, "processes")
+            await self._check_usable(bench)
 
-    async def _is_out_of_reach(self, backend: Any, what: str) -> None:
+    async def _check_unreachable(self, backend: Any, what: str) -> None:
         """Check by system calls, below Python's own checks, that a resource is unreachable."""
-        measured = await self._measured(backend)
+        measured = await self._measure_once(backend)
         if self.cpython:
             assert measured.calls, "delf's attempts find no way to a system call here; tell delf"
         held = {
@@ -456,7 +456,7 @@ for number in range(40):
             "it, or take it out of `confines`"
         )
 
-    async def _measured(self, backend: Any) -> Measured:
+    async def _measure_once(self, backend: Any) -> Measured:
         """Measure the sandbox's isolation, once for all tests of a class."""
         kind = type(self)
         if kind not in _FOUND:
@@ -479,7 +479,7 @@ for number in range(40):
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         begun = asyncio.Event()
         async with (
-            self._leaves_no_process("a process of an ended session still runs"),
+            self._check_no_process_left("a process of an ended session still runs"),
             Bench(backend) as bench,
         ):
             run = await bench.open()
@@ -494,17 +494,17 @@ for number in range(40):
     ) -> None:
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         async with (
-            self._leaves_no_process("a process of a cancelled opening is left"),
+            self._check_no_process_left("a process of a cancelled opening is left"),
             Bench(backend) as bench,
         ):
             spec = RecordingScriptHost().spec()
             for turns in TURNS:
                 await cancelled_at(lambda: backend.open(spec), turns)
-            await self._works(bench)
+            await self._check_usable(bench)
         assert _names_in(tmp_path) == [], "a folder of a cancelled opening is left"
 
     @contextlib.asynccontextmanager
-    async def _leaves_no_process(self, what: str) -> AsyncGenerator[None]:
+    async def _check_no_process_left(self, what: str) -> AsyncGenerator[None]:
         """Check that what the block started ends with it, even if its parent ended before."""
         before = self.belongings()
         with orphans_stay_below():
@@ -527,7 +527,7 @@ for number in range(40):
                 if known() is None:
                     break
             assert known() is None, "closed sessions are kept: a long-lived agent grows with each"
-            await self._works(bench)
+            await self._check_usable(bench)
 
     async def test_close_is_idempotent_and_works_unused(self, backend: Any) -> None:
         async with Bench(backend) as bench:
@@ -540,7 +540,7 @@ for number in range(40):
     async def test_closed_backend_ends_its_sessions(self, backend: Any) -> None:
         begun = asyncio.Event()
         host = RecordingScriptHost({"begin": begun.set})
-        async with self._leaves_no_process("a process runs on after aclose() of the backend"):
+        async with self._check_no_process_left("a process runs on after aclose() of the backend"):
             idle, busy = await backend.open(host.spec()), await backend.open(host.spec())
             work = asyncio.ensure_future(busy.execute("await begin()\nwhile True: pass", host))
             try:
@@ -558,7 +558,7 @@ for number in range(40):
                 "a session runs scripts after aclose() of its backend: close each session there"
             )
 
-    async def _works(self, bench: Bench) -> None:
+    async def _check_usable(self, bench: Bench) -> None:
         """Check that host and backend still work."""
         outcome = await bench.run("40 + 2")
         assert isinstance(outcome, Done), outcome

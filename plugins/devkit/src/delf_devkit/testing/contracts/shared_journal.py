@@ -58,7 +58,7 @@ class SharedJournalContract(Contract):
         missing(self, "a fixture `reopen`")
 
     @pytest_asyncio.fixture(name="two")
-    async def _two(self, reopen: Callable[[], Any]) -> Any:
+    async def _open_two(self, reopen: Callable[[], Any]) -> Any:
         """The journal, opened by two processes."""
         made = [await _opened(reopen), await _opened(reopen)]
         yield made

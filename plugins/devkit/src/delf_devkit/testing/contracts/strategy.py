@@ -389,7 +389,7 @@ class StrategyContract(Contract):
     async def test_incomplete_script_does_not_run(self, strategy: Any) -> None:
         for reason in ("content_filter", "length"):
             world = _World()
-            half = [_stopped(answer, reason) for answer in self.writing]
+            half = [_truncated(answer, reason) for answer in self.writing]
             async with self._agent(strategy, half, world) as agent:
                 response = await agent.arun("Keep Ann and Bob.", 20)
             assert not response.status, f"an answer that ended by {reason!r} counts as whole"
@@ -505,7 +505,7 @@ def _costly(answer: Answer) -> Answer:
     return ModelReply(text=answer, model="scripted", usage=usage, cost_usd=_COST)
 
 
-def _stopped(answer: Answer, reason: str) -> Answer:
+def _truncated(answer: Answer, reason: str) -> Answer:
     """Return an answer that was truncated for a reason."""
     if isinstance(answer, ModelReply):
         return replace(answer, finish_reason=reason)
