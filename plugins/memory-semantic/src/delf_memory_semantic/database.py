@@ -170,13 +170,13 @@ class FactDatabase:
     ) -> None:
         """Store facts with their vectors, atomically.
 
-        A fact that equals a stored one except for case, spaces and endings replaces it.
+        A new fact replaces a stored fact that differs only in case, spaces and word endings.
 
         Args:
             facts: Texts with their sources.
-            vectors: A vector for each, or None without an embedder.
+            vectors: A vector for each fact, or None without an embedder.
             model: The embedding model.
-            saved_at: The Unix time at which each was first saved; now when None.
+            saved_at: The Unix time at which each fact was first saved; now when None.
         """
         now = datetime.now(UTC).timestamp()
         rows = {
@@ -467,7 +467,7 @@ def telling_words(query: str) -> list[str]:
 
 
 def prepare_for_index(content: str) -> str:
-    """Prepare a text for an index, separating words in scripts without spaces.
+    """Prepare a text for an index, separating words in writing systems without spaces.
 
     Args:
         content: A fact, or a message.

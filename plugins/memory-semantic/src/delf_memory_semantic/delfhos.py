@@ -29,18 +29,18 @@ class OldFact(NamedTuple):
 
 
 def is_database(path: Path) -> bool:
-    """Return whether a file is a database of SQLite."""
+    """Return True if a file is a SQLite database."""
     with path.open("rb") as file:
         return file.read(len(_SQLITE)) == _SQLITE
 
 
 def is_delfhos(path: Path) -> bool:
-    """Return whether a file is a memory of Delfhos, without changing it."""
+    """Return True if a file is a memory of Delfhos; the file is not changed."""
     try:
         if not path.is_file() or not is_database(path):
             return False
         with closing(_open_database(path)) as connection:
-            return _is_theirs(connection)
+            return _has_delfhos_tables(connection)
     except (OSError, sqlite3.Error):  # opening the file reports the error
         return False
 
@@ -53,7 +53,7 @@ def facts_of(path: Path) -> list[OldFact]:
     """
     try:
         with closing(_open_database(path)) as connection:
-            if not _is_theirs(connection):
+            if not _has_delfhos_tables(connection):
                 raise MemoryRetrievalError(
                     f"{path} is not a memory of Delfhos",
                 )
@@ -69,7 +69,7 @@ def _open_database(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
 
 
-def _is_theirs(connection: sqlite3.Connection) -> bool:
+def _has_delfhos_tables(connection: sqlite3.Connection) -> bool:
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     if "memories" not in tables or "delf_memory_meta" in tables:
         return False

@@ -152,12 +152,12 @@ class SemanticStore:
         if not query.strip() or top_k < 1:
             return []
         by_words, (vector, near) = await asyncio.gather(
-            self._in_thread(self._database.with_words, query, LOOKED_AT), self._near(query)
+            self._in_thread(self._database.with_words, query, LOOKED_AT), self._nearest_facts(query)
         )
         ranked, near = await self._in_thread(self._rank_facts, query, by_words, vector, near)
         return await self._in_thread(self._above_threshold, query, ranked, near, top_k, threshold)
 
-    async def _near(self, query: str) -> tuple[Any, dict[int, float]]:
+    async def _nearest_facts(self, query: str) -> tuple[Any, dict[int, float]]:
         """Return the query's vector and the facts that are nearest.
 
         Without an embedder the vector is None and there are no facts.

@@ -263,11 +263,11 @@ class Sheets(GoogleConnection):
             if call.action == "write":
                 rows = with_header(given["rows"])
                 area = area.of_size(len(rows), max((len(row) for row in rows), default=1))
-            lines += await self._present(book, area)
+            lines += await self._present_values(book, area)
         text = "\n".join(lines)
         return Allowed(preview=text, basis=text)
 
-    async def _present(self, book: Book, area: Area) -> list[str]:
+    async def _present_values(self, book: Book, area: Area) -> list[str]:
         """List the present values of an area, or of its beginning if large."""
         if area.top >= area.sheet.rows or area.left >= area.sheet.columns:
             return []  # the sheet will grow
@@ -370,10 +370,10 @@ class Sheets(GoogleConnection):
         try:
             await self.transport.json(request)
         except LostAnswerError:
-            if not plan.made or not plan.made <= await self._ids(plan.book.id):
+            if not plan.made or not plan.made <= await self._sheet_and_chart_ids(plan.book.id):
                 raise  # otherwise the lost attempt succeeded
 
-    async def _ids(self, book: str) -> set[int]:
+    async def _sheet_and_chart_ids(self, book: str) -> set[int]:
         """Return the ids of a spreadsheet's sheets and charts."""
         found = await self.transport.json(
             Request(

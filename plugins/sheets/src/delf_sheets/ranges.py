@@ -59,7 +59,7 @@ class Area:
         return replace(self, bottom=bottom, right=right)
 
     def beginning(self, most: int) -> Area:
-        """Return the first rows of the range, as far as the sheet has them."""
+        """Return the first rows of the range, within the sheet."""
         end = self.sheet.rows if self.bottom is None else min(self.bottom, self.sheet.rows)
         right = self.sheet.columns if self.right is None else min(self.right, self.sheet.columns)
         bottom = max(self.top + 1, min(end, self.top + most))
@@ -120,7 +120,7 @@ class Book:
         text = text.strip()
         if text in self.names:
             return self._named_area(self.names[text])
-        title, cells = _split(text)
+        title, cells = _split_title(text)
         if not title and not cells:
             return Area(sheet=self.sheet(""))
         if not title and not _is_cells(cells):
@@ -186,7 +186,7 @@ def growth(area: Area, height: int, width: int) -> list[dict[str, Any]]:
 
 
 def a1(row: int, column: int) -> str:
-    """Return a cell's name."""
+    """Return the name of a cell, such as ``B7``."""
     letters = ""
     column += 1
     while column:
@@ -195,7 +195,7 @@ def a1(row: int, column: int) -> str:
     return f"{letters}{row + 1}"
 
 
-def _split(text: str) -> tuple[str, str]:
+def _split_title(text: str) -> tuple[str, str]:
     if text.startswith("'"):
         found = re.fullmatch(r"'((?:[^']|'')*)'(?:!(.*))?", text)
         if found is None:

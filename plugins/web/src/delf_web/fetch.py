@@ -157,7 +157,7 @@ class Fetcher:
 
 
 def _unreachable_error(url: httpx.URL, message: str) -> ToolExecutionError:
-    """Return an error, which says so if a proxy is set, because pages are fetched without it."""
+    """Return the error; if a proxy is set, the message says that pages are fetched without it."""
     proxy = proxy_for(str(url))
     if proxy is None:
         return ToolExecutionError(message)
@@ -202,6 +202,6 @@ def checked_url(text: str, settings: WebSettings) -> httpx.URL:
 
 
 def is_named(host: str, settings: WebSettings) -> bool:
-    """Return whether a pattern of the settings names a host."""
+    """Return True if a pattern of the settings matches a host."""
     name = host.lower().rstrip(".")
     return any(fnmatchcase(name, pattern.lower()) for pattern in settings.hosts)

@@ -139,7 +139,7 @@ class Workers(Connection[WorkersSettings]):
             )
         return self.registry.find(name)
 
-    def _shop(self, context: CallContext) -> Workshop:
+    def _make_workshop(self, context: CallContext) -> Workshop:
         agent = self.agent
         if agent.workshop is None:
             agent.workshop = Workshop(agent.registry, context.tools, context.connect, os.environ)
@@ -184,7 +184,7 @@ class Workers(Connection[WorkersSettings]):
     async def actions(self) -> Sequence[Action]:
         """Return the actions; ``call`` takes ``input_data`` for ``task``, as llm-do names it."""
         return [
-            replace(each, validate=partial(_with_task, each.validate))
+            replace(each, validate=partial(_accept_input_data, each.validate))
             if each.name == "call"
             else each
             for each in await super().actions()
@@ -224,10 +224,10 @@ class Workers(Connection[WorkersSettings]):
         names = () if around is None else around.spellings(name)
         for ancestor in line:
             ancestor.check_model(name, names)
-        tools = await asyncio.to_thread(self._shop(context).tools_of, found, self.agent)
+        tools = await asyncio.to_thread(self._make_workshop(context).tools_of, found, self.agent)
         budgets = [ancestor.budget_usd for ancestor in line if ancestor.budget_usd is not None]
         words = task if isinstance(task, str) else json.dumps(task, ensure_ascii=False)
-        folder = _copies(context)
+        folder = _copies_folder(context)
         try:
             result = await context.delegate(
                 words,
@@ -311,7 +311,7 @@ def _strategy(context: CallContext, trust: Trust) -> str | None:
     return "codegen" if chosen == STRATEGY else chosen
 
 
-def _with_task(
+def _accept_input_data(
     validate: Callable[[Mapping[str, Any]], dict[str, Any]], named: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Validate arguments of ``call``, in which ``input_data`` may stand for ``task``."""
@@ -337,7 +337,7 @@ def _inputs(worker: WorkerDefinition) -> list[tuple[str, Any]]:
     return list(worker.inputs.items())
 
 
-def _copies(context: CallContext) -> Path:
+def _copies_folder(context: CallContext) -> Path:
     """Return the folder of a call's copies of attachments, stable over retries."""
     from platformdirs import user_data_path
 

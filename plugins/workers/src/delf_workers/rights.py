@@ -22,7 +22,7 @@ _DEEPEST: Final = 20
 
 
 class CallsWorkers(Protocol):
-    """A connection to workers, which makes others of its kind."""
+    """A connection to workers that can be copied for the calls of a worker."""
 
     patterns: tuple[tuple[str, ...], ...]
 
@@ -46,7 +46,7 @@ class Workshop:
     tools: Mapping[str, ConnectionLike]
     connect: Connect
     environ: Mapping[str, str] = field(repr=False)
-    _made: dict[str, list[ConnectionLike]] = field(
+    _connections_by_worker: dict[str, list[ConnectionLike]] = field(
         default_factory=dict[str, "list[ConnectionLike]"], repr=False
     )
 
@@ -61,13 +61,13 @@ class Workshop:
             ConfigurationError: If the worker's file is invalid; the error names file, line and key.
         """
         key = f"{worker.file}\0{worker.model_dump_json()}"
-        if key not in self._made:
-            self._made[key] = list(self._make(worker, own))
-        return self._made[key]
+        if key not in self._connections_by_worker:
+            self._connections_by_worker[key] = list(self._make(worker, own))
+        return self._connections_by_worker[key]
 
     def _make(self, worker: WorkerDefinition, own: CallsWorkers) -> Iterator[ConnectionLike]:
         if worker.generated:
-            yield from self._of_maker(worker, own)
+            yield from self._inherited_connections(worker, own)
             return
         if worker.sandbox.paths and not any(
             worker.kind_of(name) == "filesystem" for name in worker.connections
@@ -144,8 +144,10 @@ class Workshop:
                 tool.confirm = False
             yield cast("ConnectionLike", tool)
 
-    def _of_maker(self, worker: WorkerDefinition, own: CallsWorkers) -> Iterator[ConnectionLike]:
-        pool = self._pool(worker, own)
+    def _inherited_connections(
+        self, worker: WorkerDefinition, own: CallsWorkers
+    ) -> Iterator[ConnectionLike]:
+        pool = self._maker_connections(worker, own)
         for name, settings in worker.connections.items():
             where = worker.place("connections", name)
             if name not in pool:
@@ -161,7 +163,9 @@ class Workshop:
             else:
                 yield _narrow_to_allowed(held, settings.get("allow"), where)
 
-    def _pool(self, worker: WorkerDefinition, own: CallsWorkers) -> Mapping[str, ConnectionLike]:
+    def _maker_connections(
+        self, worker: WorkerDefinition, own: CallsWorkers
+    ) -> Mapping[str, ConnectionLike]:
         """Return the connections of a generated worker's maker."""
         if worker.maker is None:
             return self.tools
@@ -171,7 +175,7 @@ class Workshop:
 
     async def aclose(self) -> None:
         """Free the made connections; the agent's own stay open."""
-        made, self._made = self._made, {}
+        made, self._connections_by_worker = self._connections_by_worker, {}
         held = {id(tool) for tool in self.tools.values()}
         for connection in {id(c): c for some in made.values() for c in some}.values():
             if isinstance(connection, SupportsClose) and id(connection) not in held:
