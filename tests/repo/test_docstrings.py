@@ -123,6 +123,8 @@ def test_weak_openings_depend_on_the_kind(source: str, is_weak: bool) -> None:
         ("Return rows.", False),
         ("One of two rows.", True),
         ("Return rows. Such rows are empty.", True),
+        ("Return rows; None where there are none.", True),
+        ("Return rows in place of texts.", True),
         ("Return rows.\n\n    Args:\n        rows: Its rows.\n    ", True),
         ("Return rows.\n\n    Args:\n        rows: The rows that count.\n    ", False),
         ("Return rows.\n\n    Raises:\n        ValueError: Naming the row.\n    ", True),

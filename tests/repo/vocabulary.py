@@ -73,6 +73,7 @@ _NO_VERB: Final = re.compile(
 _SECTION: Final = re.compile(r"^ *(?:Args|Returns|Raises|Yields):\n", re.MULTILINE)
 _ENTRY: Final = re.compile(r"^ +(\w+): (.*)$", re.MULTILINE)
 _NO_NOUN: Final = re.compile(r"(?:One|Those|Such|These|Whoever|Whatever) ")
+_RIDDLE: Final = re.compile(r"\b(?:None where|in place of)\b")
 _NO_NOUN_OF_ENTRY: Final = re.compile(r"(?:Its|Their|It|They|Those|These|That|What|Where)\b")
 _NO_CONDITION: Final = re.compile(r"(?:When|With|Naming|The|Its|Before|Unless|As)\b")
 _SHOWN_TO_MODELS: Final = ("action", "tool")
@@ -128,7 +129,7 @@ def riddles(tree: ast.AST) -> Iterator[tuple[int, str]]:
 def _riddles_of(docstring: str) -> Iterator[str]:
     text, *sections = _SECTION.split(docstring)
     for sentence in re.split(r"(?<=[.!?])\s+", " ".join(text.split())):
-        if _NO_NOUN.match(sentence):
+        if _NO_NOUN.match(sentence) or _RIDDLE.search(sentence):
             yield sentence
     for section in sections:
         for name, words in _ENTRY.findall(section):

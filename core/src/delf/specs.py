@@ -245,8 +245,8 @@ class Provider:
 class ModelSpec(Spec):
     """Language models.
 
-    A parameter ``config`` of the factory receives the :class:`delf.llm.LLMConfig` of the model, in
-    place of options.
+    A parameter ``config`` of the factory receives the :class:`delf.llm.LLMConfig` of the model,
+    instead of options.
 
     Args:
         serves: Patterns of model names (``fnmatch``) besides the providers'; the longest match

@@ -251,8 +251,8 @@ class Keys:
 def _lower_ascii(mail: str) -> bytes:
     """Lower-case the ASCII letters of a mail address, for comparison.
 
-    Unicode case folding would make different addresses equal, such as one with the Kelvin sign in
-    place of ``k``.
+    Unicode case folding would make different addresses equal, such as one with the Kelvin sign
+    instead of ``k``.
     """
     return mail.encode("utf-8", "replace").lower()
 

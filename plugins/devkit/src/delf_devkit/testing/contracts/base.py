@@ -99,7 +99,7 @@ class Contract:
         """Await an operation, and fail if it blocks the event loop.
 
         The operation is repeated, because a single slow run may be caused by the machine. The time
-        for which the machine ran other processes in place of the loop is subtracted.
+        for which the machine ran other processes instead of the loop is subtracted.
         """
         __tracebackhide__ = True
         held = first = None
