@@ -1,6 +1,6 @@
 """Python functions as tools: the model sees their signatures and docstrings, nothing else."""
 
-from delf import Agent, ToolExecutionError, tool
+from delf import Agent, ToolException, tool
 from delf.testing import ScriptedModel, TestHost
 
 STOCK = {"lamp": 4, "desk": 0}
@@ -10,7 +10,7 @@ STOCK = {"lamp": 4, "desk": 0}
 def stock(product: str) -> int:
     """Count the pieces of a product in the warehouse."""
     if product not in STOCK:
-        raise ToolExecutionError(f"there is no {product}; there are: {', '.join(STOCK)}")
+        raise ToolException(f"there is no {product}; there are: {', '.join(STOCK)}")
     return STOCK[product]
 
 

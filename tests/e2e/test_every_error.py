@@ -96,7 +96,7 @@ async def change() -> None:
 async def fail(kind: str = "") -> None:
     """Fail."""
     if kind:
-        raise errors.ToolExecutionError(f"there is no {kind}")
+        raise errors.ToolException(f"there is no {kind}")
     raise ValueError("broken")
 
 
@@ -179,7 +179,7 @@ async def _order(api: APITool) -> None:
         await api.aclose()
 
 
-@raises(errors.ToolExecutionError)
+@raises(errors.ToolException)
 def _(w: World) -> None:
     w.model.writes("await fail('lamp')")
     w.agent(fail).run("go", output={"type": "integer"}).raise_for_status()

@@ -28,7 +28,7 @@ MODEL, HEADER, TOKEN, PASSWORD, PROVIDER, ENVIRON = SECRETS.values()
 
 TOOLS = f'''
 import asyncio, logging, os, sys, warnings
-from delf import Connection, ToolExecutionError, action, tool
+from delf import Connection, ToolException, action, tool
 
 @tool(confirm=False)
 def give() -> dict:
@@ -39,7 +39,7 @@ def give() -> dict:
 def fail(how: str) -> str:
     """Fail with all that it knows."""
     text = " ".join({list(SECRETS.values())!r})
-    raise (ToolExecutionError if how == "said" else RuntimeError)(text)
+    raise (ToolException if how == "said" else RuntimeError)(text)
 
 @tool(confirm=False)
 def tell() -> str:
@@ -237,7 +237,7 @@ def test_tasks_leak_no_secret(place: Place, flags: tuple[str, ...]) -> None:
         place.use_recording()
     done = place.delf_many(*(place.task(task, *flags) for task in tasks))
     ends = dict(zip((*SCRIPTS, "echo"), (each.returncode for each in done), strict=True))
-    expected = {"gives": 0, "says": 1, "breaks": 1, "prints": 1, "tells": 0, "splits": 0}
+    expected = {"gives": 0, "says": 0, "breaks": 1, "prints": 1, "tells": 0, "splits": 0}
     expected |= {"pays": 1, "echo": 1}
     assert ends == expected
 

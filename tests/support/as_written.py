@@ -105,8 +105,10 @@ def _problem(script: Written, agent: Agent, model: ScriptedModel, sandbox: str) 
     printed = response.text.splitlines()
     if script.is_sorted:
         printed, script.prints = sorted(printed), sorted(script.prints)
-    if script.says:
-        return f"printed {printed}, {changes}"
+    if script.says:  # what a tool refused at last is answered in its words
+        message = printed[-1] if " was refused: " in printed[-1] else ""
+        is_emitted = all(words.removeprefix("ToolException: ") in message for words in script.says)
+        return "" if is_emitted and changes == script.changes else f"printed {printed}, {changes}"
     if printed != script.prints:
         return f"printed {printed}"
     if changes != script.changes:

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypedDict
 from pydantic import BaseModel
 
 from delf import Connection, action, tool
-from delf.errors import ToolExecutionError
+from delf.errors import ToolException
 
 CHANGES: list[str] = []
 """Every call that changed something, with its arguments."""
@@ -99,7 +99,7 @@ class Shop(Connection):
     async def get_customer(self, customer_id: int) -> Customer:
         """One customer."""
         if customer_id not in CUSTOMERS:
-            raise ToolExecutionError(f"no customer {customer_id}")
+            raise ToolException(f"no customer {customer_id}")
         return CUSTOMERS[customer_id]
 
     @action(effect="read")
@@ -117,7 +117,7 @@ class Shop(Connection):
     async def refund(self, order_id: int, amount: float, reason: str = "") -> dict[str, Any]:
         """Refund an order."""
         if order_id > 5:
-            raise ToolExecutionError(f"no order {order_id}")
+            raise ToolException(f"no order {order_id}")
         _changed("refund", order_id=order_id, amount=amount)
         return {"order_id": order_id, "refunded": amount}
 
@@ -169,7 +169,7 @@ async def weather(city: str, unit: Literal["celsius", "fahrenheit"] = "celsius")
     """The weather now."""
     found = {"London": 9.5, "Madrid": 17.0, "Berlin": 4.0}.get(city)
     if found is None:
-        raise ToolExecutionError(f"unknown city {city!r}")
+        raise ToolException(f"unknown city {city!r}")
     return {"temperature": found if unit == "celsius" else found * 9 / 5 + 32, "sky": "clear"}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from delf import (
     Agent,
-    ToolExecutionError,
+    ToolException,
     tool,
 )
 from delf import events as ev
@@ -27,7 +27,7 @@ print("looked", rows)
 await write(name)
 try:
     await fail()
-except ToolError as error:
+except ToolException as error:
     print("failed:", error)
 try:
     nothing()
@@ -80,7 +80,7 @@ class World:
         @tool(effect="read")
         async def fail() -> None:
             """Fail."""
-            raise ToolExecutionError("as ever")
+            raise ToolException("as ever")
 
         return look, write, send, fail
 

@@ -239,12 +239,15 @@ class ConnectionUnavailableError(DelfError):
 
 
 class ToolExecutionError(DelfError):
-    """A tool failed while it ran.
-
-    Authors of tools and connections raise this error with a message for the script and the model.
-    """
+    """A tool failed while it ran."""
 
     code = "ERR-TOOL-001"
+
+
+class ToolException(ToolExecutionError):  # noqa: N818 - the reference's name
+    """A failure raised by a tool's author, with a message for the script and the model."""
+
+    code = "ERR-TOOL-004"
 
 
 class OutcomeUnknownError(ToolExecutionError):

@@ -370,13 +370,13 @@ async def test_tool_errors_are_catchable_exceptions():
         for use in (lambda: told['name'], lambda: list(told), lambda: told.rows):
             try:
                 use()
-            except ToolError as e:
+            except ToolException as e:
                 print('raised', e)
     """)
     outcome, _ = await run_script(code, host)
     assert isinstance(outcome, Done), outcome
     assert host.text == (
-        "ToolError a ToolError\nToolError a ToolException\nToolArgumentError a ToolArgumentError\n"
+        "ToolError a ToolError\nToolException a ToolException\nToolArgumentError a ToolArgumentError\n"
         "ToolNotAllowed a ToolNotAllowed\nApprovalRejected a ApprovalRejected\nToolError a Other\n"
         "told TOLD t True\nraised told\nraised told\nraised told\n"
     )

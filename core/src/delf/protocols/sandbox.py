@@ -171,8 +171,8 @@ class Raised:
     """The call raises in the script.
 
     Args:
-        kind: The exception's name in the script: ``ToolError``, ``ToolNotAllowed``,
-            ``ApprovalRejected`` or ``ToolArgumentError``.
+        kind: The exception's name in the script: ``ToolError``, ``ToolException``,
+            ``ToolNotAllowed``, ``ApprovalRejected`` or ``ToolArgumentError``.
         message: The message for the script and the model.
         cause: The exception of the tool on the host.
         can_retry: Whether another script could do better.

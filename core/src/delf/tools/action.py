@@ -52,8 +52,7 @@ class Action:
         returns: The type of the result in stub notation.
         validate: Converts arguments or raises ``ToolRefusedError``.
         call: Makes the call with validated arguments as keywords; plain or async.
-        handle_error: The treatment of a ``ToolExecutionError``; see
-            :func:`delf.tools.function.tool`.
+        handle_error: The treatment of a ``ToolException``; see :func:`delf.tools.function.tool`.
         schema: The arguments as a JSON schema, made on demand.
         defaults: The known defaults of omitted arguments: a call that spells one out is the same
             call.
@@ -310,7 +309,7 @@ def action_from_function(
         permission: The unit of permission; the name when omitted.
         effect: The effect of a call.
         summary: One paragraph; the docstring's first when omitted.
-        handle_error: The treatment of a ``ToolExecutionError``.
+        handle_error: The treatment of a ``ToolException``.
         where: The name of the function in error messages.
         skip_first: The function is a method.
         resumes: As in :class:`Action`.

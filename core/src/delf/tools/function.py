@@ -98,10 +98,10 @@ def tool(
             as in ``@tool("find")``.
         name: The name in scripts; by default the function's name.
         description: The description for the model; the docstring's text when omitted.
-        handle_error: The result of a call whose function raises ``ToolExecutionError``. By default
-            the script gets a ``ToolError``, so that no script takes a failure for a success;
-            ``"text"`` returns the message, another text is returned itself, and a callable gets the
-            exception and returns the text.
+        handle_error: The result of a call whose function raises ``ToolException``. By default the
+            script gets a ``ToolError``, so that no script takes a failure for a success; ``"text"``
+            returns the message, another text is returned itself, and a callable gets the exception
+            and returns the text.
         confirm: Whether a person is asked before each call.
         effect: A level of :data:`delf.types.Effect`; decides how a call that was
             interrupted is settled when a task is resumed.

@@ -69,6 +69,29 @@ def called_in(events: Iterable[ev.Event], script: int) -> set[str]:
     return found
 
 
+def refusal_of(events: Iterable[ev.Event]) -> str | None:
+    """Return the message of a tool's refusal, if the last script failed with it.
+
+    Args:
+        events: The task's events.
+    """
+    refused: ev.CallFinished | None = None
+    message: str | None = None
+    for event in events:
+        match event:
+            case ev.ScriptGenerated():
+                refused = message = None
+            case ev.CallFinished(raised="ToolException"):
+                refused = event
+            case ev.ScriptFinished(status="failed") if refused is not None:
+                words = refused.error or ""
+                is_behind = words in (event.error or "")
+                message = f"{refused.action} was refused: {words}" if is_behind else None
+            case _:
+                pass
+    return message
+
+
 def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Change]:
     """Return the calls that changed something or may have, in order of their start.
 

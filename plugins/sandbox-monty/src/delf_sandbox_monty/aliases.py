@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 ALIASES: Final = {
-    "ToolException": "DecimalException",  # another name of ToolError, which its errors show
     "ToolError": "DecimalException",
+    "ToolException": "Clamped",
     "ToolArgumentError": "Subnormal",
     "ToolNotAllowed": "Rounded",
     "ApprovalRejected": "Inexact",

@@ -21,6 +21,7 @@ from delf.errors import (
     ModelConfigurationError,
     SandboxExecutionError,
     SandboxLimitError,
+    ToolException,
     ToolExecutionError,
     ToolRefusedError,
 )
@@ -49,6 +50,7 @@ _MAX_READ_PASSES: Final = 8
 _HINT: Final = "delf runs show has the scripts and calls, as response.trace has in a program"
 _OF_KIND: Final[dict[str, type[DelfError]]] = {
     "ToolError": ToolExecutionError,
+    "ToolException": ToolException,
     "ToolArgumentError": ToolRefusedError,
     "ToolNotAllowed": ToolRefusedError,
 }

@@ -19,7 +19,7 @@ from delf import (
     ModelConfigurationError,
     PluginError,
     ToolDefinitionError,
-    ToolExecutionError,
+    ToolException,
     tool,
 )
 from delf_devkit.testing.hosts import TestHost
@@ -219,11 +219,11 @@ class TestRun:
         @tool(confirm=False)
         def find(order: str) -> dict[str, str]:
             """Find an order."""
-            raise ToolExecutionError("orders start with ORD-")
+            raise ToolException("orders start with ORD-")
 
         scripted_model.writes("print(await find('7'))", "print('There is no order 7.')")
         response = make_agent(find).run("x")
-        assert "ToolError: orders start with ORD-" in scripted_model.prompts[-1]
+        assert "ToolException: orders start with ORD-" in scripted_model.prompts[-1]
         assert response.text == "There is no order 7."
         assert [(c.status, c.success) for c in response.trace.tool_calls] == [("error", False)]
 

@@ -18,7 +18,8 @@ import pydantic
 import pytest
 from pydantic import Field
 
-from delf import Agent, ToolDefinitionError, ToolExecutionError, tool
+from delf import Agent, ToolDefinitionError, ToolException, tool
+from delf.errors import ToolExecutionError
 from delf.events import CallFinished
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
@@ -254,25 +255,25 @@ def test_async_tools_overlap_and_plain_tools_run_in_threads(run):
 @pytest.mark.parametrize(
     ("handle", "answer"),
     [
-        (True, "ToolError no such order"),
+        (True, "ToolException no such order"),
         ("text", "got no such order"),
         ("try another", "got try another"),
         ("", "got "),
         (lambda error: f"<{error.message}>", "got <no such order>"),
         (lambda error: 1 / 0, "ToolError no such order (handle_error failed: division by zero)"),
-        (False, "ToolError no such order"),
-        (None, "ToolError no such order"),
+        (False, "ToolException no such order"),
+        (None, "ToolException no such order"),
     ],
     ids=["true", "its text", "text", "empty", "callable", "a callable that fails", "false", "none"],
 )
 def test_handle_error_returns_a_tool_exception_as_text(run, handle, answer, is_async):
     def find(order: str) -> str:
         """Find an order."""
-        raise ToolExecutionError("no such order")
+        raise ToolException("no such order")
 
     async def afind(order: str) -> str:
         """Find an order."""
-        raise ToolExecutionError("no such order")
+        raise ToolException("no such order")
 
     made = tool(name="find", confirm=False, handle_error=handle)(afind if is_async else find)
     script = """
@@ -432,11 +433,26 @@ def test_refusal_is_not_reported_as_success(run):
     @tool(confirm=False)
     def refund(amount: int) -> str:
         """Refund."""
-        raise ToolExecutionError("limit exceeded: at most 100")
+        raise ToolException("limit exceeded: at most 100")
 
     response = run("await refund(500)\nprint('Refunded $500.')", refund)
-    assert "limit exceeded: at most 100" in response.error
-    assert (response.text, response.changes) == ("", [])
+    assert response.text == "refund was refused: limit exceeded: at most 100"
+    assert not response.changes
+    assert response.trace.warnings == [f"{response.text}; the rest of the script was not done"]
+
+
+def test_only_tool_exceptions_end_the_task_with_a_message(run):
+    @tool(confirm=False)
+    def refund(amount: int) -> str:
+        """Refund."""
+        raise ToolException("limit exceeded: at most 100")
+
+    own = "try: await refund(500)\nexcept ToolError: pass\nraise ToolException('my own words')"
+    other = "try: await refund(500)\nexcept ToolError: pass\nawait refund('five')"
+    for code in (own, other):
+        response = run(code, refund)
+        assert not response.status
+        assert "was refused: limit" not in response.text
 
 
 async def test_plain_function_may_return_a_generator(make_agent, scripted_model):

@@ -2,14 +2,14 @@
 
 import pytest
 
-from delf import Agent, tool
+from delf import Agent, ToolExecutionError, tool
 from delf.errors import (
     ApprovalRejectedError,
     ConfigurationError,
     ConnectionUnavailableError,
     EnvironmentKeyError,
     LLMExecutionError,
-    ToolExecutionError,
+    ToolException,
     ToolRefusedError,
 )
 
@@ -39,6 +39,7 @@ FINAL = [
 ]
 OTHERS = [
     ToolExecutionError("404: no such file"),
+    ToolException("sold out"),
     ValueError("bad"),
 ]
 
@@ -54,12 +55,19 @@ async def test_non_retryable_failure_ends_the_task(agent_with, scripted_model, e
     assert len(scripted_model.requests) == 1
 
 
-async def test_refusal_fails_the_task_when_no_retry_is_left(agent_with, scripted_model):
-    scripted_model.writes("await bid()", "print('Hm.')\nawait bid()", "await bid()\nprint('Sold!')")
-    async with agent_with(ToolExecutionError("sold out")) as agent:
+async def test_non_retryable_refusal_is_the_answer_at_once(agent_with, scripted_model):
+    scripted_model.writes("print('before')\nawait bid()")
+    async with agent_with(ToolException("not for you", can_retry=False)) as agent:
         response = await agent.arun("x")
-    assert "sold out" in response.error
-    assert response.state == "failed"
+    assert response.text == "before\nbid was refused: not for you"
+    assert len(scripted_model.requests) == 1
+
+
+async def test_refusal_is_the_answer_when_no_retry_is_left(agent_with, scripted_model):
+    scripted_model.writes("await bid()", "print('Hm.')\nawait bid()", "await bid()\nprint('Sold!')")
+    async with agent_with(ToolException("sold out")) as agent:
+        response = await agent.arun("x")
+    assert (response.text, response.state) == ("bid was refused: sold out", "done")
     assert len(scripted_model.requests) == 3
 
 

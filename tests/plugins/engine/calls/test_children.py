@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from delf import Agent, Approved, CallContext, Connection, ToolExecutionError, action, tool
+from delf import Agent, Approved, CallContext, Connection, ToolException, action, tool
 from delf import events as ev
 from delf.errors import UndecidedCallError
 from delf.messages import ModelReply
@@ -100,7 +100,7 @@ async def test_refused_call_fails_the_child(bench):
     @tool(confirm=False)
     async def refund() -> str:
         """Refund."""
-        raise ToolExecutionError("at most 100")
+        raise ToolException("at most 100")
 
     await bench.run("await office.hand_over('refund')", "await refund()", tools=[refund])
     (child,) = bench.office.results

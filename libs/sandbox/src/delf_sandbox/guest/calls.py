@@ -36,6 +36,10 @@ class ToolError(Exception):
     """The HTTP status of the failed response, if any."""
 
 
+class ToolException(ToolError):  # noqa: N818 - the name that tools' authors know
+    """A tool refused a call with a message for the script."""
+
+
 class ToolArgumentError(ToolError):
     """A tool was called with invalid arguments."""
 
@@ -49,9 +53,9 @@ class ApprovalRejected(ToolError):  # noqa: N818 - reads as what it says
 
 
 EXCEPTIONS: dict[str, type[ToolError]] = {
-    cls.__name__: cls for cls in (ToolError, ToolArgumentError, ToolNotAllowed, ApprovalRejected)
+    cls.__name__: cls
+    for cls in (ToolError, ToolException, ToolArgumentError, ToolNotAllowed, ApprovalRejected)
 }
-EXCEPTIONS["ToolException"] = ToolError  # models know this name from other systems
 
 
 class ToolMessage(str):
@@ -64,16 +68,16 @@ class ToolMessage(str):
 
     def __getitem__(self, key: Any) -> str:
         if isinstance(key, str):
-            raise ToolError(str(self))
+            raise ToolException(str(self))
         return super().__getitem__(key)
 
     def __iter__(self) -> NoReturn:
-        raise ToolError(str(self))
+        raise ToolException(str(self))
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise ToolError(str(self))
+        raise ToolException(str(self))
 
 
 class ToolCall(Coroutine[Any, Any, Any]):

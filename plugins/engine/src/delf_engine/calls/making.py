@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Coroutine
-from typing import Any, TypeGuard, cast
+from typing import Any, cast
 
 from delf.errors import (
     BudgetExceededError,
@@ -16,7 +16,7 @@ from delf.errors import (
     OutcomeUnknownError,
     TaskLeftError,
     TaskLimitError,
-    ToolExecutionError,
+    ToolException,
 )
 from delf.events import SAFE, Warned
 from delf.notes import notes_of_call
@@ -98,13 +98,13 @@ class CallMaker:
             return await self._fail(call, started, f"{call.bound.name} cancelled itself")
         except TaskLeftError:  # from a child task: this call has no end either
             raise
+        except ToolException as error:
+            return await self._tell(call, started, error)
         except GeneratorExit:
             raise
         except BaseException as error:  # pytest's outcomes and SystemExit are not Exceptions
             if isinstance(error, KeyboardInterrupt) and _is_main_thread():
                 raise  # somebody pressed Ctrl-C
-            if call.bound.action.handle_error is not None and _is_of_author(error):
-                return await self._tell(call, started, error)
             message = describe_failure(error)
             about = f"{call.bound.name} failed"
             self._redactor.log_failure(_log, about, error, logging.DEBUG)
@@ -150,11 +150,13 @@ class CallMaker:
         )
         return Raised(kind, message, cause, can_retry, status)
 
-    async def _tell(self, call: Call, started: float, error: ToolExecutionError) -> CallAnswer:
-        """Return the answer of ``handle_error`` to a tool's failure."""
+    async def _tell(self, call: Call, started: float, error: ToolException) -> CallAnswer:
+        """Return the answer for a tool that raised ``ToolException``."""
         handler = call.bound.action.handle_error
+        if handler is None:
+            return await self._fail(call, started, error.message, "ToolException", error)
         try:
-            text = str(handler(error)) if callable(handler) else str(handler)
+            text = str(handler(error)) if callable(handler) else handler
         except Exception as failure:
             message = f"{error.message} (handle_error failed: {failure})"
             return await self._fail(call, started, message)
@@ -182,12 +184,6 @@ def is_cancelled() -> bool:
     """Return True if the current asyncio task is being cancelled, not the tool itself."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-def _is_of_author(error: BaseException) -> TypeGuard[ToolExecutionError]:
-    """Return True for a failure whose message the tool's author wrote for the script."""
-    is_of_gate = isinstance(error, (TaskLimitError, OutcomeUnknownError))
-    return isinstance(error, ToolExecutionError) and not is_of_gate
 
 
 def describe_failure(error: BaseException) -> str:

@@ -22,6 +22,7 @@ from delf.errors import (
     TaskLeftError,
     TaskStoppedError,
     TaskTimeoutError,
+    ToolException,
     UnrecordedCallError,
 )
 from delf.events import (
@@ -38,7 +39,7 @@ from delf.events import (
 )
 from delf.protocols.strategy import Strategy, SupportsOwnTools, runs_scripts, takes_changes
 from delf_engine.bounded import EndedItselfError, contained
-from delf_engine.changes import used_tools
+from delf_engine.changes import refusal_of, used_tools
 from delf_engine.host import TaskHost
 from delf_engine.journal.retrying import next_try
 from delf_engine.kept_variables import keep_variables
@@ -248,6 +249,8 @@ class TaskPipeline:
             )
             inside.__cause__ = error
             error = inside
+        if isinstance(error, ToolException) and self._run.request.child is None:
+            return await self._refused(error)
         return host.output, error
 
     def _place_of(self, error: BaseException) -> str:
@@ -261,6 +264,18 @@ class TaskPipeline:
         calls = ", ".join(self._host.under_way)
         strategy = f"the strategy {self._run.config.strategy!r}"
         return in_events or calls or self._host.scripts.waiting_for or strategy
+
+    async def _refused(self, error: ToolException) -> tuple[str, DelfError | None]:
+        """Return the answer or error after a tool's final refusal: its message, after the output.
+
+        A child task fails instead, because its parent would take the message for a success.
+        """
+        output, refusal = self._host.output, refusal_of(self._log.events)
+        text = "\n".join(part for part in (output.strip("\n"), refusal) if part)
+        if refusal is None or self._host.unfit(text) is not None:
+            return output, error
+        await self._log.record(Warned, message=f"{refusal}; the rest of the script was not done")
+        return text, None
 
     async def _abandon(self, work: asyncio.Future[str]) -> None:
         """Kill the sandbox, and cancel all other running parts."""
