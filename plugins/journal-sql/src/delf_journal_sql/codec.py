@@ -53,17 +53,17 @@ def pack(event: Event, limit: int) -> Packed:
         limit: The number of characters above which large fields become blobs.
     """
     record = encode(event)
-    whole = _dumps(record["data"])
-    if len(whole) <= limit:  # the usual case, three times as fast
-        return Packed(event, record["type"], whole)
+    data = _dumps(record["data"])
+    if len(data) <= limit:  # the usual case, three times as fast
+        return Packed(event, record["type"], data)
     texts = {name: _dumps(value) for name, value in record["data"].items()}
     is_short = sum(map(len, texts.values())) <= limit
     blobs: dict[str, str] = {}
     parts: dict[str, Blob] = {}
-    kept: list[str] = []
+    inline_fields: list[str] = []
     for name, text in texts.items():
         if is_short or len(text) <= limit // 8:
-            kept.append(f"{_dumps(name)}:{text}")
+            inline_fields.append(f"{_dumps(name)}:{text}")
             continue
         raw = text.encode()
         digest = blobs[name] = hashlib.sha256(raw).hexdigest()
@@ -71,7 +71,7 @@ def pack(event: Event, limit: int) -> Packed:
     return Packed(
         event,
         record["type"],
-        f"{{{','.join(kept)}}}",
+        f"{{{','.join(inline_fields)}}}",
         _dumps(blobs) if blobs else None,
         tuple(parts.values()),
     )

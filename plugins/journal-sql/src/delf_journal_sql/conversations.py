@@ -61,18 +61,20 @@ class SqlConversations:
         Raises:
             JournalError: If the messages cannot be stored.
         """
-        some = tuple(messages)
-        seen: int | None = None
+        new_messages = tuple(messages)
+        last_position: int | None = None
 
         def write(connection: Connection) -> int:
-            nonlocal seen
-            if seen is not None:  # a retry: the messages may already be stored
-                done = _position_of(connection, self._namespace, conversation, seen, some)
-                if done is not None:
-                    return done
+            nonlocal last_position
+            if last_position is not None:  # a retry: the messages may already be stored
+                stored = _position_of(
+                    connection, self._namespace, conversation, last_position, new_messages
+                )
+                if stored is not None:
+                    return stored
             head = _head(connection, self._namespace, conversation)
-            seen = 0 if head is None else head.last
-            return _append(connection, self._namespace, conversation, head, some)
+            last_position = 0 if head is None else head.last
+            return _append(connection, self._namespace, conversation, head, new_messages)
 
         return await self.writing(write)
 
@@ -171,15 +173,15 @@ class SqlConversations:
         chosen = await self.reading(choose)
         if dry_run:
             return [record for _, record in chosen]
-        gone: list[ConversationRecord] = []
+        removed: list[ConversationRecord] = []
         for start in range(0, len(chosen), _PRUNED_AT_ONCE):
-            some = chosen[start : start + _PRUNED_AT_ONCE]
-            gone += await self.writing(
-                lambda c, some=some: [r for key, r in some if _forget(c, key, r.updated_at)]
+            batch = chosen[start : start + _PRUNED_AT_ONCE]
+            removed += await self.writing(
+                lambda c, batch=batch: [r for key, r in batch if _forget(c, key, r.updated_at)]
             )
         await self.writing(clean)
         await self._reclaim()
-        return gone
+        return removed
 
 
 def namespaces(connection: Connection) -> list[str]:
@@ -210,12 +212,12 @@ def _find(
 
 
 def _forget(connection: Connection, key: int, unchanged_since: float | None = None) -> bool:
-    """Remove messages and summary; return False if there is a newer message than given."""
-    same = "" if unchanged_since is None else "AND messages > 0 AND updated_at = :since "
+    """Remove messages and summary; return False if the conversation was changed since a time."""
+    condition = "" if unchanged_since is None else "AND messages > 0 AND updated_at = :since "
     rows = connection.execute(
         "UPDATE delf_conversations SET summary = NULL, summarized = last, messages = 0, "  # noqa: S608 - own names
-        f"title = '', updated_at = :now WHERE id = :key {same}RETURNING id",
-        {"key": key, "now": time.time(), **({"since": unchanged_since} if same else {})},
+        f"title = '', updated_at = :now WHERE id = :key {condition}RETURNING id",
+        {"key": key, "now": time.time(), **({"since": unchanged_since} if condition else {})},
     )
     if rows:
         connection.execute("DELETE FROM delf_messages WHERE conversation = :key", {"key": key})
@@ -279,9 +281,9 @@ def _position_of(
         {"key": head.id, "after": after},
     )
     wanted = [(plain_text(m.content), m.at, m.task_id) for m in messages]
-    there = [(content, at, task_id) for _, _, content, at, task_id, _ in rows]
-    for start in range(len(there) - len(wanted) + 1):
-        if there[start : start + len(wanted)] == wanted:
+    stored = [(content, at, task_id) for _, _, content, at, task_id, _ in rows]
+    for start in range(len(stored) - len(wanted) + 1):
+        if stored[start : start + len(wanted)] == wanted:
             return int(rows[start + len(wanted) - 1][0])
     return None
 

@@ -20,15 +20,15 @@ def copy_tables(source: Connection, target: Connection) -> bool:
         source: The source connection, in a transaction for a consistent snapshot.
         target: The target connection, in a transaction.
     """
-    both = {t for t in source.tables() & target.tables() if not t.startswith(_NOT_COPIED)}
-    for table in both:
+    shared_tables = {t for t in source.tables() & target.tables() if not t.startswith(_NOT_COPIED)}
+    for table in shared_tables:
         if target.execute(f"SELECT 1 FROM {table} LIMIT 1"):  # noqa: S608 - own names
             return False
-    for table in sorted(both):
+    for table in sorted(shared_tables):
         columns, rows = source.stream(table)
-        while some := list(itertools.islice(rows, _AT_ONCE)):
-            target.insert(table, columns, some)
-    target.number_on(both)
+        while batch := list(itertools.islice(rows, _AT_ONCE)):
+            target.insert(table, columns, batch)
+    target.number_on(shared_tables)
     if target.has_table("delf_index"):
         target.execute("DELETE FROM delf_index")  # to rebuild the index
     return True

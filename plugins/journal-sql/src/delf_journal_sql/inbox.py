@@ -38,7 +38,7 @@ _AT_ONCE: Final = 200
 _REVOKED: Final = "revoked"
 """The kind of note that revokes a remembered decision."""
 
-# Worded as in the partial index, so that the database uses it.
+# The same condition as in the partial index, so that the database uses the index.
 _KINDS: Final = f"e.{REQUESTS}"
 
 
@@ -68,12 +68,12 @@ def notes_from(
     connection: Connection, position: int, task_id: str | None = None, limit: int = 2**31 - 1
 ) -> list[Note]:
     """Return the notes of one task or of all tasks after a position, in order."""
-    only = "AND t.task_id = :task_id " if task_id is not None else ""
+    condition = "AND t.task_id = :task_id " if task_id is not None else ""
     rows = connection.execute(
         "SELECT n.pos, t.task_id, n.at, n.kind, n.data FROM delf_notes AS n "  # noqa: S608 - own names
-        f"JOIN delf_tasks AS t ON t.id = n.task WHERE n.pos > :pos {only}ORDER BY n.pos "
+        f"JOIN delf_tasks AS t ON t.id = n.task WHERE n.pos > :pos {condition}ORDER BY n.pos "
         "LIMIT :limit",
-        {"pos": position, "limit": limit, **({"task_id": task_id} if only else {})},
+        {"pos": position, "limit": limit, **({"task_id": task_id} if condition else {})},
     )
     return [
         Note(position=pos, task_id=name, at=at, kind=kind, data=from_jsonable(json.loads(data)))
@@ -105,8 +105,8 @@ class StopRequests:
             names = dict.fromkeys(task_ids)
             notes = _stops_of(connection, [name for name in names if name not in known])
             if newest > self._position:
-                later = notes_from(connection, self._position)
-                notes += [(note.task_id, note.data) for note in later if note.kind == STOP]
+                new_notes = notes_from(connection, self._position)
+                notes += [(note.task_id, note.data) for note in new_notes if note.kind == STOP]
             self._position = newest
             self._known = {name: known.get(name) for name in names}
             for name, data in notes:
@@ -122,12 +122,12 @@ def _stops_of(
     """Return the requests to stop some tasks, each with its data, oldest first."""
     found: list[tuple[str, Mapping[str, Any]]] = []
     for start in range(0, len(task_ids), _AT_ONCE):
-        some = {f"id{n}": name for n, name in enumerate(task_ids[start : start + _AT_ONCE])}
+        names = {f"id{n}": name for n, name in enumerate(task_ids[start : start + _AT_ONCE])}
         rows = connection.execute(
             "SELECT t.task_id, n.data FROM delf_tasks AS t JOIN delf_notes AS n ON n.task = t.id "  # noqa: S608 - own names
-            f"WHERE n.kind = :kind AND t.task_id IN ({', '.join(f':{name}' for name in some)}) "
+            f"WHERE n.kind = :kind AND t.task_id IN ({', '.join(f':{name}' for name in names)}) "
             "ORDER BY n.pos",
-            {"kind": STOP, **some},
+            {"kind": STOP, **names},
         )
         found += [(str(name), json.loads(data)) for name, data in rows]
     return found

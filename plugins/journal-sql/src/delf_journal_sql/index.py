@@ -31,7 +31,7 @@ _WORD: Final = re.compile(r"[^\W_]+")
 _NO_SPACES: Final = re.compile(
     "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff])"
 )
-"""Matches characters of scripts without spaces, each of which counts as a word."""
+"""Matches characters of writing systems without spaces; each character counts as a word."""
 
 _CREATE: Final = """
 CREATE TABLE delf_index (version INTEGER NOT NULL, position {big} NOT NULL);
@@ -77,7 +77,7 @@ _COUNTED: Final = tuple(_Use.__dataclass_fields__)
 
 
 @dataclass
-class _Step:
+class _Batch:
     """The index entries for a batch of events."""
 
     uses: defaultdict[tuple[int, Kind, str], _Use] = field(
@@ -180,11 +180,11 @@ def advance(connection: Connection, database: Database, limit: int) -> int:
     )
     if not rows:
         return 0
-    step = _Step()
+    batch = _Batch()
     for row in rows:
         if row.type in _READ:
-            _read(connection, step, row)
-    _store(connection, database, step)
+            _read(connection, batch, row)
+    _store(connection, database, batch)
     connection.execute("UPDATE delf_index SET position = :pos", {"pos": rows[-1].pos})
     return behind(connection) if len(rows) == limit else 0
 
@@ -199,7 +199,7 @@ def forget(connection: Connection, task: int) -> None:
     if not is_there(connection):
         return
     connection.execute(
-        # By the range of places: the table of words has no column for the task.
+        # By the range of keys, because the table of words has no column for the task.
         "DELETE FROM delf_index_words WHERE rowid >= :first AND rowid < :end",
         {"first": place_of(task), "end": place_of(task + 1)},
     )
@@ -217,8 +217,8 @@ def _make(connection: Connection, database: Database) -> None:
     )
 
 
-def _store(connection: Connection, database: Database, step: _Step) -> None:
-    for task, (person, is_child) in step.tasks.items():
+def _store(connection: Connection, database: Database, batch: _Batch) -> None:
+    for task, (person, is_child) in batch.tasks.items():
         connection.execute(
             "INSERT INTO delf_index_tasks (task, person, is_child) VALUES (:task, :person, :child) "
             "ON CONFLICT (task) DO NOTHING",
@@ -227,7 +227,7 @@ def _store(connection: Connection, database: Database, step: _Step) -> None:
     added = ", ".join(f"{name} = delf_index_uses.{name} + excluded.{name}" for name in _COUNTED)
     names = ", ".join(_COUNTED)
     places = ", ".join(f":{name}" for name in _COUNTED)
-    for (task, kind, name), use in step.uses.items():
+    for (task, kind, name), use in batch.uses.items():
         connection.execute(
             f"INSERT INTO delf_index_uses (task, kind, name, connection, {names}) "  # noqa: S608 - own names
             f"VALUES (:task, :kind, :name, :connection, {places}) "
@@ -240,7 +240,7 @@ def _store(connection: Connection, database: Database, step: _Step) -> None:
                 **{column: getattr(use, column) for column in _COUNTED},
             },
         )
-    for place, words in step.words:
+    for place, words in batch.words:
         connection.execute(database.words.insert, {"place": place, "words": words})
 
 
@@ -263,39 +263,39 @@ _READ: Final = frozenset(
 _NO_WORDS: Final = frozenset({"ModelReplied", "ApprovalRequested", "ApprovalDecided"})
 
 
-def _read(connection: Connection, step: _Step, row: SqlRow) -> None:
+def _read(connection: Connection, batch: _Batch, row: SqlRow) -> None:
     """Add an event to a batch."""
     task, at, kind = row.task, row.at, row.type
     data = data_of(connection, task, row.data, row.blobs)
     match kind:
         case "TaskQueued" | "TaskStarted":
-            step.tasks.setdefault(task, (_person(data), int(data.get("parent") is not None)))
+            batch.tasks.setdefault(task, (_person(data), int(data.get("parent") is not None)))
         case "CallStarted":
-            step.uses[task, "action", data["action"]].calls += 1
+            batch.uses[task, "action", data["action"]].calls += 1
         case "CallFinished" if data["status"] == "error":
-            step.uses[task, "action", data["action"]].failed += 1
+            batch.uses[task, "action", data["action"]].failed += 1
         case "ModelReplied":
-            _count_reply(step.uses[task, "model", data["model"]], data)
+            _count_reply(batch.uses[task, "model", data["model"]], data)
         case "ModelFailed":
-            use = step.uses[task, "model", data["model"]]
+            use = batch.uses[task, "model", data["model"]]
             use.calls += 1
             use.failed += 1
         case "ApprovalRequested":
-            use = step.uses[task, "action", data["action"]]
+            use = batch.uses[task, "action", data["action"]]
             use.questions += 1
             use.waiting += 1
             use.waited -= at
         case "ApprovalDecided":
             action = _asked_of(connection, task, data["request_id"])
             if action is not None:
-                step.uses[task, "action", action].waiting -= 1
-                step.uses[task, "action", action].waited += at
+                batch.uses[task, "action", action].waiting -= 1
+                batch.uses[task, "action", action].waited += at
         case _:
             pass
     if kind not in _NO_WORDS:
         words = [word for _, text in texts_of(kind, data) for word in words_of(text)]
         if words:
-            step.words.append((place_of(task, row.seq), " ".join(words)))
+            batch.words.append((place_of(task, row.seq), " ".join(words)))
 
 
 def data_of(connection: Connection, task: int, raw: str, blobs: str | None) -> dict[str, Any]:

@@ -184,14 +184,14 @@ class SqlJournal:
         source = SqliteDatabase(path, self._settings)
 
         def prepare() -> None:
-            with source.reader() as kept:
-                if not kept.has_table("delf_tasks"):
+            with source.reader() as backup:
+                if not backup.has_table("delf_tasks"):
                     raise JournalError(f"{path} is not a journal")
             migrate(source)
 
         def fill(connection: Connection) -> int:
-            with source.reader() as kept, transaction(kept, write=False):
-                if not copy_tables(kept, connection):
+            with source.reader() as backup, transaction(backup, write=False):
+                if not copy_tables(backup, connection):
                     raise JournalError(
                         f"the journal {self.place} is not empty",
                         hint="a backup is put into a new one; or it is used itself, as its url",
@@ -260,7 +260,7 @@ class SqlJournal:
 
     async def _register(self) -> None:
         while not (writer := self._running_writer()).put(operation := writer.register()):
-            continue  # it was stopped in this moment; the next one is a new one
+            continue  # this writer has just been stopped: take a new one
         await asyncio.wrap_future(operation.done)
 
     # -- more than the protocol ---------------------------------------------------------
@@ -425,10 +425,12 @@ class SqlJournal:
     async def index(self, seconds: float) -> int:
         """Update the search index; see :class:`delf.protocols.shared_journal.SharedJournal`."""
         # In batches, because an indexing transaction blocks all writers.
-        end, left = time.monotonic() + seconds, await self._read(index.behind)
-        while left and time.monotonic() < end:
-            left = await self._write(lambda c: index.advance(c, self.database, _INDEXED_AT_ONCE))
-        return left
+        deadline, remaining = time.monotonic() + seconds, await self._read(index.behind)
+        while remaining and time.monotonic() < deadline:
+            remaining = await self._write(
+                lambda c: index.advance(c, self.database, _INDEXED_AT_ONCE)
+            )
+        return remaining
 
     async def search(self, wanted: TaskFilter, limit: int = 50, before: str | None = None) -> Found:
         """Return the newest tasks that match a filter."""
@@ -483,13 +485,13 @@ class SqlJournal:
                 try:
                     return once()
                 except ConnectionLostError:
-                    return once()  # by a connection that is made now
+                    return once()  # with a new connection
             except ConnectionLostError as lost:
                 raise lost.error from lost
 
         with self._lock:
             beginning = tuple(self._beginning)
-        if beginning:  # else events between this read and their start would be missed
+        if beginning:  # otherwise subscriptions would miss events between this read and their start
             await asyncio.gather(*map(asyncio.wrap_future, beginning), return_exceptions=True)
         return await self._in_thread(read)
 
@@ -500,7 +502,7 @@ class SqlJournal:
 
     def _put(self, operation: Append | Call) -> None:
         while not self._running_writer().put(operation):
-            continue  # it was stopped in this moment; the next one is a new one
+            continue  # this writer has just been stopped: take a new one
 
     def _running_writer(self) -> Writer:
         with self._lock:

@@ -46,7 +46,7 @@ def birth_of(pid: int) -> str | None:
         # The second field is the program's name in parentheses, which may hold spaces and
         # parentheses.
         state, *rest = line.rpartition(")")[2].split()
-        # A zombie works on nothing any more. Field 22 is the start time, counted from the boot.
+        # A zombie does no more work. Field 22 is the start time, counted from the boot.
         return None if state in "ZXx" else rest[18]
     if os.name == "nt":
         return None  # os.kill would end the process; use heartbeats
@@ -137,8 +137,8 @@ def is_alive(row: Process, now: float) -> bool:
         return False
     lease = row.lease
     if lease is None and row.place == place() and row.birth is not None:
-        # By its start time, too: the pid of a dead process may be another program's by now, and its
-        # tasks would never be free.
+        # Compare the start time, too: by now another program may have the pid of a dead process,
+        # whose tasks would then never be free.
         return birth_of(row.pid) == row.birth
     return abs(now - row.heartbeat) < (SILENCE_SECONDS if lease is None else lease)
 
@@ -151,8 +151,8 @@ def perhaps_alive(row: Process) -> PerhapsAlive | None:
     """
     if row.place is None:
         return None
-    here = row.place == place() and row.birth is not None
-    if here and birth_of(row.pid) != row.birth:
+    is_local = row.place == place() and row.birth is not None
+    if is_local and birth_of(row.pid) != row.birth:
         return None
     lease = SILENCE_SECONDS if row.lease is None else float(row.lease)
     return PerhapsAlive(process=f"pid {row.pid} on {row.host}", lease=lease)
@@ -178,7 +178,7 @@ def forget_dead(connection: Connection, now: float) -> None:
     An owner that only seems dead, because it was idle for long, registers again before its next
     task.
     """
-    # Not the owners of running tasks: whoever claims such a task reads from the row who had it.
+    # Keep the owners of running tasks: a process that claims the task reads the owner's row.
     rows = connection.execute(
         f"SELECT o.owner, {COLUMNS} FROM delf_owners AS o WHERE NOT EXISTS "  # noqa: S608 - own names
         "(SELECT 1 FROM delf_tasks AS t WHERE t.owner = o.owner "

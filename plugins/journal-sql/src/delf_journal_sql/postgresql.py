@@ -84,13 +84,13 @@ class PostgresConnection:
         Pipelines are not used: a process suspended in a pipeline would keep its locks, because the
         server does not count the session as idle.
         """
-        place = f"({', '.join(['%s'] * len(columns))})"
+        placeholders = f"({', '.join(['%s'] * len(columns))})"
         head = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "  # noqa: S608 - own names
         inserted: list[SqlRow] = []
         with self._database.convert_errors(self._raw):
-            for some in in_chunks(rows):
-                sql = head + ", ".join([place] * len(some)) + new_only(unique)
-                values = [value for row in some for value in row]
+            for chunk in in_chunks(rows):
+                sql = head + ", ".join([placeholders] * len(chunk)) + new_only(unique)
+                values = [value for row in chunk for value in row]
                 cursor = self._raw.execute(sql.encode(), values)
                 inserted += cursor.fetchall() if unique else ()
         return inserted
@@ -138,7 +138,7 @@ class PostgresConnection:
         self._writes = write
         if write:
             self.execute("BEGIN")
-            # Else an event with a lower position could be kept after one that readers have seen.
+            # Otherwise an event could be committed after readers saw one with a higher position.
             self.execute("SELECT pg_advisory_xact_lock(:key)", {"key": _LOCK})
         else:
             self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -147,7 +147,7 @@ class PostgresConnection:
 
     def commit(self) -> None:
         """Commit and notify listeners."""
-        if self._writes:  # PostgreSQL sends it once the transaction is kept, and not before
+        if self._writes:  # PostgreSQL sends the notification when the transaction is committed
             self.execute(f"SELECT pg_notify('{_CHANNEL}', '')")
         with self._database.convert_errors(self._raw):
             self._raw.commit()
@@ -209,15 +209,15 @@ class PostgresDatabase:
         try:
             self._target = _target(rest)
             # The driver's message about a wrong URL quotes it, with the password.
-            shown = self._target | {"password": ""}
-            conninfo.make_conninfo("", **shown)
+            public_target = self._target | {"password": ""}
+            conninfo.make_conninfo("", **public_target)
         except (psycopg.Error, ValueError):
             raise JournalSetupError(
                 "the URL of the journal cannot be read",
                 hint="it is postgresql://user:password@host:5432/database; "
                 "in a password, write @ as %40, / as %2F and : as %3A",
             ) from None
-        self.name = _display_target(shown)
+        self.name = _display_target(public_target)
         self.errors: tuple[type[Exception], ...] = (psycopg.Error, OSError)
         self._settings = settings
         self._lock = threading.Lock()
@@ -280,7 +280,7 @@ class PostgresDatabase:
             options["connect_timeout"] = _GREETING_SECONDS
             psycopg.connect(**options).close()
         except psycopg.errors.ConnectionTimeout:
-            self._close_idle()  # else each would wait for the timeout
+            self._close_idle()  # otherwise each idle connection would wait for the timeout
             return False
         except self.errors:
             return True
@@ -377,7 +377,7 @@ class PostgresDatabase:
     def _explain(self, error: Exception, raw: psycopg.Connection[Any] | None) -> Exception:
         import psycopg
 
-        lost = raw is not None and bool(raw.closed)
+        is_closed = raw is not None and bool(raw.closed)
         message = " ".join(str(error).split())
         if isinstance(error, psycopg.errors.UniqueViolation):
             return DuplicateRowError(message)
@@ -387,15 +387,17 @@ class PostgresDatabase:
                 hint="pg_locks shows who holds it; or raise lock_timeout of the plugin journal-sql",
             )
         state = getattr(error, "sqlstate", None) or ""
-        away = isinstance(error, psycopg.OperationalError) and (
-            state[:2] in ("", "08", "57") or lost
+        is_unavailable = isinstance(error, psycopg.OperationalError) and (
+            state[:2] in ("", "08", "57") or is_closed
         )
-        away = away or isinstance(error, psycopg.errors.IdleInTransactionSessionTimeout)
-        if away and raw is None:
+        is_unavailable = is_unavailable or isinstance(
+            error, psycopg.errors.IdleInTransactionSessionTimeout
+        )
+        if is_unavailable and raw is None:
             return ConnectionLostError(
                 JournalSetupError(f"the journal {self.name} does not answer: {message}")
             )
-        if away or lost:
+        if is_unavailable or is_closed:
             return ConnectionLostError(
                 JournalError(f"the connection to the journal {self.name} broke: {message}")
             )
@@ -455,19 +457,19 @@ def _target(rest: str) -> dict[str, Any]:
     url = urllib.parse.urlsplit(f"postgresql://{rest}")
     if "@" in url.path or url.fragment:
         raise ValueError("a / or # that is not escaped")
-    named = {
+    parts = {
         "user": url.username,
         "password": url.password,
         "host": url.hostname,
         "port": url.port,
         "dbname": url.path.removeprefix("/"),
     }
-    given = {
+    parameters = {
         name: urllib.parse.unquote(value) if isinstance(value, str) else value
-        for name, value in named.items()
+        for name, value in parts.items()
         if value
     }
-    return given | dict(urllib.parse.parse_qsl(url.query, strict_parsing=bool(url.query)))
+    return parameters | dict(urllib.parse.parse_qsl(url.query, strict_parsing=bool(url.query)))
 
 
 def _display_target(target: Mapping[str, Any]) -> str:

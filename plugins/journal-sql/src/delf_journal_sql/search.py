@@ -69,32 +69,34 @@ def find(
     before: str | None,
 ) -> Found:
     """Return the newest tasks that match a filter; see ``SharedJournal.search``."""
-    left = behind(connection)
+    unindexed = behind(connection)
     terms = terms_of(wanted.text or "")
     if not is_there(connection) or (wanted.text and not terms):
-        return Found(behind=left)
+        return Found(behind=unindexed)
     now = database.now(connection)
     end = None if before is None else key_of(connection, before)
     found: list[tuple[FoundTask, int | None]] = []
     if terms:
         for places in _places(connection, database, terms, end):
-            only = [f"i.task IN ({', '.join(map(str, places))})"] if places else ["1 = 0"]
-            some = _newest(connection, now, wanted, only, limit + 1 - len(found))
-            found += [(task, places[key]) for key, task in some]
+            conditions = [f"i.task IN ({', '.join(map(str, places))})"] if places else ["1 = 0"]
+            page = _newest(connection, now, wanted, conditions, limit + 1 - len(found))
+            found += [(task, places[key]) for key, task in page]
             if len(found) > limit:
                 break
     else:
-        only = [] if end is None else [f"i.task < {end}"]
-        found = [(task, None) for _, task in _newest(connection, now, wanted, only, limit + 1)]
+        conditions = [] if end is None else [f"i.task < {end}"]
+        found = [
+            (task, None) for _, task in _newest(connection, now, wanted, conditions, limit + 1)
+        ]
     tasks = [
         task if place is None else _with_excerpt(connection, place, task, terms)
         for task, place in found[:limit]
     ]
-    return Found(tasks=tuple(tasks), more=len(found) > limit, behind=left)
+    return Found(tasks=tuple(tasks), more=len(found) > limit, behind=unindexed)
 
 
 def _newest(
-    connection: Connection, now: float, wanted: TaskFilter, only: Sequence[str], limit: int
+    connection: Connection, now: float, wanted: TaskFilter, conditions: Sequence[str], limit: int
 ) -> list[tuple[int, FoundTask]]:
     """Return the newest tasks that match a filter and further conditions, with their keys."""
     where, values = _conditions(connection, now, wanted)
@@ -103,7 +105,7 @@ def _newest(
         f"SELECT t.id, i.person, {TASK}, {COLUMNS} "  # noqa: S608 - own names
         "FROM delf_index_tasks AS i CROSS JOIN delf_tasks AS t "
         "LEFT JOIN delf_owners AS o ON o.owner = t.owner "
-        f"{_where(['t.id = i.task', *where, *only])} ORDER BY i.task DESC LIMIT :limit",
+        f"{_where(['t.id = i.task', *where, *conditions])} ORDER BY i.task DESC LIMIT :limit",
         {**values, "limit": limit},
     )
     is_alive = looking(now)
@@ -117,10 +119,10 @@ def _places(
 ) -> Iterator[Mapping[int, int]]:
     """Yield batches of tasks that contain all phrases, newest first.
 
-    Each task comes with the key of its first event that has all of them.
+    Each task is mapped to the key of its first event that contains all phrases.
     """
     values: dict[str, Any] = {"query": database.words.query(terms), "limit": _HITS}
-    rest: dict[int, int] = {}
+    places: dict[int, int] = {}
     while True:
         if end is not None:
             values["end"] = place_of(end)
@@ -130,16 +132,16 @@ def _places(
             values,
         )
         for (place,) in rows:  # a task's first event overwrites its later ones
-            rest[event_at(place)[0]] = place
+            places[event_at(place)[0]] = place
         if len(rows) < _HITS:
-            yield rest
+            yield places
             return
-        # The last task may go on behind the limit: it is read again, from its beginning.
-        end = event_at(rows[-1][0])[0] + (1 if len(rest) > 1 else 0)
-        if len(rest) > 1:
-            rest.pop(end - 1)
-        yield rest
-        rest = {}
+        # The last task may have more keys beyond the limit: read it again, from its beginning.
+        end = event_at(rows[-1][0])[0] + (1 if len(places) > 1 else 0)
+        if len(places) > 1:
+            places.pop(end - 1)
+        yield places
+        places = {}
 
 
 def figures(
@@ -342,9 +344,9 @@ def _conditions(
             values[name] = value
             where.append(condition)
     if wanted.keys is not None:
-        some = {f"key{number}": key for number, key in enumerate(sorted(wanted.keys))}
-        values |= some
-        where.append(f"t.limit_key IN ({', '.join(f':{name}' for name in some) or 'NULL'})")
+        keys = {f"key{number}": key for number, key in enumerate(sorted(wanted.keys))}
+        values |= keys
+        where.append(f"t.limit_key IN ({', '.join(f':{name}' for name in keys) or 'NULL'})")
     return where, values
 
 

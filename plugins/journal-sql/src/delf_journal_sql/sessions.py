@@ -43,13 +43,15 @@ def find(
     ended: bool = False,
 ) -> list[SessionRecord]:
     """Return sessions, oldest first: optionally only some, and also those that are over."""
-    some = {f"id{n}": digest for n, digest in enumerate(digests or ())}
-    only = "" if digests is None else f"AND digest IN ({', '.join(f':{n}' for n in some)}) "
-    if digests is not None and not some:
+    parameters = {f"id{n}": digest for n, digest in enumerate(digests or ())}
+    condition = (
+        "" if digests is None else f"AND digest IN ({', '.join(f':{n}' for n in parameters)}) "
+    )
+    if digests is not None and not parameters:
         return []
     rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM delf_sessions WHERE until >= :now {only}ORDER BY began",  # noqa: S608 - own names
-        {"now": 0.0 if ended else now, **some},
+        f"SELECT {_COLUMNS} FROM delf_sessions WHERE until >= :now {condition}ORDER BY began",  # noqa: S608 - own names
+        {"now": 0.0 if ended else now, **parameters},
     )
     names = [item.name for item in fields(SessionRecord)]
     return [SessionRecord(**dict(zip(names, row, strict=True))) for row in rows]

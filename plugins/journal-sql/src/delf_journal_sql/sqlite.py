@@ -29,7 +29,7 @@ _PAGES_AT_ONCE: Final = 1000
 _QUICKEST: Final = 0.004
 _SLOWEST: Final = 0.1
 _BROKEN: Final = {"SQLITE_CORRUPT", "SQLITE_NOTADB"}
-_CLOSED_TO_US: Final = {"SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH"}
+_NOT_WRITABLE: Final = {"SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH"}
 
 
 class SqliteConnection:
@@ -97,13 +97,13 @@ class SqliteConnection:
         unique: str | None = None,
     ) -> list[SqlRow]:
         """Insert rows, many with one statement."""
-        place = f"({', '.join('?' * len(columns))})"
+        placeholders = f"({', '.join('?' * len(columns))})"
         head = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "  # noqa: S608 - own names
         inserted: list[SqlRow] = []
         try:
-            for some in in_chunks(rows):
-                sql = head + ", ".join([place] * len(some)) + new_only(unique)
-                inserted += self._raw.execute(sql, [value for row in some for value in row])
+            for chunk in in_chunks(rows):
+                sql = head + ", ".join([placeholders] * len(chunk)) + new_only(unique)
+                inserted += self._raw.execute(sql, [value for row in chunk for value in row])
         except sqlite3.IntegrityError as error:
             raise DuplicateRowError(str(error)) from error
         except sqlite3.Error as error:
@@ -142,7 +142,7 @@ class SqliteConnection:
         """
         if write:
             self._check_file()
-        # A transaction that reads first and writes then would fail where another one has written.
+        # A transaction that first reads and then writes fails if another one wrote in between.
         self.execute("BEGIN IMMEDIATE" if write else "BEGIN")
 
     def _check_file(self) -> None:
@@ -168,7 +168,7 @@ class SqliteConnection:
         try:
             self._raw.rollback()
         except sqlite3.Error:
-            return  # SQLite has done it already
+            return  # SQLite has already rolled back
 
     def close(self) -> None:
         """Close the connection."""
@@ -258,7 +258,7 @@ class SqliteDatabase:
         connection = self._open()
         try:
             self._give_back(connection)
-            # The log may be as large as what was removed, and nothing else makes it smaller.
+            # The log may be as large as the removed data, and nothing else truncates it.
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         finally:
             connection.close()
@@ -365,7 +365,7 @@ class SqliteChanges:
 
     def wait(self) -> bool:
         """Wait until there may be new data; return False once closed."""
-        # SQLite notifies no other process, so its counter of writes is looked at.
+        # SQLite notifies no other process, so poll its counter of writes.
         while not self._poked.wait(self._pause):
             version = self._ask()
             if version != self._version:
@@ -411,7 +411,7 @@ def explain(error: sqlite3.Error, path: Path, waited: float) -> Exception:
             f"the journal {path} is damaged, or no SQLite file: {error}",
             hint=f"move it away; sqlite3 {path} .recover may save what it holds",
         )
-    if kind in _CLOSED_TO_US:
+    if kind in _NOT_WRITABLE:
         return JournalSetupError(f"the journal {path} cannot be written: {error}")
     if kind in ("SQLITE_BUSY", "SQLITE_LOCKED"):
         return JournalError(

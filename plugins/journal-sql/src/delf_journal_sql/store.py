@@ -83,12 +83,12 @@ def events_from(
     connection: Connection, position: int, task_id: str | None, limit: int
 ) -> list[tuple[int, Event]]:
     """Return the events of one task or of all tasks after a position, with their positions."""
-    only = "AND t.task_id = :task_id " if task_id is not None else ""
+    condition = "AND t.task_id = :task_id " if task_id is not None else ""
     rows = connection.execute(
         f"SELECT e.pos, t.id, t.task_id, {EVENT} FROM delf_events AS e "  # noqa: S608 - own names
-        f"JOIN delf_tasks AS t ON t.id = e.task WHERE e.pos > :pos {only}ORDER BY e.pos "
+        f"JOIN delf_tasks AS t ON t.id = e.task WHERE e.pos > :pos {condition}ORDER BY e.pos "
         "LIMIT :limit",
-        {"pos": position, "limit": limit, **({"task_id": task_id} if only else {})},
+        {"pos": position, "limit": limit, **({"task_id": task_id} if condition else {})},
     )
     return [
         (row.pos, unpack(row.task_id, row, functools.partial(blob_data, connection, row.id)))
@@ -147,8 +147,8 @@ def find_tasks(
         where.append(condition)
         values |= named
     if after is not None:  # if removed, skips tasks of the same start time
-        own = "SELECT id FROM delf_tasks WHERE task_id = :after"
-        where.append(f"(t.started_at, t.id) < (:at, COALESCE(({own}), 0))")
+        after_key = "SELECT id FROM delf_tasks WHERE task_id = :after"
+        where.append(f"(t.started_at, t.id) < (:at, COALESCE(({after_key}), 0))")
         values["at"], values["after"] = after
     rows = connection.execute(
         f"SELECT {TASK}, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - own names
@@ -166,8 +166,8 @@ def _on_behalf_of(keys: Collection[str] | None) -> tuple[str, Mapping[str, str]]
     """Return the SQL condition for tasks ``t`` of some owners, with its parameters."""
     if keys is None:
         return "TRUE", {}
-    some = {f"key{number}": key for number, key in enumerate(sorted(keys))}
-    return f"t.limit_key IN ({', '.join(f':{name}' for name in some) or 'NULL'})", some
+    values = {f"key{number}": key for number, key in enumerate(sorted(keys))}
+    return f"t.limit_key IN ({', '.join(f':{name}' for name in values) or 'NULL'})", values
 
 
 def in_state(connection: Connection, now: float, state: TaskState) -> tuple[str, Mapping[str, str]]:
@@ -227,11 +227,11 @@ def stored_task(row: SqlRow, is_alive: Callable[[Process], bool]) -> TaskRecord:
     """Convert a row of ``TASK`` and ``COLUMNS`` to a task record."""
     is_begun = row.state == TaskState.RUNNING
     alive = is_begun and is_alive(owner_of(row))
-    found = {name: getattr(row, column) for name, column in _FIELDS.items()}
-    given = {name: value for name, value in found.items() if value is not None}
-    given["state"] = TaskState.INTERRUPTED if is_begun and not alive else TaskState(row.state)
-    given["owner"] = f"pid {row.pid} on {row.host}" if alive else None
-    return TaskRecord(**given)
+    stored = {name: getattr(row, column) for name, column in _FIELDS.items()}
+    values = {name: value for name, value in stored.items() if value is not None}
+    values["state"] = TaskState.INTERRUPTED if is_begun and not alive else TaskState(row.state)
+    values["owner"] = f"pid {row.pid} on {row.host}" if alive else None
+    return TaskRecord(**values)
 
 
 def resolve_id(connection: Connection, text: str, keys: Collection[str] | None = None) -> str:
@@ -355,30 +355,30 @@ def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) ->
         values,
     )
     is_alive = looking(now)
-    gone = {
+    removed = {
         int(row.id): str(row.task_id)
         for row in rows
         if row.state != TaskState.QUEUED
         and not (row.state == TaskState.RUNNING and is_alive(owner_of(row)))
     }
-    if not gone:
+    if not removed:
         return Pruned()
-    keys = f"({', '.join(map(str, gone))})"
+    keys = f"({', '.join(map(str, removed))})"
     files, inputs = written_files(connection, keys), input_files(connection, keys)
     ((events,),) = connection.execute(
         f"SELECT COUNT(*) FROM delf_events WHERE task IN {keys}"  # noqa: S608 - own names
     )
-    for key in gone:
+    for key in removed:
         index.forget(connection, key)
     for table in ("delf_events", "delf_blobs", "delf_notes"):
         connection.execute(f"DELETE FROM {table} WHERE task IN {keys}")  # noqa: S608 - own names
     connection.execute(f"DELETE FROM delf_tasks WHERE id IN {keys}")  # noqa: S608 - own names
-    left = input_files(connection) if inputs else set[str]()
+    still_used = input_files(connection) if inputs else set[str]()
     return Pruned(
-        tasks=tuple(gone.values()),
+        tasks=tuple(removed.values()),
         events=int(events),
         files=tuple(files),
-        inputs=tuple(sorted(inputs - left)),
+        inputs=tuple(sorted(inputs - still_used)),
     )
 
 
@@ -414,12 +414,16 @@ def forget_prompts(connection: Connection, before: float, limit: int) -> int:
     )
     found = list(rows)
     for pos, task, data, blobs in found:
-        fields, apart = json.loads(data), json.loads(blobs or "{}")
+        fields, digests = json.loads(data), json.loads(blobs or "{}")
         fields.pop("prompt", None)
-        digest = apart.pop("prompt", None)
+        digest = digests.pop("prompt", None)
         connection.execute(
             "UPDATE delf_events SET data = :data, blobs = :blobs WHERE pos = :pos",
-            {"data": json.dumps(fields), "blobs": json.dumps(apart) if apart else None, "pos": pos},
+            {
+                "data": json.dumps(fields),
+                "blobs": json.dumps(digests) if digests else None,
+                "pos": pos,
+            },
         )
         if digest is not None:
             connection.execute(

@@ -59,15 +59,15 @@ class Tasks:
         keys = {self.open[task_id].key: task_id for task_id in task_ids if task_id in self.open}
         if not keys:
             return
-        own_of = (
+        owned = (
             f"FROM delf_tasks WHERE id IN ({', '.join(map(str, keys))}) "
             f"AND (state <> '{TaskState.RUNNING}' OR owner = :owner)"
         )
-        me = {"owner": self.owner.key}
-        if connection.execute(f"SELECT COUNT(*) {own_of}", me)[0][0] == len(keys):
+        parameters = {"owner": self.owner.key}
+        if connection.execute(f"SELECT COUNT(*) {owned}", parameters)[0][0] == len(keys):
             return  # the usual case; fetching each row would release the GIL each time
-        own = {row[0] for row in connection.execute(f"SELECT id {own_of}", me)}
-        for key in keys.keys() - own:
+        owned_keys = {row[0] for row in connection.execute(f"SELECT id {owned}", parameters)}
+        for key in keys.keys() - owned_keys:
             self.open.pop(keys[key], None)
             self.held.discard(keys[key])
             self.lost.add(keys[key])
@@ -180,8 +180,8 @@ class Tasks:
                 continue  # over, or already owned by this process
             process = owner_of(row)
             if owner is not None and is_alive(process, self.database.now(connection)):
-                here = (self.owner.pid, self.owner.birth, self.owner.place)
-                if (process.pid, process.birth, process.place) == here:
+                this_process = (self.owner.pid, self.owner.birth, self.owner.place)
+                if (process.pid, process.birth, process.place) == this_process:
                     raise _held_here(task_id)
                 raise JournalConflictError(
                     f"task {task_id} is being worked on by process {row.pid} on {row.host}",
@@ -241,7 +241,7 @@ class Tasks:
             raise _gap(event, 0)
         key, state, last = rows[0]
         is_queued = state == TaskState.QUEUED and not isinstance(event, TaskQueued)
-        # To append is to claim: otherwise two processes could write to a task in turn.
+        # Appending claims the task: otherwise two processes could write to a task in turn.
         if state == TaskState.RUNNING or is_queued:
             try:
                 self.claim(connection, event.task_id)
