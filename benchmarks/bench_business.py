@@ -33,7 +33,7 @@ TASKS = {
 
 
 def published(checkout: Path) -> tuple[ModuleType, ModuleType]:
-    """The tasks and the tools, from a checkout."""
+    """Return the modules with tasks and tools from a checkout."""
     sys.path.insert(0, str(checkout))
     sys.modules["delfhos"] = delf
     config: Any = ModuleType("benchmark.config")  # the real one wants keys

@@ -35,13 +35,13 @@ def add_plainly(a: int, b: int = 1) -> int:
 
 
 def cpu_seconds() -> float:
-    """CPU time of this process; the guest's own is not part of it."""
+    """Return the CPU time of this process, without the guest's."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 
 
 async def in_process(count: int) -> float:
-    """Seconds for awaiting the function itself."""
+    """Return the seconds for awaiting the function itself."""
     started = time.perf_counter()
     for number in range(count):
         await add.function(number, b=2)
@@ -49,7 +49,7 @@ async def in_process(count: int) -> float:
 
 
 def socket_pair(count: int) -> float:
-    """Seconds for a byte to a forked process and back."""
+    """Return the seconds for sending a byte to a forked process and back."""
     ours, theirs = socket.socketpair()
     child = os.fork()
     if child == 0:
@@ -68,7 +68,7 @@ def socket_pair(count: int) -> float:
 
 
 async def measure(agent: Agent, make: Callable[[], Awaitable[object]]) -> tuple[float, float]:
-    """Wall and CPU seconds of a run, less those of a run without calls."""
+    """Return wall and CPU seconds of a run, minus those of a run without calls."""
     wall, cpu = time.perf_counter(), cpu_seconds()
     await make()
     return time.perf_counter() - wall, cpu_seconds() - cpu

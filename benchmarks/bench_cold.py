@@ -70,7 +70,7 @@ def run(command: list[str], folder: str) -> Run:
 
 
 def row(name: str, runs: list[Run], floor: float) -> str:
-    """A line of the table."""
+    """Format a line of the table."""
     wrong = [run.message for run in runs if "42" not in run.message]
     if wrong:
         return f"| {name} | failed: {' '.join(wrong[0].split())[-200:]} | | | | |"
@@ -83,7 +83,7 @@ def row(name: str, runs: list[Run], floor: float) -> str:
 
 
 def delf_in(python: str) -> list[str]:
-    """The program of an environment."""
+    """Return the command that runs ``delf`` in an environment."""
     return [str(Path(python).with_name("delf"))]
 
 

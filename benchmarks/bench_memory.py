@@ -55,7 +55,7 @@ BATCH = 64
 
 
 class Known:
-    """An embedder of which all vectors are made already."""
+    """An embedder that returns precomputed vectors."""
 
     model = "known"
     batch_size = 10_000
@@ -65,18 +65,18 @@ class Known:
         self.dimension = len(next(iter(queries.values())))
 
     async def embed(self, texts: Sequence[str], kind: str = "passage") -> Any:
-        """The vectors."""
+        """Return the precomputed vectors of texts."""
         return np.stack([self._vectors[kind][text] for text in texts])
 
 
 def peak_megabytes() -> float:
-    """The most memory that this process has had so far."""
+    """Return this process's peak memory so far in MB."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
 async def vectors_of(texts: Iterable[str], kind: str, embedder: Any) -> dict[str, Any]:
-    """The vectors of texts, from the user's cache where they were made before.
+    """Return the vectors of texts, computing those that the user's cache lacks.
 
     Texts of one length are embedded together: a batch takes as long as its longest.
     """
@@ -108,7 +108,7 @@ def digest_of(text: str) -> bytes:
 
 
 def by_places(words: Mapping[int, float], likeness: Mapping[int, float], share: float) -> list[int]:
-    """Reciprocal rank fusion."""
+    """Return the indexes of both rankings by reciprocal rank fusion."""
     scores: dict[int, float] = {}
     for ranking in words, dict(sorted(likeness.items(), key=lambda item: -item[1])):
         for place, number in enumerate(ranking):
@@ -117,7 +117,7 @@ def by_places(words: Mapping[int, float], likeness: Mapping[int, float], share: 
 
 
 def weighed(weight: float) -> Callable[..., list[int]]:
-    """The plugin's own way, with another weight."""
+    """Return the plugin's fusion function with another weight."""
     honest = fusion.fuse_rankings
 
     def fused(*given: Any) -> list[int]:
@@ -134,7 +134,7 @@ async def quality(
     known: Known | None,
     weights: Sequence[float],
 ) -> None:
-    """Count the facts that are found by words, by vectors and by both."""
+    """Print how many facts are found by words, by vectors and by both."""
     cases: dict[str, Any] = {"words": None}
     if known:
         none = mock.patch.object(FactDatabase, "with_words", return_value={})
@@ -184,7 +184,7 @@ def requests(most: int) -> Iterator[tuple[str, list[tuple[str, str]], list[str]]
 
 
 async def speed(facts: Sequence[str], asked: Sequence[str], known: Known | None, url: str) -> None:
-    """Measure searches among so many facts, and the first one."""
+    """Print the times of searches among many facts, and of the first search."""
     folder = Path(url.removeprefix("sqlite:///")).parent
     context = PluginContext(data_dir=folder, embedder=lambda name: known)  # type: ignore[arg-type]
     model = None if known else "off"

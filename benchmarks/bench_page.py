@@ -73,7 +73,7 @@ serve(make_app(agent, options, {}), bind("127.0.0.1", int(sys.argv[3])))
 
 
 def _events(number: int, at: float) -> list[Event]:
-    """A task of somebody: a model call, a script, two calls, and an approval now and then."""
+    """Return the events of a task: a model call, a script, two calls, and sometimes an approval."""
     common: dict[str, Any] = {"task_id": f"task_{number:016x}", "at": at}
     words = f"Send the reminders of customer {number % 977} who owes for order {number}"
     who = {"serve": {"key": _PEOPLE[number % len(_PEOPLE)], "from": "10.0.0.7"}}
@@ -118,7 +118,7 @@ def _events(number: int, at: float) -> list[Event]:
 
 
 async def fill(place: Path, tasks: int) -> None:
-    """A journal with so many tasks of the last 28 days, and its index."""
+    """Create a journal with tasks of the last 28 days, and its index."""
     journal = SqlJournal(str(place))
     begun, start = time.perf_counter(), time.time() - 28 * _DAY
 
@@ -137,7 +137,7 @@ async def fill(place: Path, tasks: int) -> None:
 
 
 def free_port() -> int:
-    """A port that nobody uses now."""
+    """Return an unused port."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
@@ -145,7 +145,7 @@ def free_port() -> int:
 
 @contextmanager
 def server(place: Path) -> Any:
-    """A server of the journal as a process of its own; its address and its process."""
+    """Start a server process; yield its address and the process."""
     port = free_port()
     process = subprocess.Popen(
         [sys.executable, "-c", _SERVER, str(ROOT / "tests"), str(place), str(port)]
@@ -165,7 +165,7 @@ def server(place: Path) -> Any:
 
 
 def worked(pid: int) -> float:
-    """The processor seconds of all threads of a process."""
+    """Return the processor seconds of all threads of a process."""
     total = 0
     for path in Path(f"/proc/{pid}/task").iterdir():
         with suppress(OSError):  # a thread that has just ended
@@ -174,7 +174,7 @@ def worked(pid: int) -> float:
 
 
 def prepare(url: str, calls: int) -> tuple[str, str]:
-    """Two tasks with many calls, and some that wait for a person."""
+    """Create two tasks with many calls, and some that wait for a person; return the two ids."""
     with httpx.Client(base_url=url, timeout=300) as client:
         listed = client.get("/tasks", params={"text": "Look at all"}).json()["tasks"]
         names = [one["task_id"] for one in listed if one["state"] == "done"][:2]
@@ -198,7 +198,7 @@ def prepare(url: str, calls: int) -> tuple[str, str]:
 
 
 def lists(tasks: int, big: tuple[str, str]) -> dict[str, str]:
-    """Requests as the views send them, by their names."""
+    """Return the requests of the views by name."""
     middle = f"task_{tasks // 2:016x}"
     deep = f"{time.time() - 14 * _DAY:.9f}~{middle}"
     since = int(time.time() - 7 * _DAY)
@@ -233,7 +233,7 @@ def lists(tasks: int, big: tuple[str, str]) -> dict[str, str]:
 
 
 def ask(url: str, pid: int, path: str) -> tuple[float, float, int]:
-    """The quickest answer in ms, the processor's ms of one, and the bytes of an answer."""
+    """Return the best response time and the processor time in ms, and the response's bytes."""
     times: list[float] = []
     used: list[float] = []
     with httpx.Client(base_url=url, timeout=120) as client:
@@ -259,14 +259,14 @@ new PerformanceObserver((list) => {
 
 
 async def _scroll(page: Page, place: str, times: int = 25) -> None:
-    """Scroll to the end again and again: more comes, or nothing."""
+    """Scroll to the end repeatedly, which may load more rows."""
     for _ in range(times):
         await page.locator(place).evaluate("node => node.scrollBy(0, 4000)")
         await page.wait_for_timeout(40)
 
 
 def views(big: tuple[str, str], calls: int) -> dict[str, tuple[str, View]]:
-    """Each view's address, and what somebody does there."""
+    """Return the address and the interaction of each view by name."""
 
     async def look_list(page: Page) -> None:
         await page.locator(".row").first.wait_for()
@@ -342,7 +342,7 @@ def views(big: tuple[str, str], calls: int) -> dict[str, tuple[str, View]]:
 
 
 def _longest_work(trace: bytes) -> float:
-    """The milliseconds of the processor that the longest piece of the page's work took."""
+    """Return the processor time in ms of the page's longest task."""
     events = json.loads(trace)["traceEvents"]
     main = {
         (one["pid"], one["tid"])
@@ -363,7 +363,7 @@ def _longest_work(trace: bytes) -> float:
 
 
 async def look(browser: Browser, url: str, address: str, act: View) -> tuple[float, float, int]:
-    """The longest piece of work by clock and by processor, and the elements at the end."""
+    """Return the longest task by clock and by processor, and the number of elements at the end."""
     context = await browser.new_context(viewport={"width": 1280, "height": 800})
     page = await context.new_page()
     await page.add_init_script(_OBSERVED)
@@ -383,7 +383,7 @@ async def look(browser: Browser, url: str, address: str, act: View) -> tuple[flo
 
 
 async def run(options: argparse.Namespace, folder: Path) -> None:
-    """All of it."""
+    """Run all measurements."""
     place = folder / "journal.db"
     if not place.exists():
         await fill(place, options.tasks)

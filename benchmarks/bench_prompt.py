@@ -21,7 +21,7 @@ from support import REQUESTS, script_agent
 
 
 def make_tool(number: int) -> Any:
-    """A tool as people write them."""
+    """Make a typical tool with two parameters."""
 
     async def lookup(customer_id: int, status: str = "open") -> list[dict[str, Any]]:
         return []

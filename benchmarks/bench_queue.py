@@ -111,7 +111,7 @@ class Place:
 
     @contextlib.contextmanager
     def runners(self, count: int, concurrency: int = 4) -> Iterator[list[subprocess.Popen[str]]]:
-        """Runners that are ready."""
+        """Start runners; yield them once they are ready."""
         command = [DELF, "runner", "--concurrency", str(concurrency), "--grace", "0"]
         pipes: dict[str, Any] = {"stderr": subprocess.PIPE, "text": True, "env": self.environ}
         made = [
@@ -141,13 +141,13 @@ class Place:
 
 @contextlib.asynccontextmanager
 async def ready(place: Place) -> AsyncIterator[tuple[Agent, SqlJournal]]:
-    """An agent that hands tasks in, and the journal."""
+    """Yield an agent that submits tasks, and the journal."""
     async with Agent.from_project(place.folder, trust=True) as agent, place.journal() as journal:
         yield agent, journal
 
 
 async def over(journal: SqlJournal, names: list[str]) -> float:
-    """Wait until tasks are over; when the last of them ended."""
+    """Wait until tasks are over; return the end of the last one as Unix time."""
     last = 0.0
     for name in names:
         coming = journal.subscribe(name)
@@ -163,7 +163,7 @@ async def over(journal: SqlJournal, names: list[str]) -> float:
 
 
 async def throughput(place: Place, tasks: int) -> None:
-    """Tasks a second with one runner and more."""
+    """Print the tasks per second with one runner and with more."""
     for count in (1, 2, 4, 8):
         async with ready(place) as (agent, journal):
             with place.runners(count) as runners:
@@ -191,7 +191,7 @@ async def throughput(place: Place, tasks: int) -> None:
 
 
 async def delay(place: Place) -> None:
-    """From the handing in of a task to its beginning, where a runner is free."""
+    """Print the delay from submitting a task to its start with an idle runner."""
     waits = []
     async with ready(place) as (agent, journal):
         with place.runners(1):
@@ -209,7 +209,7 @@ async def delay(place: Place) -> None:
 
 
 async def steps(place: Place) -> None:
-    """Measure what a call costs in a task of a runner, all of it in the journal."""
+    """Print the cost of a call in a runner's task, including the journal."""
     fastest: dict[str, float] = {}
     async with ready(place) as (agent, journal):
         with place.runners(1, concurrency=1):
@@ -224,7 +224,7 @@ async def steps(place: Place) -> None:
 
 
 async def owner_of(journal: SqlJournal, name: str) -> str:
-    """The runner of a task, once it has made its call."""
+    """Wait for a task's first call; return the runner that owns the task."""
     coming = journal.subscribe(name)
     events = await journal.read(name)
     while not any(isinstance(event, CallStarted) for event in events):
@@ -233,7 +233,7 @@ async def owner_of(journal: SqlJournal, name: str) -> str:
 
 
 async def taking_over(place: Place) -> None:
-    """From a kill until another runner goes on, and from a stop until the task is over."""
+    """Print the delays until another runner takes over after a kill, and after a stop."""
     waits, stops = [], []
     async with ready(place) as (agent, journal):
         for _ in range(3):
@@ -259,7 +259,7 @@ async def taking_over(place: Place) -> None:
 
 
 async def many(place: Place, queued: int) -> None:
-    """A journal in which many tasks wait."""
+    """Measure a journal with many queued tasks."""
     begun = time.perf_counter()
     async with ready(place) as (agent, journal):
         setup = place.setup("hello")
@@ -291,7 +291,7 @@ async def many(place: Place, queued: int) -> None:
 
 
 def peak_of(pid: int) -> float:
-    """The most memory that a process had, in MB."""
+    """Return the peak memory of a process in MB."""
     rows = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(row.split()[1]) for row in rows if row.startswith("VmHWM")) / 1024
 
@@ -303,7 +303,7 @@ def children_seconds() -> float:
 
 
 def places(folder: Path, stack: contextlib.ExitStack) -> Iterator[tuple[str, Place]]:
-    """A fresh project for each part."""
+    """Yield a fresh project for each part of the benchmark."""
     from support.postgres import own_postgres, postgres_is_installed
 
     for name in ("throughput", "delay", "steps", "taking over", "many"):

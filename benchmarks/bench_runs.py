@@ -24,7 +24,7 @@ async def add(a: int, b: int = 1) -> int:
 
 
 async def timed(agent: object, run: object, pause: float, count: int) -> list[float]:
-    """Milliseconds of each run."""
+    """Return the milliseconds of each run."""
     times: list[float] = []
     for _ in range(count):
         await asyncio.sleep(pause)

@@ -63,13 +63,13 @@ serve(make_app(agent, options, {}), bind("127.0.0.1", int(sys.argv[1])))
 
 
 def processor(pid: int) -> float:
-    """The processor seconds of a process."""
+    """Return the processor seconds of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 def free_port() -> int:
-    """A port that nobody uses now."""
+    """Return an unused port."""
     import socket
 
     with socket.socket() as one:
@@ -95,7 +95,7 @@ async def ask(port: int, body: bytes, times: int) -> None:
 
 
 def turn(program: str, requests: int, clients: int) -> tuple[float, float]:
-    """Requests a second, and processor microseconds of the server a request."""
+    """Return requests per second, and the server's processor microseconds per request."""
     with tempfile.TemporaryDirectory() as folder:
         port = free_port()
         server = subprocess.Popen(

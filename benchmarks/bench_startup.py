@@ -31,7 +31,7 @@ CASES = {
 
 
 def milliseconds(command: list[str]) -> float:
-    """Wall time of one process."""
+    """Return the wall time of a process in milliseconds."""
     environ = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     started = time.perf_counter()
     subprocess.run(command, check=True, capture_output=True, env=environ)

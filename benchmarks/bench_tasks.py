@@ -34,7 +34,7 @@ async def nap() -> str:
 
 
 def children_of(pid: int) -> list[int]:
-    """Its children and theirs."""
+    """Return the descendants of a process."""
     found: list[int] = []
     for tasks in Path(f"/proc/{pid}/task").glob("*/children"):
         for child in map(int, tasks.read_text(encoding="ascii").split()):
@@ -43,7 +43,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def share_of(pid: int) -> int:
-    """Kilobytes of memory that a process has for itself, shared pages divided by their users."""
+    """Return the proportional set size of a process in kB."""
     try:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines():
             if line.startswith("Pss:"):
@@ -54,7 +54,7 @@ def share_of(pid: int) -> int:
 
 
 async def watch(peaks: list[tuple[int, int]]) -> None:
-    """Note how many children there are and what they use, until it is cancelled."""
+    """Record the number and memory of child processes until cancelled."""
     while True:
         children = children_of(os.getpid())
         shares = [share_of(pid) for pid in children[:: max(1, len(children) // 10)]]
@@ -64,7 +64,7 @@ async def watch(peaks: list[tuple[int, int]]) -> None:
 
 
 def processor_seconds() -> float:
-    """Of this process and its children, with what they have waited for."""
+    """Return the processor seconds of this process and its descendants."""
     seconds = 0.0
     for pid in (os.getpid(), *children_of(os.getpid())):
         try:
@@ -76,7 +76,7 @@ def processor_seconds() -> float:
 
 
 async def measure(agent: Agent, count: int, *, memory: bool) -> str:
-    """Submit, wait, and say how it went."""
+    """Submit tasks and wait; return a line with the measurements."""
     SCRIPTS.extend([SCRIPT] * count)
     peaks: list[tuple[int, int]] = []
     watching = asyncio.ensure_future(watch(peaks)) if memory else None

@@ -40,7 +40,7 @@ FEW = (10, 15, 20, 30, 50, 100)
 
 
 def embedder_of(name: str | None) -> Any:
-    """The embedder of a name; None for None."""
+    """Return the embedder of a name; None for None."""
     if name is None:
         return None
     from delf_embed_sentence_transformers.embedder import SentenceTransformersEmbedder
@@ -54,7 +54,7 @@ def embedder_of(name: str | None) -> Any:
 
 
 def entries_of(tools: Sequence[dict[str, Any]]) -> list[CatalogEntry]:
-    """The tools of a set."""
+    """Return the catalog entries of a data set's tools."""
     return [
         CatalogEntry(
             name=tool["name"],
@@ -67,7 +67,7 @@ def entries_of(tools: Sequence[dict[str, Any]]) -> list[CatalogEntry]:
 
 
 async def operations() -> list[CatalogEntry]:
-    """All operations of all specifications."""
+    """Return the catalog entries of all operations of all specifications."""
     from delf_engine.toolset import load_toolset
     from delf_openapi import APITool
 
@@ -82,13 +82,13 @@ async def operations() -> list[CatalogEntry]:
 async def measure(
     name: str, entries: Sequence[CatalogEntry], asked: Sequence[dict[str, Any]], embedder: Any
 ) -> None:
-    """Ask, and print what was found and how long it took.
+    """Search for requests; print recall and times.
 
     Args:
-        name: Of the set.
-        entries: Its tools.
+        name: The name of the data set.
+        entries: The tools.
         asked: Requests, each with ``text`` and the places of the right tools, ``right``, if known.
-        embedder: What makes vectors, if anything.
+        embedder: The embedder, if any.
     """
     started = time.perf_counter()
     places(Catalog(entries), "warm up")
@@ -135,8 +135,8 @@ async def few(name: str, entries: Sequence[CatalogEntry], asked: Sequence[dict[s
     """Count needed tools that are left out among few tools, by words alone.
 
     Args:
-        name: Of the set.
-        entries: Its tools, of which some are taken by chance, with the right ones.
+        name: The name of the data set.
+        entries: The tools; a random sample and the needed tools are used.
         asked: Requests, as for :func:`measure`.
     """
     context = PluginContext(data_dir=Path())

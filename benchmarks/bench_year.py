@@ -66,7 +66,7 @@ async def _keep(journal: SqlJournal, numbers: range, at: float, waits: list[floa
 
 
 async def _median(look: Any) -> float:
-    """Milliseconds of a look."""
+    """Return the median milliseconds of a read."""
     times: list[float] = []
     for _ in range(_TRIES):
         begun = time.perf_counter()
@@ -76,12 +76,12 @@ async def _median(look: Any) -> float:
 
 
 def _size(folder: Path) -> float:
-    """The megabytes of the files in a folder."""
+    """Return the size of a folder's files in MB."""
     return sum(file.stat().st_size for file in folder.iterdir()) / 1e6
 
 
 def _memory() -> float:
-    """The megabytes of this process now."""
+    """Return the memory of this process in MB."""
     for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1000

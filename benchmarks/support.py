@@ -25,7 +25,7 @@ class InstantModel:
         self._name = config.model
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """The next script."""
+        """Return the next script."""
         REQUESTS.append(request)
         text = f"```python\n{SCRIPTS.pop(0)}\n```"
         return ModelReply(text=text, model=self._name, usage=Usage(), cost_usd=0.0)
@@ -40,7 +40,7 @@ class InstantModel:
 
 @hookimpl
 def delf_models() -> Iterable[ModelSpec]:
-    """The model ``instant``."""
+    """Yield the model ``instant``."""
     yield ModelSpec(
         name="instant", summary="Instant.", factory="support:InstantModel", serves=("instant",)
     )
@@ -53,7 +53,7 @@ Run = Callable[[Agent, str], Awaitable[Response]]
 async def script_agent(
     tools: Sequence[Any] = (), **options: Any
 ) -> AsyncIterator[tuple[Agent, Run]]:
-    """An agent with the instant model, and a function that runs a script on it."""
+    """Yield an agent with the instant model, and a function that runs a script."""
     host = PluginHost.discover(extra=[("instant", SimpleNamespace(delf_models=delf_models))])
     options.setdefault("sandbox", "local")
     agent = Agent(tools=tools, llm="instant", host=host, timeout=600, **options)

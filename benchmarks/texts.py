@@ -34,7 +34,7 @@ _ESCAPE = re.compile(r"\\(?:f(?:\[[^\]]*\]|\(..|.)|s[+-]?\d|\*?(?:\(..|\[[^\]]*\
 
 
 def docstrings() -> Iterator[str]:
-    """The docstrings of all modules that are installed, in the order of their paths."""
+    """Yield the docstrings of all installed modules, in the order of their paths."""
     for path in sorted(Path(sysconfig.get_paths()["stdlib"]).rglob("*.py")):
         text = path.read_text(errors="replace")
         for found in _STRING.finditer(text):
@@ -43,7 +43,7 @@ def docstrings() -> Iterator[str]:
 
 
 def manuals() -> Iterator[str]:
-    """Manual pages: what each is in a line, then the paragraphs of its description."""
+    """Yield manual pages: the summary line, then the paragraphs of the description."""
     for path in sorted(_MANUALS.glob("man[1-8]/*.gz")):
         if _PREVIEW.match(path.name):
             continue
@@ -61,13 +61,13 @@ def manuals() -> Iterator[str]:
 
 
 def _plain(roff: str) -> str:
-    """Text without the marks of roff."""
+    """Return a text without roff markup."""
     text = _REQUEST.sub("", _FONT.sub("", _TABLE.sub("", roff)))
     return " ".join(_ESCAPE.sub(lambda m: _SIGNS.get(m[0][1:], ""), text).split())
 
 
 def pairs_of(texts: Iterable[str]) -> tuple[list[tuple[str, str]], list[str]]:
-    """Queries with their facts, and other paragraphs; each text once, in an order of chance.
+    """Return queries with their facts, and other paragraphs, without duplicates and shuffled.
 
     Args:
         texts: Each with a summary, which is the query, and paragraphs, of which the first is what

@@ -72,7 +72,7 @@ class Scenario:
 
 
 def installed() -> Path:
-    """The folder of the suite's programs, node's among them."""
+    """Return the folder of the suite's programs, including Node."""
     folder = ROOT / ".cache" / "mcp-conformance"
     programs = folder / "node_modules" / ".bin"
     if not (programs / "conformance").exists() or not (programs / "node").exists():
@@ -82,7 +82,7 @@ def installed() -> Path:
 
 
 def run_suite(programs: Path, side: str, *options: str) -> list[Scenario]:
-    """All scenarios of a side, in one run."""
+    """Run all scenarios of a side."""
     environ = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
     with tempfile.TemporaryDirectory() as out:
         subprocess.run(
@@ -95,7 +95,7 @@ def run_suite(programs: Path, side: str, *options: str) -> list[Scenario]:
 
 
 def scenario_of(side: str, path: Path, out: Path) -> Scenario:
-    """A scenario of its file; the folder's name ends with the time."""
+    """Read a scenario's result; the folder's name ends with the time."""
     name = re.sub(r"-\d{4}-\d\d-\d\dT.*$", "", str(path.parent.relative_to(out)))
     name = name.removeprefix("server-") if side == "server" else name
     checks: list[dict[str, Any]] = json.loads(path.read_text("utf-8"))
@@ -109,7 +109,7 @@ def scenario_of(side: str, path: Path, out: Path) -> Scenario:
 
 
 def required(programs: Path) -> dict[str, Any]:
-    """Names of the scenarios that the revision requires, by side."""
+    """Return the names of the scenarios that the revision requires, by side."""
     import yaml
 
     folder = programs.parent / "@modelcontextprotocol" / "conformance" / "requirements"
@@ -118,7 +118,7 @@ def required(programs: Path) -> dict[str, Any]:
 
 @contextmanager
 def served() -> Generator[str]:
-    """The address of what `delf mcp serve` offers of the suite's tools."""
+    """Serve the suite's tools with `delf mcp serve`; yield the address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -141,7 +141,7 @@ def _listens(port: int) -> bool:
 
 
 def summary(side: str, found: list[Scenario], wanted: list[str]) -> tuple[list[str], bool]:
-    """Lines of a side's sum, and whether all that applies passed."""
+    """Return the summary lines of a side, and True if all applicable scenarios passed."""
     without = [s for s in found if s.wrong and s.missing]
     applying = [s for s in found if s not in without]
     passed = {s.name for s in applying if not s.wrong}
@@ -164,7 +164,7 @@ def summary(side: str, found: list[Scenario], wanted: list[str]) -> tuple[list[s
 
 
 def write(lines: list[str]) -> None:
-    """Put the sum into the page."""
+    """Write the summary into the docs page."""
     before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
     message = "".join(f"{line}\n" for line in lines)
     after = rest.partition(END)[2]

@@ -139,7 +139,7 @@ SERVERS = [
 
 
 def install() -> None:
-    """Have the servers of npm; uv makes an environment for each of PyPI as it starts it."""
+    """Install the npm servers; uv creates an environment when it starts a PyPI server."""
     CACHE.mkdir(parents=True, exist_ok=True)
     packages = [server.package for server in SERVERS if server.npm]
     if not all((CACHE / "node_modules" / package).exists() for package in packages):
@@ -147,7 +147,7 @@ def install() -> None:
 
 
 def connection(server: Server, places: Mapping[str, str]) -> MCP:
-    """The server as a connection of delf."""
+    """Make the connection to a server."""
     args = [put(arg, places) for arg in server.args]
     if server.npm:
         name = server.program or server.package
@@ -163,7 +163,7 @@ def connection(server: Server, places: Mapping[str, str]) -> MCP:
 
 
 def put(value: Any, places: Mapping[str, str]) -> Any:
-    """A text with what the names in it stand for."""
+    """Replace the names of places in a text by their values."""
     return value.format(**places) if isinstance(value, str) else value
 
 
@@ -194,7 +194,7 @@ async def use(server: Server, places: Mapping[str, str]) -> str:
 
 @contextmanager
 def page() -> Generator[str]:
-    """The address of a page on loopback."""
+    """Serve a page on loopback; yield its address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -217,7 +217,7 @@ def page() -> Generator[str]:
 
 
 def prepare(folder: Path) -> None:
-    """A note, and a repository with one change."""
+    """Create a note, and a repository with one change."""
     (folder / "note.txt").write_text("a note")
     who = ["-c", "user.name=Anna", "-c", "user.email=anna@example.com"]
     for command in (
@@ -229,7 +229,7 @@ def prepare(folder: Path) -> None:
 
 
 async def main() -> int:
-    """Use them all; how many failed."""
+    """Use all servers; return the number of failures."""
     install()
     rows: list[str] = []
     failed = 0

@@ -25,7 +25,7 @@ class Option:
 
     @property
     def flag(self) -> str:
-        """Its long name."""
+        """The option's long name."""
         return re.findall(r"--?[\w-]+", self.names)[-1]
 
 
@@ -54,7 +54,7 @@ def options_of(ctx: click.Context) -> list[Option]:
 
 
 def with_commands(text: str) -> str:
-    """Return a page with all commands in the place that it has for them."""
+    """Return a page with the help of all commands filled in."""
     found = commands()
     everywhere = [option for option in options_of(found["delf"]) if option.flag in _EVERYWHERE]
     run = [option for option in options_of(found["delf run"]) if option not in everywhere]
@@ -71,7 +71,7 @@ def with_commands(text: str) -> str:
 
 
 def _text_of(command: click.Command) -> Iterator[str]:
-    """Yield the paragraphs of a command's help; those that click would not wrap are examples."""
+    """Yield the paragraphs of a command's help; unwrapped paragraphs become examples."""
     for paragraph in cleandoc(command.help or "").split("\n\n"):
         lines = paragraph.strip("\n").splitlines()
         if lines and lines[0].strip() == "\b":

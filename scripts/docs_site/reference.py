@@ -211,7 +211,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
 
 
 def _settings_of(name: str) -> list[type[PluginSettings]]:
-    """The settings that a plugin declares; else those that its connection shares with others."""
+    """Return a plugin's settings classes; else those that its connection shares with others."""
     package = module_of(f"delf-plugin-{name}")
     folder = _ROOT / f"plugins/{name}/src" / package
     if (folder / "settings.py").exists():
@@ -277,7 +277,7 @@ def _line_of(cls: type) -> int:
 
 
 def _plain(text: str) -> str:
-    """A docstring as Markdown."""
+    """Convert a docstring to Markdown."""
     return _ROLE.sub(r"`\1`", text).replace("``", "`")
 
 

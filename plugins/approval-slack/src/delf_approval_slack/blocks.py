@@ -72,7 +72,7 @@ class LaidOut:
     Args:
         blocks: The facts, without buttons.
         files: Names and texts of files in the thread: facts that are too long for the message.
-        has_room: Whether each required fact is in the blocks or the files.
+        has_room: Whether the blocks and files contain each required fact.
     """
 
     blocks: Sequence[Block]
@@ -130,7 +130,7 @@ def question_of(
     buttons.append(_button(no, REJECT, request))
     if request.takes_changes:
         buttons.append(_button("Ask for changes…", CHANGES, request))
-    notes = [] if offers_yes else [plain(_elsewhere(request, page_url))]
+    notes = [] if offers_yes else [plain(_decide_elsewhere_text(request, page_url))]
     return [
         *lay_out(request, so_far).blocks,
         *notes,
@@ -138,7 +138,7 @@ def question_of(
     ]
 
 
-def _elsewhere(request: ApprovalRequest, page_url: str | None) -> str:
+def _decide_elsewhere_text(request: ApprovalRequest, page_url: str | None) -> str:
     page = (
         f"{page_url.rstrip('/')}/#/{request.task_id}/{request.request_id} or " if page_url else ""
     )
@@ -212,7 +212,7 @@ def answer_view(request: ApprovalRequest) -> dict[str, Any]:
 
 
 def reject_view(request: ApprovalRequest) -> dict[str, Any]:
-    """Return the form that asks for the reason of a no."""
+    """Return the form that asks for the reason of a rejection."""
     more = {"multiline": True, "max_length": _MAX_INPUT_SIZE}
     asked = _input(REASON, "Why? The script and the model read it.", more)
     return _view("Reject", REJECT, request, [asked])
@@ -250,7 +250,7 @@ def is_editable(request: ApprovalRequest) -> bool:
     if request.fit is None or request.code is not None or request.outcome_unknown:
         return False
     written = [text_of(value) for value in request.arguments.values()]
-    kept = [_is_kept(value) for value in request.arguments.values()]
+    kept = [_survives_round_trip(value) for value in request.arguments.values()]
     fits = all(0 < len(text) <= _MAX_INPUT_SIZE for text in written)
     return bool(written) and len(written) <= _MAX_INPUTS and fits and all(kept)
 
@@ -304,7 +304,7 @@ def _input(name: str, label: str, more: Mapping[str, Any]) -> Block:
     }
 
 
-def _is_kept(value: Any) -> bool:
+def _survives_round_trip(value: Any) -> bool:
     if isinstance(value, str):
         return visible(value) == value
     try:

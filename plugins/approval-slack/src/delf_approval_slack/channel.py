@@ -100,7 +100,7 @@ class _Waiting:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _PendingRequest:
     """A pending request of this or another process.
 
     Args:
@@ -170,7 +170,7 @@ class SlackChannel:
             # Finish posting, so that the message can later show the decision.
             await asyncio.shield(posting)
             decided = await waiting.answer
-            how = f"{_in_words(decided.decision)} by {decided.who.name}"
+            how = f"{_decision_text(decided.decision)} by {decided.who.name}"
             return decided
         finally:
             self._waiting.pop(request.request_id, None)
@@ -227,7 +227,7 @@ class SlackChannel:
         """
         channel, text = self._settings.channel, escape_markup(title_of(request))
         thread = await self._thread(client, request)
-        known = await self._place(request.task_id, request.request_id)
+        known = await self._recorded_message(request.task_id, request.request_id)
         is_shown = await self._show_long(client, thread, request)
         blocks = question_of(request, offers_yes=is_shown, page_url=self._settings.page_url)
         with convert_failures("ask in Slack"):
@@ -243,7 +243,7 @@ class SlackChannel:
                 unfurl_links=False,
                 unfurl_media=False,
             )
-        await self._note(request.task_id, request.request_id, str(posted["ts"]))
+        await self._record_message(request.task_id, request.request_id, str(posted["ts"]))
         return str(posted["ts"])
 
     async def _show_long(self, client: Any, thread: str, request: ApprovalRequest) -> bool:
@@ -254,10 +254,10 @@ class SlackChannel:
         laid, what = lay_out(request), f"{request.request_id}{_FILES}"
         self._unshown.discard(request.request_id)
         is_shown = laid.has_room
-        if is_shown and laid.files and await self._place(request.task_id, what) is None:
+        if is_shown and laid.files and await self._recorded_message(request.task_id, what) is None:
             try:
                 await self._upload(client, thread, laid.files)
-                await self._note(request.task_id, what, thread)
+                await self._record_message(request.task_id, what, thread)
             except SlackUnavailableError as error:
                 _log.warning("%s", error.message)
                 is_shown = False
@@ -269,7 +269,7 @@ class SlackChannel:
         """Return the thread of a task; a new thread begins with the task's words."""
         async with self._posting:
             known = self._threads.get(request.task_id)
-            known = known or await self._place(request.task_id, _THREAD)
+            known = known or await self._recorded_message(request.task_id, _THREAD)
             if known is None:
                 with convert_failures("ask in Slack"):
                     begun = await client.chat_postMessage(
@@ -280,13 +280,13 @@ class SlackChannel:
                         unfurl_media=False,
                     )
                 known = str(begun["ts"])
-                await self._note(request.task_id, _THREAD, known)
+                await self._record_message(request.task_id, _THREAD, known)
             if len(self._threads) >= _MAX_THREADS:
                 self._threads.pop(next(iter(self._threads)))
             self._threads[request.task_id] = known
             return known
 
-    async def _place(self, task_id: str, what: str) -> str | None:
+    async def _recorded_message(self, task_id: str, what: str) -> str | None:
         """Return the recorded Slack message of a request or of a task's thread."""
         if self._journal is None:
             return None
@@ -299,8 +299,8 @@ class SlackChannel:
         found = [note.data for note in notes if note.kind == _NOTE]
         return next((str(d["ts"]) for d in found if wanted.items() <= d.items()), None)
 
-    async def _note(self, task_id: str, what: str, ts: str) -> None:
-        """Note a message for whichever process resumes the task."""
+    async def _record_message(self, task_id: str, what: str, ts: str) -> None:
+        """Record a message in the journal, so that a process that resumes the task finds it."""
         if self._journal is None:
             return
         data = {"channel": self._settings.channel, "what": what, "ts": ts}
@@ -429,14 +429,14 @@ class SlackChannel:
                 client, view.get("private_metadata"), user, decision
             )
             if problem is not None or found is None:
-                return _wrong(first, problem or _GONE)
+                return _field_error(first, problem or _GONE)
             if kind == REJECT:
                 reason = (fields.get(REASON) or "").strip()
                 decision = Rejected(reason=reason or NO_REASON)
             elif kind == CHANGES:
                 wanted = (fields.get(REASON) or "").strip()
                 if not wanted:
-                    return _wrong(REASON, "say what the model should change")
+                    return _field_error(REASON, "say what the model should change")
                 decision = ChangesRequested(reason=wanted)
             elif kind == HAPPENED:
                 result = result_of((fields.get(RESULT) or "").strip())
@@ -450,15 +450,15 @@ class SlackChannel:
                 decision = Edited(arguments=arguments if fit is None else fit(arguments))
             problem = await self._decide(client, found, decision, user)
         except ValueError as error:
-            return _wrong(str(error), "this is not JSON")
+            return _field_error(str(error), "this is not JSON")
         except DelfError as error:
             named = next((name for name in fields if name in error.message), first)
-            return _wrong(named, error.message)
-        return None if problem is None else _wrong(first, problem)
+            return _field_error(named, error.message)
+        return None if problem is None else _field_error(first, problem)
 
     async def _find_request(
         self, client: Any, request_id: object, user: Mapping[str, Any], decision: Decision
-    ) -> tuple[_Found | None, str | None]:
+    ) -> tuple[_PendingRequest | None, str | None]:
         """Return a pending request, and the reason why a person cannot decide, if any.
 
         Args:
@@ -478,11 +478,11 @@ class SlackChannel:
         request = waiting.request if waiting is not None else record and record.requested
         if request is None:
             return None, _GONE
-        found = _Found(request, waiting, record)
+        found = _PendingRequest(request, waiting, record)
         return found, await self._problem(client, found, user, decision)
 
     async def _problem(
-        self, client: Any, found: _Found, user: Mapping[str, Any], decision: Decision
+        self, client: Any, found: _PendingRequest, user: Mapping[str, Any], decision: Decision
     ) -> str | None:
         """Return the reason why a person cannot decide; None if allowed."""
         name = found.request.request_id
@@ -506,7 +506,7 @@ class SlackChannel:
         return refusal_reason(found.record, await self._people.decider(client, user), decision)
 
     async def _decide(
-        self, client: Any, found: _Found, decision: Decision, user: Mapping[str, Any]
+        self, client: Any, found: _PendingRequest, decision: Decision, user: Mapping[str, Any]
     ) -> str | None:
         """Apply the first decision; return the reason if it does not count."""
         who = await self._people.decider(client, user)
@@ -548,7 +548,7 @@ class SlackChannel:
         self, client: Any, request: ApprovalRequest, so_far: Sequence[Event], what: str
     ) -> None:
         """Update a question with the votes, comments and assignments so far."""
-        place = await self._place(request.task_id, request.request_id)
+        place = await self._recorded_message(request.task_id, request.request_id)
         if place is None:
             return
         laid, name = lay_out(request, so_far), request.request_id
@@ -569,7 +569,7 @@ class SlackChannel:
 
 
 async def _record(journal: SharedJournal, request_id: str) -> RequestRecord | None:
-    """Return the record of a request by its whole id."""
+    """Return the record of a request by its full id."""
     found = await journal.find_requests(request_id)
     return next((one for one in found if one.requested.request_id == request_id), None)
 
@@ -632,11 +632,11 @@ def _answer_to(request: ApprovalRequest, given: str) -> Answered:
     return Answered(question.read(given))
 
 
-def _wrong(field: str, why: str) -> dict[str, Any]:
+def _field_error(field: str, why: str) -> dict[str, Any]:
     return {"response_action": "errors", "errors": {field: why[:150]}}
 
 
-def _in_words(decision: Decision) -> str:
+def _decision_text(decision: Decision) -> str:
     match decision:
         case Approved():
             return "Approved"

@@ -36,7 +36,7 @@ class People:
         self._journal = journal if isinstance(journal, SharedJournal) else None
 
     async def may(self, client: Any, user: str) -> bool:
-        """Return whether a person is an approver."""
+        """Return True if a person is an approver."""
         approvers = self._settings.approvers
         if user and ("*" in approvers or user in approvers):
             return True

@@ -90,7 +90,7 @@ def remembered_line(decision: RememberedDecision) -> str:
 
 
 def remembered_table(decisions: Sequence[RememberedDecision]) -> list[str]:
-    """Return decisions that are remembered, in aligned columns."""
+    """Format remembered decisions in aligned columns."""
     names = short_ids([decision.request_id for decision in decisions])
     rows = [
         (
@@ -127,7 +127,7 @@ def show(record: RequestRecord) -> None:
 def facts_of(
     record: RequestRecord, edited: Mapping[str, Any] = MappingProxyType({})
 ) -> Iterator[str]:
-    """Yield all that a person has to know before they decide, in lines.
+    """Yield the facts that a person needs for a decision, as lines.
 
     Args:
         record: The request.

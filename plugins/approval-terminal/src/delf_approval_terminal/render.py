@@ -122,7 +122,7 @@ class Part:
 
     Args:
         lines: The lines.
-        unseen: The number of omitted characters.
+        unseen: The number of omitted characters, which the person has not seen.
         is_script: Whether the lines are a script, in which wrapped lines are marked.
     """
 
@@ -205,7 +205,7 @@ def request_text(
     lines = [f"{style('┌', mark)} {style(piece, mark)}" for piece in fold(title, width - 2)]
     bar, room = style("│", mark), width - 3
     asked = Question.from_request(request)
-    whole = whole or (asked is not None and _is_free(asked))
+    whole = whole or (asked is not None and _takes_any_text(asked))
     body, unseen = fact_lines(request, found, room, whole=whole)
     lines += [f"{bar} {line}" for line in (*body, *(["(edited by you)"] if edited else []))]
     menu = _menu(request, edited=edited, unseen=unseen)
@@ -274,7 +274,7 @@ def _fact_part(request: ApprovalRequest, fact: Fact, width: int, *, whole: bool)
     if fact.kind is FactKind.CODE:
         return Part(["", *script_source(fact.text)], is_script=True)
     if fact.kind is FactKind.CHANGES and not whole:
-        return _latest(fact)
+        return _last_lines(fact)
     mark = "! " if fact.weight != "information" and fact.kind is not FactKind.ACTION else ""
     part = _text_part(fact.text, whole=whole)
     if len(part.lines) == 1:
@@ -283,7 +283,7 @@ def _fact_part(request: ApprovalRequest, fact: Fact, width: int, *, whole: bool)
     return Part([f"{mark}{escape(fact.heading)}:", *lines], part.unseen)
 
 
-def _latest(fact: Fact) -> Part:
+def _last_lines(fact: Fact) -> Part:
     """Return the last lines of a long list; earlier lines are not needed for a decision."""
     lines = fact.text.split("\n")
     shown = [f"{_INDENT}{escape(line)}" for line in lines[-_MAX_CHANGES:]]
@@ -311,7 +311,7 @@ def _menu(request: ApprovalRequest, *, edited: bool, unseen: int) -> str:
     """Return the keys with their labels; an approval of a truncated card is labelled so."""
     note = f", {unseen:,} character{'s' * (unseen != 1)} unseen" if unseen else ""
     if (question := Question.from_request(request)) is not None:
-        return f"{_answers(question)}{note}{'' if _is_free(question) else _MORE}"
+        return f"{_answers(question)}{note}{'' if _takes_any_text(question) else _MORE}"
     no = "r reject · c ask for changes" if request.takes_changes else "r reject"
     if request.code is not None:
         return f"a approve{note} · {no} · v view all · ? help"
@@ -326,8 +326,8 @@ def _menu(request: ApprovalRequest, *, edited: bool, unseen: int) -> str:
 _MORE: Final = " · r answer nothing · v view all · ? help"
 
 
-def _is_free(question: Question) -> bool:
-    """Return whether every typed line is a valid answer."""
+def _takes_any_text(question: Question) -> bool:
+    """Return True if every typed line is a valid answer."""
     return not question.choices and question.answer == "text"
 
 
@@ -358,7 +358,7 @@ def _keys(menu: str, width: int) -> Iterator[str]:
 def help_text(request: ApprovalRequest) -> str:
     """Return the meaning of each answer to a request."""
     if (question := Question.from_request(request)) is not None:
-        return TEXT_HELP if _is_free(question) else CHOICE_HELP
+        return TEXT_HELP if _takes_any_text(question) else CHOICE_HELP
     if request.outcome_unknown:
         return UNKNOWN_HELP
     text = HELP if request.code is None else SCRIPT_HELP

@@ -1,4 +1,4 @@
-"""The observer: the events of a task worth a record."""
+"""The observer: records the events of a task that matter for an audit."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class AuditObserver:
         if content is None:
             return
         record = {"at": _time(event.at), "task": event.task_id, **content}
-        # A read that a crash loses changed nothing; to wait for the disk at each would slow tasks.
+        # Reads are not synced to disk: a read lost in a crash changed nothing, and syncing is slow.
         durable = content.get("effect") != "read" and content["what"] != "read"
         await asyncio.to_thread(self._trail.append, record, durable=durable)
 

@@ -43,7 +43,7 @@ class Checked:
         records: The number of records.
         head: The digest of the last line, to be stored elsewhere.
         cut: Numbers of lines that were cut off while they were written, from 1.
-        after: The number of records after the known digest; all without one.
+        after: The number of records after the known digest; of all records without a digest.
         missing: The properties that could not be verified without a digest or key.
     """
 
@@ -75,7 +75,7 @@ class AuditTrail:
         make_private_folder(self.path.parent)
         descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            # Several processes write: to read the last digest and to add a line is one step.
+            # Several processes write: reading the last digest and appending must be one step.
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             end = os.fstat(descriptor).st_size
             before = _last_line(descriptor, end)
@@ -204,7 +204,7 @@ def _last_line(descriptor: int, end: int) -> bytes | None:
 
 
 def _write(descriptor: int, data: bytes, end: int) -> None:
-    """Write all or nothing at the end."""
+    """Append data completely or not at all."""
     written = 0
     try:
         while written < len(data):

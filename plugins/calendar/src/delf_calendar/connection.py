@@ -18,10 +18,10 @@ from delf_calendar.events import (
     Event,
     When,
     event_of,
+    in_zone,
     later,
     length_of,
     moment_text,
-    on_the_wall,
     recurrence_lines,
     times,
     zone_named,
@@ -418,8 +418,8 @@ class Calendar(GoogleConnection):
             known = await self._zone(
                 calendar, first, end, zone=zone or old["zone"] or "", always=always
             )
-            first = on_the_wall(first, known)
-            end = on_the_wall(end, known) if isinstance(end, dt.datetime) else end
+            first = in_zone(first, known)
+            end = in_zone(end, known) if isinstance(end, dt.datetime) else end
         if end is None and isinstance(first, dt.datetime) != old["all_day"]:
             end = later(first, length_of(old_start, old_end))
         # A UTC time does not change the event's zone, by which a series repeats.

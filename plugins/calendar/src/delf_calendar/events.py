@@ -138,8 +138,8 @@ def times(start: When, end: When | None, zone: str, *, is_given: bool = False) -
         if isinstance(end, dt.datetime) and (start.tzinfo is None) != (end.tzinfo is None):
             raise ToolRefusedError("start and end both have a zone, or neither has")
         own_zone = zone if is_given else zone_of(start) or zone
-        start = on_the_wall(start, own_zone)
-        end = on_the_wall(end, own_zone) if isinstance(end, dt.datetime) else None
+        start = in_zone(start, own_zone)
+        end = in_zone(end, own_zone) if isinstance(end, dt.datetime) else None
         if is_given:
             start = start.astimezone(zone_named(zone))
             end = end.astimezone(start.tzinfo) if end is not None else None
@@ -150,7 +150,7 @@ def times(start: When, end: When | None, zone: str, *, is_given: bool = False) -
             f"the event ends ({end}) before it begins ({start}); the end of whole days is the day "
             "after the last one"
         )
-    return {"start": _place(start, own_zone), "end": _place(end, own_zone)}
+    return {"start": _event_time(start, own_zone), "end": _event_time(end, own_zone)}
 
 
 def recurrence_lines(lines: Sequence[str], start: Mapping[str, Any]) -> list[str]:
@@ -186,7 +186,7 @@ def _single_dates(name: str, dates: Sequence[str], start: Mapping[str, Any]) -> 
     return f"{name};TZID={zone.key}:{','.join(full)}"
 
 
-def _place(when: When, zone: str) -> dict[str, Any]:
+def _event_time(when: When, zone: str) -> dict[str, Any]:
     # None removes a field that a change would otherwise keep.
     if isinstance(when, dt.datetime):
         return {"dateTime": when.isoformat(timespec="seconds"), "timeZone": zone}
@@ -214,7 +214,7 @@ def _is_before(one: When, other: When) -> bool:
     return one < other
 
 
-def on_the_wall(when: dt.datetime, zone: str) -> dt.datetime:
+def in_zone(when: dt.datetime, zone: str) -> dt.datetime:
     """Return the moment of a local time in a zone; a time with a zone is unchanged.
 
     An ambiguous time is the first one, or with ``fold=1`` the second.

@@ -471,9 +471,9 @@ class ChatTurns:
             answer: The result.
             task_id: The task.
             trust: ``own`` if the task had read nothing that others wrote, earlier turns included.
-            again: Whether the task was resumed: added already, it is not added once more.
+            again: Whether the task was resumed; a task that was added before is not added again.
         """
-        if again and await self._has(task_id):
+        if again and await self._is_recorded(task_id):
             return
         now = time.time()
         pair = [
@@ -482,7 +482,7 @@ class ChatTurns:
         ]
         await self._chat.store().append(self._conversation, pair)
 
-    async def _has(self, task_id: str) -> bool:
+    async def _is_recorded(self, task_id: str) -> bool:
         store = self._chat.store()
         last = (await store.load(self._conversation, 0)).last
         # Loaded messages do not suffice: the task's may have been summarised since.

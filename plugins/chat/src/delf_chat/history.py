@@ -106,7 +106,7 @@ def for_model(messages: Iterable[ChatMessage]) -> tuple[Message, ...]:
         if not asked and message.role == "assistant":
             asked = True
             merged.append(user(_GAP))
-        # Some providers refuse two messages of one speaker, and an answer without a question.
+        # Some providers refuse consecutive messages of one role, and a first message of the model.
         part, trust = TextPart(_cut(message.content)), "own" if message.is_own else "outside"
         if merged and merged[-1].role == message.role:
             before = merged[-1]

@@ -119,10 +119,10 @@ def examine_config(state: State) -> Iterator[Finding]:
         return
     yield Finding(area="agent", status="ok", text=f"{len(list(project.agent_values.leaves()))} set")
     host = state.discover(project.environ)
-    found = [*_parts(host, project, project.agent), *_connections(host, project)]
+    found = [*_check_names_and_models(host, project, project.agent), *_connections(host, project)]
     found += asyncio.run(_embedder(host, project, project.agent))
     yield from _plugin_options(host, project)
-    yield from _as_a_task_finds_it(state, host, project, found)
+    yield from _check_task_start(state, host, project, found)
 
 
 def _plugin_options(host: PluginHost, project: Project) -> Iterator[Finding]:
@@ -175,13 +175,15 @@ def _examine(state: State) -> Iterator[Finding]:
         return
     host = state.discover(project.environ)
     found = [*_plugins(host), *asyncio.run(_sandboxes(host, project, config))]
-    found += [*_keys(host, project.environ), *_parts(host, project, config)]
+    found += [*_keys(host, project.environ), *_check_names_and_models(host, project, config)]
     found += [*_connections(host, project), asyncio.run(_journal(host, project))]
     found += asyncio.run(_embedder(host, project, config))
-    yield from _as_a_task_finds_it(state, host, project, found)
+    yield from _check_task_start(state, host, project, found)
 
 
-def _parts(host: PluginHost, project: Project, config: AgentConfig) -> Iterator[Finding]:
+def _check_names_and_models(
+    host: PluginHost, project: Project, config: AgentConfig
+) -> Iterator[Finding]:
     """Find unknown names in the configuration, and models that cannot be used."""
     named: list[tuple[type[Any], str]] = [(StrategySpec, config.strategy)]
     if config.sandbox != "auto":
@@ -252,7 +254,7 @@ async def _check_reachable(model: str, address: str | None) -> Finding:
     return Finding(area="model", status="ok", text=f"{text} at {place}")
 
 
-def _as_a_task_finds_it(
+def _check_task_start(
     state: State, host: PluginHost, project: Project, found: Sequence[Finding]
 ) -> list[Finding]:
     """Return the findings of a task's start, and its error: only the error makes the check fail.

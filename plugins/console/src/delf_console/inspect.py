@@ -88,7 +88,7 @@ def _describe(state: State, name: str, overrides: Sequence[str]) -> dict[str, An
     from delf.specs import ConnectionSpec
     from delf.tools.action import actions_of
 
-    project = state.load_project([_of_connection(text, name) for text in overrides])
+    project = state.load_project([_full_setting_path(text, name) for text in overrides])
     host = state.discover(project.environ)
     entry = project.connections.get(name)
     type_name, note, notices = entry.type if entry is not None else name, None, list[str]()
@@ -128,7 +128,7 @@ def _short(data: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in {**data, "methods": methods}.items() if k != "settings"}
 
 
-def _of_connection(override: str, name: str) -> str:
+def _full_setting_path(override: str, name: str) -> str:
     """Expand an override such as ``url=…`` to the connection's own setting; full paths stay."""
     if override.partition("=")[0].partition(".")[0].strip() in _SECTIONS:
         return override

@@ -77,7 +77,7 @@ run.params += run_options(handing=True)
 
 
 def _is_name(word: str) -> bool:
-    """Return whether a single typed word can only be the name of a routine."""
+    """Return True if a single typed word can only be the name of a routine."""
     return len(word) > 1 and word.replace("-", "_").isidentifier()
 
 

@@ -94,10 +94,10 @@ def factory_problems(host: PluginHost, spec: Spec) -> Iterator[str]:
         yield f"{what} makes nothing: it is a {_kind(made)}"
     elif isinstance(made, type):
         yield from (f"{what} {fault}" for fault in faults(spec.kind, made))
-        yield from (f"{what} {fault}" for fault in _claims(spec, made))
+        yield from (f"{what} {fault}" for fault in _missing_features(spec, made))
 
 
-def _claims(spec: Spec, made: type) -> Iterator[str]:
+def _missing_features(spec: Spec, made: type) -> Iterator[str]:
     """Yield features that a spec declares but its object does not implement."""
     claims: list[tuple[str, type]] = []
     if isinstance(spec, JournalSpec) and spec.shared:
@@ -272,7 +272,7 @@ def _check_imports(distribution: metadata.Distribution, module: str, folder: Pat
 
 
 def _requirements(distribution: metadata.Distribution) -> set[str]:
-    """Return its requirements, including extras other than its tests'.
+    """Return the requirements of a distribution, including all extras except those for tests.
 
     Requirements of delf's own packages come with them.
     """
@@ -298,14 +298,14 @@ def _requirements(distribution: metadata.Distribution) -> set[str]:
 def _owners(modules: Collection[str]) -> dict[str, list[str]]:
     """Return the names of the distributions that bring each of some top-level modules."""
     found: dict[str, list[str]] = {}
-    for distribution, tops in _tops(installation_stamp()):
+    for distribution, tops in _top_modules(installation_stamp()):
         for module in tops.intersection(modules):
             found.setdefault(module, []).append(distribution.metadata["Name"])
     return found
 
 
 @lru_cache(1)
-def _tops(_installed: Hashable) -> Sequence[tuple[metadata.Distribution, frozenset[str]]]:
+def _top_modules(_installed: Hashable) -> Sequence[tuple[metadata.Distribution, frozenset[str]]]:
     """List the installed distributions with their top-level modules.
 
     ``metadata.packages_distributions`` makes an object for each of some 50,000 files, which takes

@@ -123,7 +123,11 @@ class Sources:
         full = _known_distribution(wanted.name)
         package = self.packages.get(full)
         if package is None:
-            ours = "from the index" if full in _ours() else "from the index; not one of delf's own"
+            ours = (
+                "from the index"
+                if full in _own_names()
+                else "from the index; not one of delf's own"
+            )
             yield Item(full, ours, f"{full}{_bracket(wanted.extras)}{wanted.specifier}")
         elif wanted.specifier:
             raise PluginError(f"{full} comes from {package.path}", hint="leave the version out")
@@ -131,7 +135,7 @@ class Sources:
             yield from self._with_needs(package, wanted.extras)
 
     def _with_needs(self, package: Package, extras: Iterable[str]) -> Iterator[Item]:
-        """Yield a package after its available, uninstalled requirements, deepest first.
+        """Yield a package after those of its requirements that are available and not installed.
 
         They are named explicitly, so that everything from a clone is used in place.
         """
@@ -181,7 +185,7 @@ def clone() -> Mapping[str, Package]:
     editable = bool(origin["dir_info"].get("editable"))
     folders = [core, *(file.parent for file in sorted(core.parent.glob("*/*/pyproject.toml")))]
     found = [_package_in(folder, editable=editable) for folder in folders]
-    return {package.name: package for package in found if package and package.name in _ours()}
+    return {package.name: package for package in found if package and package.name in _own_names()}
 
 
 def is_installed(name: str) -> bool:
@@ -193,7 +197,7 @@ def is_installed(name: str) -> bool:
     return True
 
 
-def _ours() -> frozenset[str]:
+def _own_names() -> frozenset[str]:
     return all_packages() | {DISTRIBUTION}
 
 
@@ -233,7 +237,7 @@ def _wheels(folder: Path | None) -> Mapping[str, Package]:
     """Return the newest wheel of each of delf's own packages in a folder."""
     paths = folder.resolve().glob("delf_*.whl") if folder else ()
     found = [package for path in sorted(paths, key=_version) if (package := _wheel(path))]
-    return {package.name: package for package in found if package.name in _ours()}
+    return {package.name: package for package in found if package.name in _own_names()}
 
 
 def _version(wheel: Path) -> Version:
@@ -268,7 +272,7 @@ def _requirement(name: str) -> Requirement:
 
 def _known_distribution(name: str) -> str:
     """Return the distribution for a typed name."""
-    full, ours = canonicalize_name(name), _ours()
+    full, ours = canonicalize_name(name), _own_names()
     if full == NAMESAKE:
         raise PluginError(
             f"{name!r} is another project's package", hint=f"delf's own is {DISTRIBUTION}"

@@ -90,7 +90,7 @@ def demo(
     with _folder(kept) as folder:
         tables, rows = make_shop(folder / "shop.db")
         config = folder / _CONFIG
-        # What is gone after the demo has no place in the user's list of tasks.
+        # The demo's tasks are removed at its end, so keep them out of the user's list of tasks.
         text = shop_config(model, folder) + (_journal(folder) if web or kept is None else "")
         write_private(config, text.encode())
         if kept is not None:  # a folder that is gone later is trusted for each command instead

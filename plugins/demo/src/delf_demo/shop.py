@@ -144,7 +144,7 @@ def _add_orders(
     database: sqlite3.Connection, dice: random.Random, popularity: dict[int, int]
 ) -> None:
     prices = dict(database.execute("SELECT id, price_cents FROM products"))
-    # Every other order gets a second throw, and the later day counts: business grows.
+    # Draw two days for every other order and take the later one, so that business grows.
     days = sorted(
         max(_day(dice, FIRST_DAY, LAST_DAY), _day(dice, FIRST_DAY, LAST_DAY) if number % 2 else "")
         for number in range(_ORDERS - 1)

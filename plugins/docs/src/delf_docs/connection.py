@@ -128,7 +128,7 @@ class Docs(GoogleConnection):
     @action("editing", effect="write", trust=_TRUST, sinks=["document"])
     async def append(self, document: str, markdown: str) -> DocumentInfo:
         """Write Markdown at the end of a document."""
-        return await self._write(document, markdown, _end_of)
+        return await self._write(document, markdown, _end_of_body)
 
     @action("editing", effect="write", trust="own", sinks=["document"])
     async def replace(
@@ -154,7 +154,7 @@ class Docs(GoogleConnection):
         self, document: str, markdown: str, context: CallContext | None = None
     ) -> DocumentInfo:
         """Replace the whole text of a document by Markdown."""
-        return await self._write(document, markdown, _everything, context)
+        return await self._write(document, markdown, _whole_body, context)
 
     @action("format", effect="write", trust="own", sinks=["document", "link"])
     async def format(
@@ -187,7 +187,7 @@ class Docs(GoogleConnection):
             nonlocal count
             spans = list(_occurrences(found, find))
             count = len(spans)
-            return _looks(spans, styles, heading)
+            return _style_requests(spans, styles, heading)
 
         await self._edit("format text", document, requests_for, context)
         if not count:
@@ -197,12 +197,12 @@ class Docs(GoogleConnection):
     @action("removing", effect="write", trust="own", sinks=["document"])
     async def trash(self, document: str) -> None:
         """Move a document to the trash, from which Google deletes it after 30 days."""
-        await self._in_drive("trash a document", "PATCH", document, {"trashed": True})
+        await self._call_drive("trash a document", "PATCH", document, {"trashed": True})
 
     @action("removing", effect="irreversible", trust="own", sinks=["document"])
     async def delete(self, document: str) -> None:
         """Delete a document forever; `trash` can be undone."""
-        await self._in_drive("delete a document", "DELETE", document, None)
+        await self._call_drive("delete a document", "DELETE", document, None)
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
         """Preview the document and the position in the document, both bound to its revision."""
@@ -322,7 +322,7 @@ class Docs(GoogleConnection):
             )
         )
 
-    async def _in_drive(
+    async def _call_drive(
         self, what: str, method: Literal["PATCH", "DELETE"], document: str, body: Any
     ) -> None:
         root = "" if self.settings.base_url else _DRIVE
@@ -370,7 +370,7 @@ def _info(found: Mapping[str, Any]) -> DocumentInfo:
     return DocumentInfo(id=key, title=str(found.get("title", "")), link=link)
 
 
-def _end_of(found: Mapping[str, Any]) -> Place:
+def _end_of_body(found: Mapping[str, Any]) -> Place:
     last = list(paragraphs(found))[-1]
     end = int(last["endIndex"]) - 1
     if not plain_text(last).strip("\n"):
@@ -378,7 +378,7 @@ def _end_of(found: Mapping[str, Any]) -> Place:
     return end + 1, True, [{"insertText": {"location": {"index": end}, "text": "\n"}}]
 
 
-def _everything(found: Mapping[str, Any]) -> Place:
+def _whole_body(found: Mapping[str, Any]) -> Place:
     content: list[Mapping[str, Any]] = found["body"]["content"]
     end = int(content[-1]["endIndex"]) - 1
     if end <= 1:
@@ -386,7 +386,7 @@ def _everything(found: Mapping[str, Any]) -> Place:
     return 1, True, [{"deleteContentRange": {"range": {"startIndex": 1, "endIndex": end}}}]
 
 
-def _looks(
+def _style_requests(
     spans: Sequence[tuple[int, int]], styles: Mapping[str, Any], heading: int | None
 ) -> list[dict[str, Any]]:
     """Return requests that change how texts look."""

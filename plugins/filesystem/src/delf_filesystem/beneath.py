@@ -41,7 +41,7 @@ class _OpenHow(ctypes.Structure):
 
 @cache
 def has_openat2() -> bool:
-    """Return whether the kernel resolves whole paths under a folder."""
+    """Return True if the kernel resolves whole paths under a folder (``openat2``)."""
     if not sys.platform.startswith("linux"):
         return False
     folder = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
@@ -140,5 +140,5 @@ def folder_beneath(folder: int, parts: tuple[str, ...], *, make: bool = False) -
 
 
 def is_plain_file(descriptor: int) -> bool:
-    """Return whether it is a regular file: no folder, device, pipe or socket."""
+    """Return True if a descriptor is a regular file: no folder, device, pipe or socket."""
     return stat.S_ISREG(os.fstat(descriptor).st_mode)

@@ -171,7 +171,7 @@ class Filesystem(Connection[FilesystemSettings]):
         with reading(place) as file:
             if start == 1 and lines is None:
                 return _text(place, _whole(place, file))
-            return _text(place, _some_lines(place, file, start, lines))
+            return _text(place, _read_lines(place, file, start, lines))
 
     @action(_READ, effect="read")
     async def read_document(self, path: str, context: CallContext | None = None) -> str:
@@ -349,7 +349,7 @@ class Filesystem(Connection[FilesystemSettings]):
                 path, pattern = arguments.get("path", "."), arguments.get("pattern", "*")
                 for place in self._writable(str(path), str(pattern)):
                     content = self._content(place)
-                    made = _pattern(given[0]).sub(_Ends(given[1], content).of, content)
+                    made = _pattern(given[0]).sub(_LineEnds(given[1], content).of, content)
                     if made != content and b"\0" not in content[:_LOOKED_AT]:
                         _check_encoding(place, content, given[1])
                         yield Change(place, content, (made,))
@@ -381,7 +381,7 @@ class Filesystem(Connection[FilesystemSettings]):
                 "the text around it, or use replace"
             )
         view = memoryview(content)  # avoids copies of unchanged parts
-        made = _Ends(new, content).of(found)
+        made = _LineEnds(new, content).of(found)
         return Change(place, content, (view[: found.start()], made, view[found.end() :]))
 
     def _content(self, place: Place) -> bytes:
@@ -425,7 +425,7 @@ def _whole(place: Place, file: BinaryIO, doing: str = "read") -> bytes:
     return content
 
 
-def _some_lines(place: Place, file: BinaryIO, start: int, lines: int | None) -> bytes:
+def _read_lines(place: Place, file: BinaryIO, start: int, lines: int | None) -> bytes:
     """Return some lines of a file with bounded memory, even for long lines."""
     most, kept, size = place.settings.max_file_bytes, list[bytes](), 0
     number, end = 1, None if lines is None else start + lines
@@ -466,7 +466,7 @@ def _pattern(text: bytes) -> re.Pattern[bytes]:
     return re.compile(exact if b"\r" in text else exact.replace(b"\\\n", rb"\r?\n"))
 
 
-class _Ends:
+class _LineEnds:
     """Adapts the line ends of a new text to the line ends of the replaced text.
 
     Args:

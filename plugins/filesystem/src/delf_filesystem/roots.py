@@ -177,7 +177,7 @@ def reading(place: Place) -> Generator[BinaryIO]:
         ToolExecutionError: If the file is missing, not a regular file, or has further hard links.
     """
     with convert_errors(place, "read"), root_of(place) as root:
-        # Without blocking: to open a pipe would wait for somebody who writes.
+        # Open without blocking, because opening a pipe waits for a writer.
         descriptor = open_beneath(root, place.parts, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
         with os.fdopen(descriptor, "rb", closefd=True) as file:
             if not is_plain_file(descriptor):
@@ -218,7 +218,7 @@ def replacing(place: Place) -> Generator[BinaryIO]:
                     os.fchmod(file.fileno(), mode)
                 yield file
                 file.flush()
-                # Before the rename: after a loss of power the name must not stand for half a file.
+                # Sync before the rename, so that a loss of power leaves no half file by this name.
                 os.fsync(file.fileno())
             os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:

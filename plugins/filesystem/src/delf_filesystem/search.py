@@ -61,7 +61,7 @@ class Glob:
         ]
 
     def matches(self, path: Sequence[str]) -> bool:
-        """Return whether a path, given as its parts, matches this pattern."""
+        """Return True if a path, given as its parts, matches this pattern."""
         wanted, at, of_pattern = self._parts, 0, 0
         again: tuple[int, int] | None = None
         while at < len(path):
@@ -97,10 +97,10 @@ def walk(place: Place, glob: Glob) -> Iterator[tuple[Place, os.stat_result]]:
             if stat.S_ISREG(found.st_mode):
                 yield place, found
             return
-        yield from _below(place, (), descriptor, found.st_dev, glob)
+        yield from _walk_folder(place, (), descriptor, found.st_dev, glob)
 
 
-def _below(
+def _walk_folder(
     place: Place, path: tuple[str, ...], descriptor: int, device: int, glob: Glob
 ) -> Iterator[tuple[Place, os.stat_result]]:
     """Yield the files under an open folder, which is closed at the end."""
@@ -130,7 +130,7 @@ def _folder(
     if os.fstat(descriptor).st_dev != device:
         os.close(descriptor)
         return
-    yield from _below(place, path, descriptor, device, glob)
+    yield from _walk_folder(place, path, descriptor, device, glob)
 
 
 def _stat(name: str, folder: int) -> os.stat_result | None:
@@ -157,7 +157,7 @@ def lines_with(place: Place, text: bytes, *, ignore_case: bool) -> Iterator[Matc
     wanted = re.compile(re.escape(text), re.IGNORECASE if ignore_case else 0)
     with reading(place) as file:
         line = 1
-        # Complete lines, so that no match is cut, unless a line is longer than a piece.
+        # Read complete lines, so that no match is cut; only a line longer than a piece is split.
         while piece := file.read(_PIECE) + file.readline(_PIECE):
             if line == 1 and b"\0" in piece[:_LOOKED_AT]:
                 return

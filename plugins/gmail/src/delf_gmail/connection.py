@@ -146,7 +146,7 @@ class Gmail(GoogleConnection):
     async def read(self, message: str) -> Mail:
         """A message by its id: people, subject, text (HTML reduced to text), attachments."""
         resource = await self._get(message)
-        await self._fill(resource)
+        await self._fetch_large_texts(resource)
         names = await self._label_names([resource])
         return await asyncio.to_thread(mail_of, resource, names(resource))
 
@@ -158,7 +158,7 @@ class Gmail(GoogleConnection):
         )
         resources: list[dict[str, Any]] = found.get("messages") or []
         for item in resources:
-            await self._fill(item)
+            await self._fetch_large_texts(item)
         names = await self._label_names(resources)
         mails = [await asyncio.to_thread(mail_of, item, names(item)) for item in resources]
         subject = mails[0]["subject"] if mails else ""
@@ -287,7 +287,7 @@ class Gmail(GoogleConnection):
         """Put labels on messages or take them off, by name; a new name becomes a new label.
         UNREAD and STARRED are labels, too.
         """  # noqa: D205 - the model reads the whole paragraph
-        adding, removing = _several(add), _several(remove)
+        adding, removing = _as_list(add), _as_list(remove)
         if not adding and not removing:
             raise ToolRefusedError("name labels to add or to remove")
         known = {str(item["name"]).lower(): str(item["id"]) for item in await self._labels()}
@@ -301,17 +301,17 @@ class Gmail(GoogleConnection):
             "addLabelIds": [known[name.lower()] for name in adding],
             "removeLabelIds": [known[name.lower()] for name in removing],
         }
-        return await self._change(_several(messages), body)
+        return await self._change(_as_list(messages), body)
 
     @action("organizing", effect="write", trust="own", sinks=["messages"])
     async def archive(self, messages: str | list[str]) -> Changed:
         """Take messages out of the inbox; they stay in the mailbox."""
-        return await self._change(_several(messages), {"removeLabelIds": ["INBOX"]})
+        return await self._change(_as_list(messages), {"removeLabelIds": ["INBOX"]})
 
     @action("organizing", effect="write", trust="own", sinks=["messages"])
     async def trash(self, messages: str | list[str]) -> Changed:
         """Move messages to the trash, from which Gmail deletes them after 30 days."""
-        ids = _several(messages)
+        ids = _as_list(messages)
         paths = [f"{_ME}/messages/{segment(key)}/trash" for key in ids]
         await asyncio.gather(*(self._post("trash a message", path, {}) for path in paths))
         return Changed(changed=len(ids))
@@ -327,7 +327,7 @@ class Gmail(GoogleConnection):
             lines += await self._reply_lines(str(answered), everyone=bool(given.get("everyone")))
         messages: Any = given.get("messages")
         if messages:
-            lines += await self._message_lines(_several(messages))
+            lines += await self._message_lines(_as_list(messages))
         files, basis = await asyncio.to_thread(_files_of, given.get("attachments"), call.context)
         if not (lines or files):
             return None
@@ -354,7 +354,7 @@ class Gmail(GoogleConnection):
                 raise
             return None
 
-    async def _fill(self, resource: dict[str, Any]) -> None:
+    async def _fetch_large_texts(self, resource: dict[str, Any]) -> None:
         """Fetch the texts of a message that were too large to be sent with the message."""
         for body in texts_elsewhere(resource.get("payload") or {}):
             self._check_size("the text", int(body.get("size") or 0))
@@ -456,7 +456,7 @@ class Gmail(GoogleConnection):
         payload: dict[str, Any] = old.get("payload") or {}
         to = people_in(payload, "To") if "SENT" in (old.get("labelIds") or ()) else []
         to = to or people_in(payload, "Reply-To") or people_in(payload, "From")
-        cc = await self._others(payload, to) if everyone else ()
+        cc = await self._other_recipients(payload, to) if everyone else ()
         return old, headers_of(payload), to, cc
 
     async def _reply_lines(self, message: str, *, everyone: bool) -> list[str]:
@@ -476,11 +476,11 @@ class Gmail(GoogleConnection):
             Request("read a draft", "GET", f"{_ME}/drafts/{segment(draft)}")
         )
         message: dict[str, Any] = found["message"]
-        await self._fill(message)
+        await self._fetch_large_texts(message)
         text = await asyncio.to_thread(draft_text, message)
         return Allowed(preview=text, basis=f"{message['id']}\n{text}")
 
-    async def _others(self, payload: Resource, to: Sequence[str]) -> list[str]:
+    async def _other_recipients(self, payload: Resource, to: Sequence[str]) -> list[str]:
         """Return the other recipients of a message, without its sender and the user."""
         profile = await self.transport.json(Request("read the profile", "GET", f"{_ME}/profile"))
         without = {str(profile.get("emailAddress", "")).lower(), *map(str.lower, addresses(to))}
@@ -547,5 +547,5 @@ def _files_of(
     return sizes, digest and digest.hexdigest()
 
 
-def _several(given: str | list[str]) -> list[str]:
+def _as_list(given: str | list[str]) -> list[str]:
     return ([given] if given else []) if isinstance(given, str) else list(dict.fromkeys(given))

@@ -267,7 +267,7 @@ def body_text(payload: Resource, depth: int = 0) -> str:
             return ""
         texts = [(child, body_text(child, depth + 1)) for child in children]
         if kind == "multipart/alternative":
-            return _best(texts)
+            return _best_alternative(texts)
         return "\n\n".join(text for _, text in texts if text)
     if kind not in ("text/plain", "text/html", ""):
         return ""
@@ -279,16 +279,16 @@ def body_text(payload: Resource, depth: int = 0) -> str:
     return text_of(text) if kind == "text/html" else text.replace("\r\n", "\n").strip()
 
 
-def _best(texts: Sequence[tuple[Resource, str]]) -> str:
+def _best_alternative(texts: Sequence[tuple[Resource, str]]) -> str:
     """Return the best alternative: the plain one, unless it is a mere placeholder."""
     plain = next((text for child, text in texts if _kind(child) == "text/plain" and text), "")
     rich = next(
         (text for child, text in reversed(texts) if _kind(child) != "text/plain" and text), ""
     )
-    return rich if rich and _stands_in(plain, rich) else plain or rich
+    return rich if rich and _is_placeholder(plain, rich) else plain or rich
 
 
-def _stands_in(plain: str, rich: str) -> bool:
+def _is_placeholder(plain: str, rich: str) -> bool:
     """Return True if a plain text is a placeholder, such as "your program has no HTML"."""
     if len(plain) > _LONGEST_STAND_IN:
         return False

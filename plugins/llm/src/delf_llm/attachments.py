@@ -64,7 +64,7 @@ class Attachments:
         return tuple(parts)
 
     async def _load(self, item: Any, number: int) -> tuple[str, bytes]:
-        name, data = _taken_apart(item, number)
+        name, data = _name_and_bytes(item, number)
         if data is not None:
             return name, data
         file = self._files.get(name)
@@ -91,7 +91,7 @@ def _too_large() -> ToolExecutionError:
     )
 
 
-def _taken_apart(item: Any, number: int) -> tuple[str, bytes | None]:
+def _name_and_bytes(item: Any, number: int) -> tuple[str, bytes | None]:
     """Return the name, and the bytes if present."""
     match item:
         case str() | PurePath():

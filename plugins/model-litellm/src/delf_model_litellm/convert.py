@@ -76,7 +76,7 @@ def settings(config: Mapping[str, Any], request: ModelRequest, endpoint: Endpoin
     return merged
 
 
-def kept_of(message: Any) -> dict[str, Any]:
+def returned_fields(message: Any) -> dict[str, Any]:
     """Return the fields of a message, or of a piece, that go back with its calls."""
     found = {name: getattr(message, name, None) for name in ("reasoning_content", THINKING)}
     return {name: value for name, value in found.items() if value is not None}
@@ -87,13 +87,13 @@ def id_of(given: str) -> str:
     return given.partition("__thought__")[0]
 
 
-def kept_of_call(call: Any) -> dict[str, Any]:
+def returned_fields_of_call(call: Any) -> dict[str, Any]:
     """Return the fields of a call that go back with it, such as Gemini's signature."""
     fields: Any = getattr(call, "provider_specific_fields", None)
     return {"provider_specific_fields": dict(fields)} if fields else {}
 
 
-def add_kept(known: dict[str, Any], piece: Mapping[str, Any]) -> None:
+def add_returned_fields(known: dict[str, Any], piece: Mapping[str, Any]) -> None:
     """Add the fields of a piece to those of its message; pieces of a block become one block."""
     for name, value in piece.items():
         if name != THINKING:

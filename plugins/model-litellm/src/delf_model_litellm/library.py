@@ -76,7 +76,7 @@ def _import() -> None:
     if is_first:
         atexit.register(gc.freeze)  # saves 1 s at exit
     if is_first and not os.environ.get("LITELLM_LOG"):
-        _quieten()
+        _redirect_logs()
     if not os.environ.get("OPENAI_LOG"):
         _raise_level("openai")  # in debug it logs whole requests, with extra headers
 
@@ -120,7 +120,7 @@ def _log(async_coroutine: Coroutine[Any, Any, Any]) -> None:
     task.add_done_callback(_callbacks.discard)
 
 
-def _quieten() -> None:
+def _redirect_logs() -> None:
     """Hand litellm's messages to the program's logging instead of the terminal."""
     for name in _LOGGERS:
         logging.getLogger(name).handlers[:] = [logging.NullHandler()]

@@ -60,7 +60,7 @@ class _Collected:
 
     @property
     def any(self) -> bool:
-        """True if something was passed on."""
+        """True if anything was passed on to the caller."""
         return bool(self.texts or self.calls)
 
     def place_of(self, part: Any) -> int:
@@ -166,13 +166,13 @@ class LiteLLMModel(EndpointModel):
         finish = getattr(choice, "finish_reason", None)
         message: Any = getattr(choice, "message", None)
         kept: dict[str, Any] = {}
-        convert.add_kept(kept, convert.kept_of(message))
+        convert.add_returned_fields(kept, convert.returned_fields(message))
         asked = [
             _Call(
                 id=call.id,
                 name=call.function.name or "",
                 arguments=[call.function.arguments or ""],
-                kept=convert.kept_of_call(call),
+                kept=convert.returned_fields_of_call(call),
             )
             for call in getattr(message, "tool_calls", None) or ()
         ]
@@ -279,7 +279,7 @@ def _name(endpoint: Endpoint) -> str:
 
 
 def _can_search(litellm: Any, endpoint: Endpoint) -> bool:
-    """Return whether litellm passes on the request for a search."""
+    """Return True if litellm passes on the request for a search."""
     if endpoint.dialect is not None:
         return True
     known: Any = litellm.get_supported_openai_params(model=endpoint.name)
@@ -310,7 +310,7 @@ def _take(chunk: Any, collected: _Collected) -> list[ModelDelta]:
         return []
     choice = chunk.choices[0]
     collected.finish_reason = choice.finish_reason or collected.finish_reason
-    convert.add_kept(collected.kept, convert.kept_of(choice.delta))
+    convert.add_returned_fields(collected.kept, convert.returned_fields(choice.delta))
     pieces: list[ModelDelta] = []
     if text := getattr(choice.delta, "content", None) or "":
         collected.texts.append(text)
@@ -322,7 +322,7 @@ def _take(chunk: Any, collected: _Collected) -> list[ModelDelta]:
         while len(collected.calls) <= number:
             collected.calls.append(_Call())
         call = collected.calls[number]
-        call.kept |= convert.kept_of_call(part)
+        call.kept |= convert.returned_fields_of_call(part)
         call.id, call.name = part.id or call.id, part.function.name or call.name
         if part.function.arguments:
             call.arguments.append(part.function.arguments)

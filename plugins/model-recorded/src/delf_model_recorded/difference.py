@@ -24,7 +24,7 @@ def explain(entry: Entry, asked: Mapping[str, Any]) -> str:
     if entry.contains is not None:
         text = text_of(asked)
         missing = [repr(wanted) for wanted in entry.contains if wanted not in text]
-        if missing:  # such an entry is written by hand: its words say more than a comparison
+        if missing:  # an entry written by hand: show its texts instead of a comparison
             return f"the request does not contain {', '.join(missing)}"
         del compared["contains"]
     recorded = {name: entry.request[name] for name in compared}

@@ -48,7 +48,7 @@ class RecordedModel:
                 "recorded: needs the path of a recording",
                 hint="recorded:PATH, as in recorded:a.jsonl",
             )
-        # one that is in delf.toml counts from there
+        # a path in delf.toml is relative to that file
         self._path = Path(beside(folder_of(config.model) or Path(), name))
         self._model = config.model
         entries = recording.read(self._path)
@@ -98,7 +98,7 @@ class RecordedModel:
     def _take(self, request: ModelRequest) -> ModelReply:
         asked = recording.describe_request(request)
         text = recording.text_of(asked)
-        # In the file's order: the same question asked twice gets its answers as they came.
+        # In the file's order, so that a repeated request gets its answers in the recorded order.
         for number, entry in self._unused.items():
             if entry.matches(asked, text):
                 del self._unused[number]

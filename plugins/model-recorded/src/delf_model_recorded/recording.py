@@ -60,7 +60,7 @@ class Entry:
         return None if texts is None else tuple(texts)
 
     def matches(self, asked: Mapping[str, Any], text: str) -> bool:
-        """Return whether this entry answers a request. Omitted fields match anything."""
+        """Return True if this entry answers a request; omitted fields match anything."""
         if not all(wanted in text for wanted in self.contains or ()):
             return False
         return all(asked.get(name) == self.request[name] for name in _WHOLE if name in self.request)
@@ -232,7 +232,7 @@ def _problem(fields: dict[str, Any]) -> str | None:
         (_ByHand if "contains" in request else _Whole).model_validate(request)
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False)
-        # A misspelt field says more than the one that is missing for it.
+        # Report an unknown field before a missing one: it is probably a misspelling of that one.
         first = min(found, key=lambda one: one["type"] != "extra_forbidden")
         return f"{'.'.join(map(str, (*where, *first['loc'])))}: {first['msg']}"
     return None

@@ -57,7 +57,7 @@ class Export:
             self._processor: SpanProcessor = provider._active_span_processor  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
             self._meters: Any = get_meter_provider()
         else:
-            self._open_ours(service_name, endpoint)
+            self._open_own_provider(service_name, endpoint)
         meter = self._meters.get_meter(_SCOPE.name)
         self._duration = meter.create_histogram(
             "gen_ai.client.operation.duration",
@@ -72,7 +72,7 @@ class Export:
             explicit_bucket_boundaries_advisory=_TOKENS,
         )
 
-    def _open_ours(self, service_name: str, endpoint: str | None) -> None:
+    def _open_own_provider(self, service_name: str, endpoint: str | None) -> None:
         named = {} if "OTEL_SERVICE_NAME" in os.environ else {SERVICE_NAME: service_name}
         self._resource = Resource.create(named)
         base = None if endpoint is None else endpoint.rstrip("/")

@@ -156,7 +156,7 @@ class Spans:
         return None
 
     def _begin(self, event: TaskStarted | TaskResumed) -> None:
-        trace, span, sampled = self._above(event)
+        trace, span, sampled = self._parent_of(event)
         attributes: dict[str, Attribute] = {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.agent.name": "delf",
@@ -180,7 +180,7 @@ class Spans:
             attributes=attributes,
         )
 
-    def _above(self, event: TaskStarted | TaskResumed) -> tuple[int, int | None, bool]:
+    def _parent_of(self, event: TaskStarted | TaskResumed) -> tuple[int, int | None, bool]:
         """Return a task's trace, its parent span, and the sampling decision."""
         parent = None if event.parent is None else self._tasks.get(event.parent)
         call = self._children.pop(event.task_id, None)
@@ -224,7 +224,7 @@ class Spans:
         )
 
     def _tool(self, task: _Task, event: CallFinished) -> FinishedSpan:
-        begun = task.calls.pop(event.call_id, None)
+        started = task.calls.pop(event.call_id, None)
         attributes: dict[str, Attribute] = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": event.action,
@@ -232,11 +232,11 @@ class Spans:
             "gen_ai.tool.call.id": str(event.call_id),
             "delf.call.status": event.status,
         }
-        if begun is not None:
-            attributes["delf.call.effect"] = begun.effect
+        if started is not None:
+            attributes["delf.call.effect"] = started.effect
         if self._content:
-            if begun is not None:
-                attributes["gen_ai.tool.call.arguments"] = _json(begun.arguments)
+            if started is not None:
+                attributes["gen_ai.tool.call.arguments"] = _json(started.arguments)
             attributes["gen_ai.tool.call.result"] = _json(event.result)
         approval = task.approvals.pop(event.call_id, None)
         failed = event.status != "ok"
@@ -247,7 +247,7 @@ class Spans:
             span_id=_id(8, event.task_id, "call", event.call_id),
             parent_id=task.span_id,
             sampled=task.sampled,
-            start=event.at - event.duration_ms * _MILLISECOND if begun is None else begun.at,
+            start=event.at - event.duration_ms * _MILLISECOND if started is None else started.at,
             end=event.at,
             attributes=attributes,
             links=() if approval is None else (approval,),
@@ -256,25 +256,25 @@ class Spans:
         )
 
     def _approval(self, task: _Task, event: ApprovalDecided) -> FinishedSpan | None:
-        asked = task.asked.pop(event.request_id, None)
-        if asked is None:
+        request = task.asked.pop(event.request_id, None)
+        if request is None:
             return None
         span_id = _id(8, event.task_id, "approval", event.request_id)
-        task.approvals[asked.call_id] = span_id
+        task.approvals[request.call_id] = span_id
         attributes: dict[str, Attribute] = {
-            "gen_ai.tool.name": asked.action,
+            "gen_ai.tool.name": request.action,
             "delf.approval.decision": event.decision,
             "delf.approval.by": event.by,
             "delf.approval.remember": event.remember,
         }
         return FinishedSpan(
-            name=f"delf.approval {asked.action}".rstrip(),
+            name=f"delf.approval {request.action}".rstrip(),
             client=False,
             trace_id=task.trace_id,
             span_id=span_id,
             parent_id=task.span_id,
             sampled=task.sampled,
-            start=asked.at,
+            start=request.at,
             end=event.at,
             attributes=attributes,
         )

@@ -13,7 +13,7 @@ _LINE: Final = 160
 _NAME: Final = re.compile(r"[\w-]+(?:[:.][\w-]+)*")
 
 
-def written(entry: CatalogEntry) -> str:
+def display_name(entry: CatalogEntry) -> str:
     """Return the name of an action as shown to the model."""
     return entry.name.replace(".", ":")
 
@@ -21,7 +21,7 @@ def written(entry: CatalogEntry) -> str:
 def line(entry: CatalogEntry) -> str:
     """Format an action in a line: its name and the beginning of its summary."""
     summary = " ".join(entry.summary.split())
-    return f"{written(entry)}  {summary[:_LINE]}"
+    return f"{display_name(entry)}  {summary[:_LINE]}"
 
 
 def named_in(text: str, entries: Iterable[CatalogEntry]) -> tuple[str, ...]:
@@ -31,7 +31,7 @@ def named_in(text: str, entries: Iterable[CatalogEntry]) -> tuple[str, ...]:
         text: A model's answer.
         entries: The known actions.
     """
-    known = {written(entry).lower(): entry.name for entry in entries}
+    known = {display_name(entry).lower(): entry.name for entry in entries}
     found = (known.get(name.replace(".", ":").lower()) for name in _NAME.findall(text))
     return tuple(dict.fromkeys(name for name in found if name is not None))
 

@@ -121,7 +121,7 @@ def _tell_failure(making: asyncio.Task[CatalogVectors]) -> None:
 
 
 def _fused(by_words: Mapping[int, float], likeness: Any) -> list[int]:
-    """Return the numbers of the best actions, scored by words and by the task's meaning."""
+    """Return the indexes of the best actions, scored by words and by vector similarity."""
     some = min(_LOOKED_AT, len(likeness) - 1)
     nearest = np.argpartition(-likeness, some)[:_LOOKED_AT].tolist()
     numbers = np.fromiter({*by_words, *nearest}, dtype=np.int64)

@@ -53,8 +53,8 @@ def main(arguments: list[str]) -> NoReturn:
 
     child = os.fork()
     if child == 0:
-        _be_guest(int(arguments[0]))
-    _hide()
+        _run_guest(int(arguments[0]))
+    _protect_from_guest()
     _supervise(child, _Time(float(arguments[1]), float(arguments[2])))
 
 
@@ -90,8 +90,8 @@ def _used_time() -> float | None:
     return None
 
 
-def _hide() -> None:
-    """Keep this process out of reach of the guest, which runs as the same user.
+def _protect_from_guest() -> None:
+    """Deny the guest, which runs as the same user, access to this process's memory.
 
     Without this a script could write to this process's memory and keep the container alive after
     its host.
@@ -147,11 +147,11 @@ def _load_guest() -> None:
     preload()
 
 
-def _be_guest(memory: int) -> NoReturn:
-    """Connect the wire and run scripts until the host closes it."""
+def _run_guest(memory: int) -> NoReturn:
+    """Connect the wire, and run scripts until the host closes the wire."""
     os.setsid()
     resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
-    _offer_to_be_killed_first()
+    _prefer_guest_for_oom_kill()
     _filter_calls()
     read_fd, write_fd = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -214,7 +214,7 @@ def _reap(child: int, time: _Time) -> None:
             os._exit(128 - code if code < 0 else code)
 
 
-def _offer_to_be_killed_first() -> None:
+def _prefer_guest_for_oom_kill() -> None:
     """Make the kernel kill the guest, not process 1, when memory runs out."""
     try:
         descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)

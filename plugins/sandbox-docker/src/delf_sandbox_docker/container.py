@@ -124,7 +124,7 @@ def create(
         image,
         entrypoint=list(PROGRAM),
         command=list(command),
-        user=_some_user(engine),
+        user=_unused_user_id(engine),
         working_dir=SCRATCH,
         environment={"HOME": SCRATCH, "USER": "sandbox", "PYTHONHASHSEED": "0"},
         hostname="sandbox",
@@ -138,7 +138,7 @@ def create(
     return str(made["Id"])
 
 
-def _some_user(engine: Engine) -> str:
+def _unused_user_id(engine: Engine) -> str:
     """Return a user id of no other container, because some limits are counted per user."""
     first, last = _USERS_OF_FEW if engine.maps_users() else _USERS
     number = first + secrets.randbelow(last - first + 1)
@@ -174,7 +174,7 @@ class ContainerProcess:
         self._removed: asyncio.Task[None] | None = None
 
     def say(self, words: bytes) -> None:
-        """Record standard error of the container."""
+        """Record a piece of the container's standard error."""
         self._words = (self._words + words)[-_MAX_WORDS:]
 
     @property

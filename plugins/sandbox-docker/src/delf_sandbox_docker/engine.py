@@ -69,7 +69,7 @@ class Engine:
         """
         if self._client is None:
             try:
-                _knock(self.url)  # before the slow import of the SDK
+                _test_socket(self.url)  # before the slow import of the SDK
             except OSError as error:
                 raise self.explain(error) from error
             from docker.errors import DockerException
@@ -82,7 +82,7 @@ class Engine:
         return self._client
 
     def maps_users(self) -> bool:
-        """Return whether container users are mapped to other users of the host."""
+        """Return True if container users are mapped to other users of the host."""
         options = self._engine_info().get("SecurityOptions") or ()
         return any(kind in option for option in options for kind in _MAPPING)
 
@@ -136,15 +136,15 @@ class Engine:
             )
             if not left:
                 return True
-            if self._is_silent() or not await self._answers():
+            if self._is_silent() or not await self._responds():
                 return False
 
     def _is_silent(self) -> bool:
-        """Return whether the engine has just failed to respond, so that others need not retry."""
+        """Return True if the engine has just failed to respond, so that others need not retry."""
         return time.monotonic() < self._silent_until
 
-    async def _answers(self) -> bool:
-        """Return whether the engine responds, over a separate connection and thread."""
+    async def _responds(self) -> bool:
+        """Return True if the engine responds, over a separate connection and thread."""
         asking = in_own_thread(self._greet, "delf-docker")
         done, _ = await asyncio.wait({asking}, timeout=self._silence_seconds)
         if done and asking.exception() is None:
@@ -240,7 +240,7 @@ class Engine:
             self._client = self._info = None
 
 
-def _knock(url: str) -> None:
+def _test_socket(url: str) -> None:
     """Test a Unix socket, because the client would cache a failed connection.
 
     Raises:
@@ -301,11 +301,11 @@ def machine() -> str:
 def owner(pid: int | None = None) -> str:
     """Return a process as pid and start time: ``1234-567890``; this process when omitted."""
     number = os.getpid() if pid is None else pid
-    return f"{number}-{_start_of(number)}"
+    return f"{number}-{_start_time_of(number)}"
 
 
 def is_owner_alive(name: str) -> bool:
-    """Return whether the process of that name still runs.
+    """Return True if the process of that name still runs.
 
     Args:
         name: The result of :func:`owner`.
@@ -324,7 +324,7 @@ def is_owner_alive(name: str) -> bool:
     return True
 
 
-def _start_of(pid: int) -> str:
+def _start_time_of(pid: int) -> str:
     try:
         text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
     except OSError:

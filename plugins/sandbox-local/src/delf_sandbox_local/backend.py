@@ -221,7 +221,7 @@ def _kind(spec: SessionSpec) -> Kind:
     return spec.limits, bool(spec.libraries), spec.files
 
 
-def _is_ours(path: Path) -> bool:
+def _is_only_writable_by_user(path: Path) -> bool:
     """Return True if only this user can write to a path, from which the template runs programs."""
     about = path.lstat()
     kind = stat.S_IFMT(about.st_mode)
@@ -242,9 +242,9 @@ def guest_archive() -> Path:
         try:
             make_private_folder(folder)
             # Another user with write access could replace the program that runs all scripts.
-            if not _is_ours(folder):
+            if not _is_only_writable_by_user(folder):
                 continue
-            if path.exists() and _is_ours(path):
+            if path.exists() and _is_only_writable_by_user(path):
                 return path
             with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
                 file.write(guest_zipapp())

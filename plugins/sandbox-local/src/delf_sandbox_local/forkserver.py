@@ -239,9 +239,9 @@ class ForkServer:
             return
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         for line in lines:
-            self._take(json.loads(line))
+            self._handle_message(json.loads(line))
 
-    def _take(self, message: dict[str, Any]) -> None:
+    def _handle_message(self, message: dict[str, Any]) -> None:
         if "exit" in message:
             pid, *how = message["exit"]
             guest = self._guests.pop(pid, None)

@@ -47,10 +47,10 @@ def confine(limits: dict[str, Any], readable: list[str], scratch: str, *, tasks:
         landlock.restrict([*sys.path, *system.INTERPRETER_FILES, *readable], [scratch])
     if seccomp.is_supported():
         seccomp.install(threads=tasks > 0)
-        _leave_times(scratch)
+        _disable_utime(scratch)
 
 
-def _leave_times(scratch: str) -> None:
+def _disable_utime(scratch: str) -> None:
     """Make ``os.utime`` a no-op in the scratch folder, because the filter refuses it.
 
     Libraries set the times of archived files, and need no more.

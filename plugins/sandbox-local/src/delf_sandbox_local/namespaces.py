@@ -1,4 +1,4 @@
-"""Namespaces of its own for the template, and so for all its guests.
+"""Separate namespaces for the template process, which all its guests inherit.
 
 Guests have no network except an unconfigured loopback, no access to other processes' System V
 objects, and no privileges on the host. Each guest has mounts of its own, so that its scratch folder
@@ -46,7 +46,7 @@ _CAPABILITY_VERSION_3: Final = 0x20080522
 
 
 def likely() -> bool:
-    """Return whether the system's settings allow mount namespaces.
+    """Return True if the system's settings allow mount namespaces.
 
     Only an attempt proves it, which costs a process.
     """

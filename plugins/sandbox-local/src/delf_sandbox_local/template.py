@@ -89,7 +89,7 @@ def serve(descriptor: int, parent: int, own: list[str], server: Server) -> None:
     system.die_with_parent(parent)  # last: a change of credentials resets it
     # The host ends guests one by one; a Ctrl-C here would end all of them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, _nothing)
+    signal.signal(signal.SIGCHLD, _ignore_signal)
     with socket.socket(fileno=descriptor) as control:
         _Template(control, own, server).serve()
 
@@ -173,7 +173,7 @@ class _Template:
             from delf_sandbox.guest.policy import link_inputs
 
             link_inputs(request["readable"], scratch)  # before confinement forbids links
-            _see_libraries(request["libraries"])
+            _make_libraries_importable(request["libraries"])
             tasks = request["tasks"]
             confine(limits, request["readable"], scratch, tasks=tasks)
             os.dup2(nothing, 2)  # last, so that errors reach the host
@@ -204,7 +204,7 @@ class _Template:
             os._exit(0)
 
 
-def _see_libraries(folders: list[str]) -> None:
+def _make_libraries_importable(folders: list[str]) -> None:
     """Make libraries importable, limiting numeric ones to one thread."""
     sys.path += folders
     if folders:
@@ -212,5 +212,5 @@ def _see_libraries(folders: list[str]) -> None:
             os.environ[name] = "1"
 
 
-def _nothing(_number: int, _frame: object) -> None:
+def _ignore_signal(_number: int, _frame: object) -> None:
     """Do nothing; a signal handler, so that SIGCHLD wakes the loop."""

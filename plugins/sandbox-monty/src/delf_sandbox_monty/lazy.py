@@ -75,7 +75,7 @@ def _printed_in(function: ast.AST) -> str | None:
 
 
 def _is_used_up(node: ast.AST, parents: dict[int, ast.AST]) -> bool:
-    """Return whether a lazy value is consumed completely and immediately."""
+    """Return True if a lazy value is consumed completely and immediately."""
     match parents[id(node)]:
         case ast.Call(func=ast.Name(id=word) | ast.Attribute(attr=word)) as outer:
             return word in _TAKES_ALL and outer.func is not node
@@ -93,10 +93,10 @@ def _is_used_up(node: ast.AST, parents: dict[int, ast.AST]) -> bool:
 
 def lower_generator(node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
     """Convert a generator to an eager iterator, in place."""
-    yields = [part for part in _own(node) if isinstance(part, (ast.Yield, ast.YieldFrom))]
+    yields = [part for part in _own_nodes(node) if isinstance(part, (ast.Yield, ast.YieldFrom))]
     if not yields or node.decorator_list:
         return
-    statements = {id(part.value) for part in _own(node) if isinstance(part, ast.Expr)}
+    statements = {id(part.value) for part in _own_nodes(node) if isinstance(part, ast.Expr)}
     if any(id(part) not in statements for part in yields):
         return  # uses the value of a yield, as with send()
     _Yields().generic_visit(node)
@@ -106,12 +106,12 @@ def lower_generator(node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
     node.body.append(_return_items(node.body[-1]))
 
 
-def _own(function: ast.AST) -> Iterator[ast.AST]:
+def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
     """Yield the nodes of a function, without nested functions."""
     for part in ast.iter_child_nodes(function):
         yield part
         if not isinstance(part, _INNER):
-            yield from _own(part)
+            yield from _own_nodes(part)
 
 
 def _return_items(node: Any) -> ast.Return:

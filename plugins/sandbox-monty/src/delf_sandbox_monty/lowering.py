@@ -159,7 +159,7 @@ class MontyRewriting(Rewriting):
                 pass
 
     def _may_wait(self, given: Any) -> bool:
-        """Return whether a passed function may wait."""
+        """Return True if a passed function may wait."""
         match given:
             case ast.Lambda():
                 return any(isinstance(part, (ast.Await, ast.Call)) for part in ast.walk(given.body))
@@ -228,14 +228,14 @@ class Lowering(ast.NodeTransformer):
         source = node.module or ""
         new: list[ast.stmt] = []
         for item in list(node.names):
-            value = self._imported(node, source, item.name)
+            value = self._replacement_of_import(node, source, item.name)
             if value is not None:
                 new.append(assigned(node, item.asname or item.name, value))
                 node.names.remove(item)
         return [node, *new] if node.names else new
 
     @staticmethod
-    def _imported(node: ast.ImportFrom, source: str, word: str) -> ast.expr | None:
+    def _replacement_of_import(node: ast.ImportFrom, source: str, word: str) -> ast.expr | None:
         """Return the replacement for an imported name; None to keep the name."""
         if source in _INSTEAD:
             return attribute(name(node, _INSTEAD[source]), word)
@@ -303,10 +303,12 @@ class Lowering(ast.NodeTransformer):
         self.generic_visit(node)
         body = node.body
         for item in reversed(node.items):
-            body = self._entered(node, item, body)
+            body = self._expand_async_with(node, item, body)
         return body
 
-    def _entered(self, node: Any, item: ast.withitem, body: list[ast.stmt]) -> list[ast.stmt]:
+    def _expand_async_with(
+        self, node: Any, item: ast.withitem, body: list[ast.stmt]
+    ) -> list[ast.stmt]:
         self._number += 1
         manager, fine, error = (
             f"__delf_{word}_{self._number}__" for word in ("manager", "fine", "error")
@@ -461,7 +463,7 @@ class Lowering(ast.NodeTransformer):
                 node.args[0] = call_of(name(node, "iter"), [node.args[0]])
             case ast.Attribute(value=inner, attr="sort") if node.keywords:
                 key = next((item.value for item in node.keywords if item.arg == "key"), None)
-                if isinstance(key, (ast.Lambda, ast.Name, ast.Attribute)) and _waits(key):
+                if isinstance(key, (ast.Lambda, ast.Name, ast.Attribute)) and _contains_await(key):
                     node.args.insert(0, inner)
                     node.func = name(node.func, "__delf_sort__")
             case _:
@@ -507,7 +509,7 @@ class Lowering(ast.NodeTransformer):
         if root in self._modules or root in ("self", "cls", "asyncio") or root in self._tools:
             return node
         if root in ("str", "int", "float", "list", "dict", "set"):
-            return _unbound(node)
+            return _wrap_type_method(node)
         # For a key named like a dict method, scripts must use an index.
         if node.attr in _OF_DICTS:
             return node
@@ -515,7 +517,7 @@ class Lowering(ast.NodeTransformer):
         return call_of(name(node, "__delf_get__"), [node.value, text])
 
 
-def _unbound(node: ast.Attribute) -> ast.expr:
+def _wrap_type_method(node: ast.Attribute) -> ast.expr:
     """Wrap a method of a type, such as ``str.lower``, in a function.
 
     In Monty a method can be called, but is not a value.
@@ -594,7 +596,7 @@ def _as_text(node: Any) -> Any:
 
 
 def _may_be_day(node: Any) -> bool:
-    """Return whether an expression may be a date or its text."""
+    """Return True if an expression may be a date or its text."""
     match node:
         case ast.Constant(value=str()):
             return _is_day(node)
@@ -604,7 +606,7 @@ def _may_be_day(node: Any) -> bool:
             return True
 
 
-def _waits(function: Any) -> bool:
+def _contains_await(function: Any) -> bool:
     return not isinstance(function, ast.Lambda) or any(
         isinstance(part, (ast.Await, ast.Call)) for part in ast.walk(function)
     )

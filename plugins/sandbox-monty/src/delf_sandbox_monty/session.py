@@ -146,7 +146,7 @@ class MontySession:
         prepared = prepare(code, self._known)
         if isinstance(prepared, Failed):
             return prepared
-        await self._give_names_back()
+        await self._restore_tool_names()
         self._left |= prepared.names
         self._async |= prepared.functions
         self._taken.update(prepared.taken)
@@ -171,7 +171,7 @@ class MontySession:
             await self.aclose()
         return outcome
 
-    async def _give_names_back(self) -> None:
+    async def _restore_tool_names(self) -> None:
         """Restore tool names that earlier scripts rebound."""
         if self._taken:
             await self._feed("\n".join(f"{n} = __delf_tools__[{n!r}]" for n in self._taken))
@@ -234,8 +234,8 @@ class MontySession:
             context, remaining, carry = self._rerun
             return Rerun(context=context, remaining=remaining, carry=carry)
         if error is None:
-            value = await _apart(shown, running.result(), self._copied_bytes)
-            used = await _apart(self._uses.find, value)
+            value = await _in_thread_if_large(shown, running.result(), self._copied_bytes)
+            used = await _in_thread_if_large(self._uses.find, value)
             return Done(value=value) if used is None else Failed(kind="TypeError", message=used)
         if isinstance(error, MontyCrashedError):
             return Crashed(message=f"the interpreter is gone: {error}")
@@ -257,7 +257,7 @@ class MontySession:
         while not running.done():
             await asyncio.wait({running}, timeout=_LOOK_SECONDS)
             if await asyncio.to_thread(used_space, scratch, most) > most:
-                self._over("file", f"the script filled its scratch space of {most:,} bytes")
+                self._end_by_limit("file", f"the script filled its scratch space of {most:,} bytes")
                 return
 
     async def _feed(self, code: str) -> Any:
@@ -280,7 +280,7 @@ class MontySession:
         except RuntimeError:
             await self.aclose()
             return outcome
-        return replace(outcome, variables=_described(found, self._tools))
+        return replace(outcome, variables=_describe_variables(found, self._tools))
 
     async def aclose(self) -> None:
         """End the worker. Safe to call twice."""
@@ -345,10 +345,12 @@ class MontySession:
                 raise _EXCEPTIONS["ToolError"](
                     "a task goes on with calls after the script's end: await it"
                 )
-        plain_args, plain_kwargs, size = await _apart(self._checked, args, kwargs)
+        plain_args, plain_kwargs, size = await _in_thread_if_large(
+            self._check_arguments, args, kwargs
+        )
         over = self._budget.count_call(0, size)
         if over is not None:
-            self._over(over.limit, over.message)
+            self._end_by_limit(over.limit, over.message)
             raise _EXCEPTIONS["ToolError"](over.message)
         request = CallRequest(
             call_id=number,
@@ -364,9 +366,9 @@ class MontySession:
         if isinstance(answer, Raised):
             self._raised[answer.kind, answer.message] = number
             self._statuses[answer.kind, answer.message] = answer.http_status
-        return await _apart(self._unpack, answer)
+        return await _in_thread_if_large(self._unpack, answer)
 
-    def _checked(
+    def _check_arguments(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[list[Any], dict[str, Any], int]:
         """Return valid plain arguments, and their size in memory."""
@@ -387,7 +389,7 @@ class MontySession:
             problem = str(error)
         over = self._budget.count_call(0, looked_at)  # refused arguments took time, too
         if over is not None:
-            self._over(over.limit, over.message)
+            self._end_by_limit(over.limit, over.message)
         raise _EXCEPTIONS["ToolArgumentError"](problem)
 
     def _unpack(self, answer: CallAnswer) -> Any:
@@ -426,7 +428,7 @@ class MontySession:
         self._printed += len(text)
         limit = self._spec.limits.output_bytes
         if self._printed > limit:
-            self._over("output", f"the script printed more than {limit:,} characters")
+            self._end_by_limit("output", f"the script printed more than {limit:,} characters")
         else:
             clean = text.encode("utf-8", "replace").decode("utf-8")
             self._loop.call_soon_threadsafe(host.printed, clean)
@@ -437,7 +439,7 @@ class MontySession:
         try:
             self._files(_path(name), *given)
         except LimitReachedError as error:
-            self._over(error.limit, error.message)
+            self._end_by_limit(error.limit, error.message)
             raise KeyboardInterrupt from None
 
     def _take_chunk(self, kind: str, name: str, last: bool, chunk: bytes) -> None:
@@ -459,7 +461,7 @@ class MontySession:
         self._rerun = str(context), str(remaining), tuple(names)
         raise KeyboardInterrupt("the script asked for another pass")
 
-    def _over(self, limit: str, message: str) -> None:
+    def _end_by_limit(self, limit: str, message: str) -> None:
         """End the script because of a limit, in a way that it cannot catch."""
         self._limit = LimitReached(limit=limit, message=message)
         running = self._running
@@ -472,7 +474,7 @@ def _path(value: Any) -> Any:
     return Path(value) if isinstance(value, PurePath) else value
 
 
-async def _apart(work: Callable[..., T], *values: Any) -> T:
+async def _in_thread_if_large(work: Callable[..., T], *values: Any) -> T:
     """Process values, in a thread if they are large."""
     if is_large(values):
         return await asyncio.to_thread(work, *values)
@@ -491,7 +493,7 @@ def _as_method(function: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-def _described(found: Any, tools: Collection[str]) -> dict[str, str]:
+def _describe_variables(found: Any, tools: Collection[str]) -> dict[str, str]:
     """Describe the variables; the interpreter's answer is untrusted."""
     if not isinstance(found, dict):
         return {}

@@ -65,7 +65,7 @@ class _Copy:
             case MontyClassProxy():
                 return {str(name): self.of(item) for name, item in value.attributes.items()}
             case list() | tuple() | set() | frozenset() | dict():
-                return _rebuilt(cast("Any", value), self.of)
+                return _convert_members(cast("Any", value), self.of)
             case _ if type(value).__module__.startswith("pydantic_monty"):
                 return str(getattr(value, "name", value))
             case _:
@@ -100,12 +100,12 @@ def for_monty(value: Any) -> Any:
         case uuid.UUID() | PurePath():
             return str(value)
         case list() | tuple() | set() | frozenset() | dict():
-            return _rebuilt(cast("Any", value), for_monty)
+            return _convert_members(cast("Any", value), for_monty)
         case _:
             return value
 
 
-def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
+def _convert_members(value: Any, change: Callable[[Any], Any]) -> Any:
     """Return a collection of the same type with converted members."""
     if isinstance(value, dict):
         items = cast("Iterable[tuple[Any, Any]]", value.items())
