@@ -53,7 +53,7 @@ _ALIKE: Final = {
 def words_of(text: str) -> list[str]:
     """Split a text or name into words, normalised to singular, without stop words.
 
-    In scripts without spaces, each pair of letters counts as a word.
+    In writing systems without spaces, such as Chinese, each pair of letters counts as a word.
 
     Args:
         text: Plain words, ``snake_case`` or ``camelCase``.

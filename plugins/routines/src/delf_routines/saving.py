@@ -312,14 +312,14 @@ class _Finder(ast.NodeVisitor):
             for match in re.finditer(r"'([^'\n]{2,60})'", value)
             if self._is_in_task(match[1])
         ]
-        made: dict[str, str] = {}
+        replacements: dict[str, str] = {}
         for match in _NUMBER_ALONE.finditer(value):
             number = float(match[0]) if "." in match[0] else int(match[0])
             if float(number) in self._numbers and number > 1:
                 numeric: ParameterType = "number" if "." in match[0] else "integer"
                 known = self._parameter(number, numeric)
                 if known is not None:
-                    made[match[0]] = known.name
+                    replacements[match[0]] = known.name
         for piece in dict.fromkeys(pieces):
             kind = "date" if _DATE.fullmatch(piece) else "text"
             # A text with quotes could end the quotes around it, so it stays fixed.
@@ -327,9 +327,9 @@ class _Finder(ast.NodeVisitor):
                 continue
             parameter = self._parameter(piece, kind)
             if parameter is not None:
-                made[piece] = parameter.name
-        if made:
-            self._replace(node, _f_string(value, made))
+                replacements[piece] = parameter.name
+        if replacements:
+            self._replace(node, _f_string(value, replacements))
 
     def _is_phrase(self, value: str) -> bool:
         """Return True for a text of words and a date that is not quoted in the task."""
@@ -362,10 +362,10 @@ class _Finder(ast.NodeVisitor):
         else:
             usual = "number" if kind in ("integer", "number") else "value"
         name = words if words.isidentifier() else usual
-        made, number = name, 2
-        while made in self._taken:
-            made, number = f"{name}_{number}", number + 1
-        return made
+        free_name, number = name, 2
+        while free_name in self._taken:
+            free_name, number = f"{name}_{number}", number + 1
+        return free_name
 
     def _replace(self, node: ast.Constant, text: str) -> None:
         assert node.end_lineno is not None and node.end_col_offset is not None  # noqa: S101, PT018
@@ -404,10 +404,14 @@ def _in_f_strings(script: str, tree: ast.AST, finder: _Finder) -> list[_Place]:
             continue
         pieces = _BRACES.split(segment)  # texts and values in braces alternate
         pieces[::2] = [pattern.sub(lambda m: f"{{{names[m[0]]}}}", text) for text in pieces[::2]]
-        made = "".join(pieces)
-        if made != segment:
+        new_segment = "".join(pieces)
+        if new_segment != segment:
             place = _Place(
-                line=node.lineno, begin=node.col_offset, end_line=end_line, end=end, text=made
+                line=node.lineno,
+                begin=node.col_offset,
+                end_line=end_line,
+                end=end,
+                text=new_segment,
             )
             found.append(place)
     return found
@@ -425,15 +429,15 @@ def _is_one(segment: str) -> bool:
     return sum(tokenize.tok_name[token.type] in kinds for token in tokens) == 1
 
 
-def _f_string(value: str, made: Mapping[str, str]) -> str:
+def _f_string(value: str, variables: Mapping[str, str]) -> str:
     """Return a text as an f-string in which pieces are replaced by variables."""
-    longest_first = sorted(made, key=len, reverse=True)
+    longest_first = sorted(variables, key=len, reverse=True)
     pattern = re.compile("|".join(map(_alone, longest_first)))
     parts: list[str] = []
     at = 0
     for match in pattern.finditer(value):
         parts.append(_literal(value[at : match.start()]))
-        parts.append("{" + made[match[0]] + "}")
+        parts.append("{" + variables[match[0]] + "}")
         at = match.end()
     parts.append(_literal(value[at:]))
     body = "".join(parts)

@@ -118,8 +118,8 @@ class RoutineStore:
 
         The first file is the run of the original task.
         """
-        later = sorted(self.case(name).parent.glob(f"{check_name(name)}.*.json"))
-        return [self.case(name), *later]
+        further_cases = sorted(self.case(name).parent.glob(f"{check_name(name)}.*.json"))
+        return [self.case(name), *further_cases]
 
     def add_case(self, name: str, run: str, text: str) -> Path:
         """Store a later run as a further test case.
@@ -204,9 +204,11 @@ class RoutineStore:
         routine = self.find(old)
         case = self.case(old)
         text = case.read_text(encoding="utf-8") if case.is_file() else None
-        later = [(path.suffixes[0][1:], path.read_text("utf-8")) for path in self.cases(old)[1:]]
+        further_cases = [
+            (path.suffixes[0][1:], path.read_text("utf-8")) for path in self.cases(old)[1:]
+        ]
         path = self.keep(replace(routine, name=new), text)
-        for run, content in later:
+        for run, content in further_cases:
             self.add_case(new, run, content)
         self.remove(old)
         return path

@@ -26,7 +26,7 @@ _OPTIONS: Final = ("folder", "config", "flags", "connections", "tool_files", "ov
 
 
 class Agents:
-    """Creates agents on demand and caches the maximum number of recent ones.
+    """Creates agents on demand and keeps up to eight recent ones.
 
     Args:
         state: The program's flags.
@@ -86,18 +86,18 @@ class Agents:
     def _make(self, setup: Mapping[str, Any]) -> Agent:
         state, options = replace(self._state), Options(flags=_NOTHING_GIVEN)
         if setup:
-            folder, here = setup.get("folder", ""), Path.cwd()
+            folder, working_folder = setup.get("folder", ""), Path.cwd()
             if not is_here(setup, self._former):
                 raise ConfigurationError(
-                    f"the task is of the folder {folder}, and this runner is in {here}",
+                    f"the task is of the folder {folder}, and this runner is in {working_folder}",
                     hint=f"start a runner in {folder}; if the project was moved here, name that "
                     "folder in former_folders under [plugins.runner-dbos]",
                 )
-            options = restore_options(state, options, {**setup, "folder": str(here)})
-        made = Setup.of(state, options)
-        chosen = made.project.agent.model_fields_set
+            options = restore_options(state, options, {**setup, "folder": str(working_folder)})
+        project_setup = Setup.of(state, options)
+        chosen = project_setup.project.agent.model_fields_set
         defaults = {name: value for name, value in self._defaults.items() if name not in chosen}
-        return made.agent(**{**defaults, **self._more})
+        return project_setup.agent(**{**defaults, **self._more})
 
     async def aclose(self) -> None:
         """Stop all agents; interrupted tasks are free for other runners."""

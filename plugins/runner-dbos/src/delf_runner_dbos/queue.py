@@ -205,17 +205,17 @@ class DbosQueue:
 
     async def left_out(self, task_ids: Sequence[str]) -> Sequence[str]:
         """Return the tasks without a live workflow."""
-        left: list[str] = []
+        without_workflow: list[str] = []
         for start in range(0, len(task_ids), _AT_ONCE):
-            some = list(task_ids[start : start + _AT_ONCE])
-            first = await self._active(workflow_ids=some)
-            rest = [task_id for task_id in some if task_id not in first]
-            if rest:
+            batch = list(task_ids[start : start + _AT_ONCE])
+            active = await self._active(workflow_ids=batch)
+            candidates = [task_id for task_id in batch if task_id not in active]
+            if candidates:
                 # A task that was put back has a workflow of another id, see again().
-                copies = [f"{task_id}:" for task_id in rest]
-                again = await self._active(workflow_id_prefix=copies)
-                left += [task_id for task_id in rest if task_id not in again]
-        return left
+                copies = [f"{task_id}:" for task_id in candidates]
+                requeued = await self._active(workflow_id_prefix=copies)
+                without_workflow += [task_id for task_id in candidates if task_id not in requeued]
+        return without_workflow
 
     async def _active(self, **which: Any) -> set[str]:
         """Return the tasks of workflows that are not over."""
@@ -278,11 +278,13 @@ class DbosQueue:
                 load_output=False,
             )
         )
-        gone = [row.workflow_id for row in rows if await is_unknown(task_id_of(row.workflow_id))]
-        for start in range(0, len(gone), _AT_ONCE):
-            some = gone[start : start + _AT_ONCE]
-            await self.call(lambda client, some=some: client.cancel_workflows(some))
-            await self.call(lambda client, some=some: client.delete_workflows(some))
+        orphaned = [
+            row.workflow_id for row in rows if await is_unknown(task_id_of(row.workflow_id))
+        ]
+        for start in range(0, len(orphaned), _AT_ONCE):
+            batch = orphaned[start : start + _AT_ONCE]
+            await self.call(lambda client, batch=batch: client.cancel_workflows(batch))
+            await self.call(lambda client, batch=batch: client.delete_workflows(batch))
 
     async def call(self, work: Callable[[DBOSClient], T]) -> T:
         """Call a function with DBOS's client in a thread.

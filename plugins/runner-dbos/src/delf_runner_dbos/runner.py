@@ -126,7 +126,7 @@ class Runner:
         """
         if not await self._start(workflows):
             return
-        beside = [
+        background_work = [
             asyncio.ensure_future(work)
             for work in (
                 self._repeat(self._options.lease / 3, self.sweep),
@@ -135,18 +135,18 @@ class Runner:
             )
         ]
         await self._end.wait()
-        for work in beside:
+        for work in background_work:
             work.cancel()
-        await asyncio.wait(beside)
+        await asyncio.wait(background_work)
         await workflows.stop(self._options.grace)
-        left = dict(self._working.values())  # handed on, to avoid a wait for the lease
+        unfinished = dict(self._working.values())  # handed on, to avoid a wait for the lease
         self._leaving = True
         await self._looks.aclose()
         await self._agents.aclose()
         try:
-            await self._queue.hand_on(left)
+            await self._queue.hand_on(unfinished)
         except DelfError as error:
-            _log.warning("others go on with %d tasks after the lease: %s", len(left), error)
+            _log.warning("others go on with %d tasks after the lease: %s", len(unfinished), error)
 
     async def _start(self, workflows: Workflows) -> bool:
         """Start workflows once DBOS's database responds; return False at the end."""
@@ -261,12 +261,12 @@ class Runner:
         else:
             agent, give_back = await self._agents.lend(queued.setup)
             try:
-                of_person = await self._of_person(agent, queued)
-                ledger = of_person.get("ledger")
+                person_options = await self._of_person(agent, queued)
+                ledger = person_options.get("ledger")
                 if ledger is not None and ledger.is_exhausted:
                     # Not put back: the budget begins anew only next month.
                     end = await self._fail(task_id, _no_money(queued))
-                    of_person["listeners"][0](end)
+                    person_options["listeners"][0](end)
                     return await self._journal.task(task_id)
                 await agent.aresume(
                     task_id,
@@ -274,7 +274,7 @@ class Runner:
                     go_on=False,
                     retries=queue.retries if queued.retries is None else queued.retries,
                     retry_after=queued.retry_after or queue.retry_after,
-                    **of_person,
+                    **person_options,
                 )
             finally:
                 give_back()
@@ -343,7 +343,7 @@ class Runner:
         before = None
         if watches and not context.get("test"):
             before = await last_seen(self._queue, context)
-        made = {"made": context.get("made"), "seen": before or []}
+        base = {"made": context.get("made"), "seen": before or []}
         try:
             await self._check_person(context.get("key"))
             if not watches:
@@ -358,7 +358,7 @@ class Runner:
             look = look_at(items, context.get("id_field"), before)
         except DelfError as error:
             _log.warning("the schedule %s: %s", context["name"], error.message)
-            return {**made, "tasks": [], "failure": error.message}
+            return {**base, "tasks": [], "failure": error.message}
         # The ids of the tasks follow from schedule and item, so that a workflow repeated after a
         # crash submits the same tasks and not new ones.
         source = f"{context['name']}:{context['made']}"
@@ -366,7 +366,7 @@ class Runner:
             await self._hand_in(f"{source}:{digest}", context, {ITEM: item})
             for digest, item in reversed(look.new)  # oldest first
         ]
-        return {**made, "seen": [*look.seen], "tasks": tasks, "note": look.note}
+        return {**base, "seen": [*look.seen], "tasks": tasks, "note": look.note}
 
     async def _check_person(self, holder: str | None) -> None:
         """Raise if a schedule's owner may no longer run tasks.

@@ -208,9 +208,9 @@ async def last_seen(queue: DbosQueue, context: Mapping[str, Any]) -> Sequence[st
         return _workflows(client, 1, schedule_name=context["name"], status="SUCCESS")
 
     for row in await queue.call(last):
-        made = _output(row)
-        if made.get("made") == context["made"]:
-            return made["seen"]
+        output = _output(row)
+        if output.get("made") == context["made"]:
+            return output["seen"]
     return None
 
 
@@ -267,15 +267,15 @@ def _schedule(row: Any) -> Schedule:
 
 
 def _firing(row: WorkflowStatus) -> Firing:
-    made = _output(row)
-    failure = made.get("failure")
+    output = _output(row)
+    failure = output.get("failure")
     state = TaskState.FAILED if failure else _STATES.get(row.status, TaskState.FAILED)
     return Firing(
         at=(row.created_at or 0) / 1000,
         state=state,
-        task_ids=tuple(made.get("tasks", ())),
+        task_ids=tuple(output.get("tasks", ())),
         test=row.workflow_id.startswith("test-"),
-        note=failure or made.get("note"),
+        note=failure or output.get("note"),
     )
 
 

@@ -82,7 +82,7 @@ def look_at(items: Sequence[Any], id_field: str | None, before: Sequence[str] | 
     """Find the items that are new since an earlier look.
 
     Args:
-        items: The items now, in the order of the service.
+        items: The current items, in the order of the service.
         id_field: The field that identifies an item.
         before: The digests from the previous look; None at the first look, for which no item
             is new.
@@ -101,16 +101,16 @@ def look_at(items: Sequence[Any], id_field: str | None, before: Sequence[str] | 
     note = None
     if new and known and len(new) == len(found):
         note = "all items are new: more may have come than one call returns; ask more often"
-    now, late = new[:_MAX_NEW], {digest for digest, _ in new[_MAX_NEW:]}
+    immediate, deferred = new[:_MAX_NEW], {digest for digest, _ in new[_MAX_NEW:]}
     return Look(
-        [(digest, truncate_item(item)) for digest, item in now],
-        _kept_items([digest for digest in digests if digest not in late], before),
+        [(digest, truncate_item(item)) for digest, item in immediate],
+        _kept_items([digest for digest in digests if digest not in deferred], before),
         note,
     )
 
 
-def _kept_items(now: Sequence[str], before: Collection[str]) -> list[str]:
-    return list(dict.fromkeys([*now, *before]))[: max(_MAX_SEEN, len(now))]
+def _kept_items(current: Sequence[str], before: Collection[str]) -> list[str]:
+    return list(dict.fromkeys([*current, *before]))[: max(_MAX_SEEN, len(current))]
 
 
 def _digest(item: object, id_field: str | None) -> str:

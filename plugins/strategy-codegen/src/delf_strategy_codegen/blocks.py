@@ -92,8 +92,8 @@ class _Blocks:
             self._lines.append(_Line(line, place))
             place += len(line) + 1
         self.found: list[Block] = []
-        self._chances = _MAX_LONGER
-        self._behind = 0
+        self._remaining_tries = _MAX_LONGER
+        self._last_end = 0
         number = 0
         while number < len(self._lines):
             number = self._step(number)
@@ -123,9 +123,9 @@ class _Blocks:
                 code = self._between(opened, number)
                 first = first or (number, following)
                 could_be = not opened.language or opened.language in PYTHON
-                if not (could_be and self._chances and stops_in_string(code)):
+                if not (could_be and self._remaining_tries and stops_in_string(code)):
                     return self._close(opened, number, following)
-                self._chances -= 1
+                self._remaining_tries -= 1
             number += 1
         if first is not None:  # the string has no end
             return self._close(opened, *first)
@@ -160,11 +160,11 @@ class _Blocks:
         return "\n".join(lines)
 
     def _add(self, language: str, code: str, lead: str, start: int, end: int) -> None:
-        before = self._text[self._behind : start] + lead
+        before = self._text[self._last_end : start] + lead
         indent = len(lead) - len(lead.lstrip(" \t")) if not lead.strip() else len(lead)
         kept = repair_script(code, indent) or ""
         self.found.append(Block(language, kept, before, start, end))
-        self._behind = end
+        self._last_end = end
 
 
 def _fence_behind_text(line: str) -> re.Match[str] | None:
@@ -175,10 +175,10 @@ def _fence_behind_text(line: str) -> re.Match[str] | None:
 
 def _one_line(found: re.Match[str]) -> tuple[str, str] | None:
     """Return the language and the code of a fence that opens and ends in one line."""
-    whole = _ONE_LINE.fullmatch(found["info"])
-    if whole is None or not whole["marks"].startswith(found["marks"]):
+    parts = _ONE_LINE.fullmatch(found["info"])
+    if parts is None or not parts["marks"].startswith(found["marks"]):
         return None
-    code = whole["code"]
+    code = parts["code"]
     word, _, rest = code.strip().partition(" ")
     if word.lower() in _KNOWN and rest.strip():
         return word.lower(), rest.strip()

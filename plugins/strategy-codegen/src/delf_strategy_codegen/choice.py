@@ -77,9 +77,9 @@ def choose_script(blocks: Sequence[Block]) -> Reading:
         return _unreadable(parts)
     kept = [part for part in scripts if not _EXAMPLE.search(_close_by(part.before))]
     if kept and len(kept) < len(scripts):
-        given = _union(bound_names(part.code) for part in scripts if part not in kept)
-        own = _union(bound_names(part.code) for part in kept)
-        if any(free_names(part.code) & given - own for part in kept):
+        example_names = _union(bound_names(part.code) for part in scripts if part not in kept)
+        own_names = _union(bound_names(part.code) for part in kept)
+        if any(free_names(part.code) & example_names - own_names for part in kept):
             return Reading(None, SEVERAL)
         scripts = kept
     if parts and parts[-1] not in scripts and parse_script(parts[-1].code) is None:
@@ -91,9 +91,9 @@ def _put_together(scripts: Sequence[Block]) -> Reading:
     chain = [scripts[0]]
     is_ambiguous = False
     for part in scripts[1:]:
-        made = _union(bound_names(item.code) for item in chain)
+        defined_names = _union(bound_names(item.code) for item in chain)
         text = _close_by(part.before)
-        depends = bool(free_names(part.code) & made)
+        depends = bool(free_names(part.code) & defined_names)
         says_other = _OTHER_VERSION.search(text) is not None
         goes_on = _GOES_ON.search(text) is not None and not says_other
         if depends and (goes_on or not part.before.strip()):
@@ -134,9 +134,12 @@ def _without_quotations(blocks: Sequence[Block]) -> list[Block]:
     """Drop blocks that are part of another one; of equal blocks the last is kept."""
     lines = [{line.strip() for line in b.code.split("\n") if line.strip()} for b in blocks]
     kept: list[Block] = []
-    for number, own in enumerate(lines[:_MAX_COMPARED]):
-        others = [(n, other) for n, other in enumerate(lines) if n != number]
-        if not any(own < other or (own == other and n > number) for n, other in others):
+    for number, block_lines in enumerate(lines[:_MAX_COMPARED]):
+        others = [(n, other_lines) for n, other_lines in enumerate(lines) if n != number]
+        if not any(
+            block_lines < other_lines or (block_lines == other_lines and n > number)
+            for n, other_lines in others
+        ):
             kept.append(blocks[number])
     return [*kept, *blocks[_MAX_COMPARED:]]
 

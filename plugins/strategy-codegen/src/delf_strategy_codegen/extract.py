@@ -50,8 +50,8 @@ def read_reply(reply: ModelReply) -> Reading:
     broken = next((reading for _, reading in readings if reading.why), None)
     if found:
         return Reading("\n\n".join(found)) if broken is None else broken
-    own = read(reply.text)
-    return broken if broken is not None and own.code is None else own
+    from_text = read(reply.text)
+    return broken if broken is not None and from_text.code is None else from_text
 
 
 def calls_with_script(reply: ModelReply) -> tuple[ToolCall, ...]:

@@ -137,11 +137,13 @@ class _Text:
     def __str__(self) -> str:
         if not self.is_formatted or not self.needs_format():
             return self.plainly()
-        given: list[str] = []
-        parts = [part.in_format(given) if isinstance(part, _Field) else part for part in self.parts]
+        arguments: list[str] = []
+        parts = [
+            part.in_format(arguments) if isinstance(part, _Field) else part for part in self.parts
+        ]
         prefix = self.prefix.replace("f", "").replace("F", "")
         text = f"{prefix}{self.quotes}{''.join(parts)}{self.quotes}"
-        return f"{text}.format({', '.join(given)})"
+        return f"{text}.format({', '.join(arguments)})"
 
 
 @dataclass()
@@ -180,10 +182,10 @@ class _Field:
         spec = "" if self.spec is None else ":" + "".join(map(str, self.spec))
         return f"{{{self.expression()}{self.shown}{self.conversion}{spec}}}"
 
-    def in_format(self, given: list[str]) -> str:
+    def in_format(self, arguments: list[str]) -> str:
         """Return the field for ``str.format``, adding its values to the arguments."""
         text = self.expression()
-        given.append(f"({text})" if "\n" in text or "," in text else text.strip())
+        arguments.append(f"({text})" if "\n" in text or "," in text else text.strip())
         ahead, conversion = "", self.conversion
         if self.shown:
             ahead = f"{text}{self.shown}".replace("{", "{{").replace("}", "}}")
@@ -191,7 +193,7 @@ class _Field:
             conversion = conversion or ("!r" if self.spec is None else "")
         spec = ""
         if self.spec is not None:
-            parts = [p.in_format(given) if isinstance(p, _Field) else p for p in self.spec]
+            parts = [p.in_format(arguments) if isinstance(p, _Field) else p for p in self.spec]
             spec = ":" + "".join(parts)
         return f"{ahead}{{{conversion}{spec}}}"
 

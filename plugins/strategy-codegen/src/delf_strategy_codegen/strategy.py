@@ -192,17 +192,21 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
                 hint='code_in = "fence", or "auto"',
             )
         tries = 1
-        offer = code_in == "auto" and not has_called
+        can_offer_tool = code_in == "auto" and not has_called
         unread: tuple[str, str] = ("", "")
         while True:
             try:
                 reply = await host.ask(messages, tools=tools)
             except LLMExecutionError as error:
-                if not (tools and offer) or error.status is None or error.status in _NOT_OF_TOOLS:
+                if (
+                    not (tools and can_offer_tool)
+                    or error.status is None
+                    or error.status in _NOT_OF_TOOLS
+                ):
                     raise
                 # The first answer came without tools, so the server refuses tools: with 400, 404,
                 # 422 or 500.
-                tools, offer = (), False
+                tools, can_offer_tool = (), False
                 messages = (*messages[:-2], *no_code_messages(*unread))
                 continue
             reading = read_reply(reply)
@@ -211,8 +215,13 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
                 return _Written(reading.code, reply.text, calls)
             answer_text = reply.text.strip()
             is_prose = bool(answer_text) and not (reading.why or reply.calls)
-            is_time = tries > 1 or host.is_conversation
-            if is_prose and is_time and not host.used_tools and host.refuse(answer_text) is None:
+            may_answer_in_prose = tries > 1 or host.is_conversation
+            if (
+                is_prose
+                and may_answer_in_prose
+                and not host.used_tools
+                and host.refuse(answer_text) is None
+            ):
                 return _Written(None, answer_text)
             if tries > host.retry_count:
                 raise CodeGenerationError(
@@ -221,11 +230,11 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
                 )
             tries += 1
             await host.retrying(reading.why or "the answer held no script")
-            if offer and host.takes_tools:
+            if can_offer_tool and host.takes_tools:
                 tools = (_RUN,)
             unread = reply.text, reading.why
-            more = no_code_messages(*unread, in_tool=bool(tools))
-            messages = (*messages, *more)
+            feedback = no_code_messages(*unread, in_tool=bool(tools))
+            messages = (*messages, *feedback)
 
 
 def _as_written(
@@ -235,11 +244,11 @@ def _as_written(
     if not calls or sum(len(call.arguments) for call in calls) > 2 * MAX_SCRIPT:
         return feedback
     texts = [feedback[1].text, *["It ran as one script with the first call."] * (len(calls) - 1)]
-    given = [
+    tool_results = [
         ToolResult(id=call.id, name=call.name, text=text)
         for call, text in zip(calls, texts, strict=True)
     ]
-    return assistant("", calls), results(given)
+    return assistant("", calls), results(tool_results)
 
 
 def compose(output: str, value: Any) -> str:

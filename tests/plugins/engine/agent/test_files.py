@@ -83,7 +83,7 @@ def test_listed_paths_can_be_opened_in_the_sandbox(run, sandbox, inputs, scripte
     assert where == [f"open({path!r})" for path in expected]
 
 
-def test_files_read_goes_through_the_gate(run, sandbox, inputs):
+def test_files_read_is_recorded_as_a_tool_call(run, sandbox, inputs):
     response = run(
         "rows = await files.read('sales-2.csv', desc='the second')\nprint(rows[0]['v'])",
         sandbox=sandbox,

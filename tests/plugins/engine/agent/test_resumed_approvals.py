@@ -29,8 +29,10 @@ from support.until import until
 KEY = "sk-0123456789abcdefghijklmnopqrstuvwxyz"
 
 
-async def test_arguments_edited_to_a_secret_are_asked_again_on_resume(bench: Bench) -> None:
-    """The journal does not have them; what it has in their place is not an argument."""
+async def test_resume_asks_again_if_a_person_edited_a_secret_into_the_arguments(
+    bench: Bench,
+) -> None:
+    """The journal has a placeholder instead of the secret, so the edited arguments are lost."""
     bench.model.writes("print(await send('x'))")
     options = {"providers": {"openai": KEY}}
     world = World()

@@ -216,10 +216,10 @@ def test_task_warns_of_functions_that_may_start_too_many_children(make_agent, sc
     ("kind", "written"),
     [(RerunRequested, 2), (ScriptGenerated, 3), (ChildFinished, 2), (Noted, 1)],
 )
-async def test_resumed_task_accepts_scripts_that_already_started_children(
+async def test_child_limit_does_not_stop_recorded_scripts_on_resume(
     delf_host, scripted_model, kind, written
 ):
-    """Children that were started before are no reason to refuse the script that started them."""
+    """Children that were started before do not count again when their script is repeated."""
     bench = Bench(delf_host, scripted_model)
     loop = "for n in range({}):\n    await desk.hand(n)\n"
     codes = [loop.format(4), f"{loop.format(3)}rerun('done', 'say so')", "print('all done')"]

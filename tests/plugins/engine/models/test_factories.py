@@ -19,7 +19,7 @@ async def test_failing_model_factory_is_named(delf_host, scripted_model, message
     assert "its factory" in str(getattr(caught.value, "hint", ""))
 
 
-async def test_unexpectedly_failing_model_is_named(delf_host, scripted_model) -> None:
+async def test_error_of_a_crashing_model_names_the_model(delf_host, scripted_model) -> None:
     class Broken:
         async def complete(self, request):
             raise AttributeError("'LLMConfig' object has no attribute 'popleft'")
