@@ -269,7 +269,6 @@ class RuntimeHome:
 
     def stop(self) -> None:
         """Stop the runtime from sync code. Idempotent."""
-        self.check_elsewhere("stop", "astop")
         loop, thread = self._unbind()
         if loop is None:
             return
@@ -277,6 +276,9 @@ class RuntimeHome:
             self._abandon_runtime()
         elif not loop.is_running():
             loop.run_until_complete(self._stop_runtime())
+        # Called on the loop itself, which cannot wait for its own work.
+        elif running_loop() is loop:
+            loop.create_task(self._stop_runtime())
         else:
             with suppress(TimeoutError):
                 call(self._stop_runtime(), loop, gives_up=True)
