@@ -119,7 +119,7 @@ class TestOptions:
         with pytest.raises(ConfigurationError, match=says):
             Chat(**options)
 
-    def test_missing_journal_package_is_named(self, monkeypatch):
+    def test_error_names_the_missing_journal_package(self, monkeypatch):
         chat = Chat(persist=True)
         chat.attach(AgentContext.of(host=TestHost([])))
         with pytest.raises(OptionalDependencyError) as error:

@@ -202,7 +202,7 @@ class TestTurns:
         await chat.here().keep("do it", "done", "task_1", trust="own", again=True)
         assert [message.content for message in chat] == ["done", "x"]
 
-    def test_empty_answer_is_reported_as_such(self, make_agent, scripted_model):
+    def test_empty_answer_is_shown_to_the_model_as_nothing(self, make_agent, scripted_model):
         chat = Chat()
         scripted_model.writes("await keep()", "print(1)")
         agent = make_agent(chat, keep)

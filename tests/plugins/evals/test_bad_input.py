@@ -76,7 +76,7 @@ def test_show_without_runs_suggests_a_command(cases, run):
     assert "delf evals run mine" in done.output
 
 
-def test_damaged_report_is_named(cases, run, project):
+def test_evals_show_reports_a_damaged_report(cases, run, project):
     folder = project / "evals/runs" / cases(CASE)
     folder.mkdir(parents=True)
     (folder / "2026.json").write_text("{")
@@ -84,7 +84,7 @@ def test_damaged_report_is_named(cases, run, project):
     assert "kept as" in run("evals", "run", "mine").output
 
 
-def test_page_that_cannot_be_written_loses_no_report(cases, run, project):
+def test_report_is_kept_if_its_html_page_cannot_be_written(cases, run, project):
     done = run("evals", "run", cases(CASE), "--html", str(project))
     assert done.exit_code == 2
     assert "cannot be written" in done.output

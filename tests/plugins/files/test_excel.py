@@ -194,7 +194,7 @@ async def test_hours_beyond_a_day_become_durations(tmp_path):
 
 
 @pytest.mark.parametrize("dates_1904", [False, True])
-async def test_old_xls_workbooks_are_read(tmp_path, dates_1904):
+async def test_xls_workbooks_give_typed_rows(tmp_path, dates_1904):
     path = old_workbook(tmp_path / "a.XLS", dates_1904=dates_1904)
     assert await excel.parts(path) == ["Old", "Other"]
     row = {"region": "north", "when": dt.datetime(2026, 1, 2, 3, 4), "yes": True, "f": 1.5}

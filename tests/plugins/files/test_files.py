@@ -129,7 +129,7 @@ async def test_list_has_name_size_type_and_path(tmp_path):
     assert await files.read("/workspace/photo.jpg") == b"\xff\xd8"
 
 
-async def test_deleted_input_file_is_named(tmp_path):
+async def test_reading_a_deleted_input_file_names_it(tmp_path):
     path = tmp_path / "a.csv"
     path.touch()
     found = input_files(find_inputs([str(path)]), str)
@@ -197,7 +197,7 @@ async def test_text_encoding_is_recognised(reading, encoding):
     ]
 
 
-async def test_encoding_option_is_used(reading):
+async def test_read_decodes_with_the_given_encoding(reading):
     data = "имя,n\nЖора,1\n".encode("cp1251")
     assert await reading("t.csv", data, encoding="cp1251") == [{"имя": "Жора", "n": "1"}]
     with pytest.raises(ToolExecutionError, match=r"t\.csv: unknown encoding 'nope'"):
@@ -421,7 +421,7 @@ async def test_stray_byte_does_not_change_the_detected_encoding(reading):
     assert "the first on line 10" in stray
 
 
-async def test_broken_file_does_not_hide_the_others(tmp_path):
+async def test_listing_with_a_broken_file_shows_the_other_files(tmp_path):
     (tmp_path / "good.csv").write_text("a\n1\n")
     (tmp_path / "bad.shout").write_text("x")
     (tmp_path / "gone.csv").touch()

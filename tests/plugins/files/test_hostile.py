@@ -131,7 +131,7 @@ def document_type(path):
         ("f.jsonl", lambda path: path.write_text('{"a":' * 50_000 + "1" + "}" * 50_000)),
     ],
 )
-async def test_error_names_its_file(name, make, opened, tmp_path):
+async def test_read_error_names_the_file(name, make, opened, tmp_path):
     make(tmp_path / name)
     (tmp_path / "fine.csv").write_text("n\n1\n")
     files = opened(tmp_path / "fine.csv", tmp_path / name)

@@ -63,7 +63,9 @@ async def test_file_added_after_its_diff_requires_approval_again(
     assert late.read_text() == "2 secrets\n"
 
 
-async def test_change_below_the_shown_diff_is_refused(ask: Callable[..., Any], notes: Path) -> None:
+async def test_change_below_the_visible_part_of_a_diff_asks_again(
+    ask: Callable[..., Any], notes: Path
+) -> None:
     plan = notes / "plan.md"
     long = "".join(f"two {number}\n" for number in range(8000))
     plan.write_text(long)

@@ -246,7 +246,7 @@ async def test_answer_given_before_the_task_resumes_counts(
 
 
 @pytest.mark.timeout(120)
-async def test_waiting_tasks_do_not_block_others(
+async def test_tasks_waiting_for_approval_do_not_block_other_tasks(
     sqlite_place, open_journal, delf_host, scripted_model, monkeypatch
 ):
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", sqlite_place)

@@ -80,7 +80,9 @@ class TestAppend:
         found = {record.task_id: record.events for record in await journal.find()}
         assert found == {"t0": 1} | {f"t{n}": 2 for n in range(1, 20)}
 
-    async def test_refused_event_does_not_affect_others(self, journal_url, open_journal):
+    async def test_refused_event_does_not_affect_concurrent_appends(
+        self, journal_url, open_journal
+    ):
         journal = open_journal(journal_url)
         await journal.append(started("bad"))
         good = [journal.append(started(f"t{number}")) for number in range(20)]

@@ -121,7 +121,9 @@ async def test_search_for_other_words_finds_nothing(
     assert await found(journal, words) == []
 
 
-async def test_text_in_unspaced_scripts_is_found(journal: SqlJournal, written: Written) -> None:
+async def test_search_finds_text_in_writing_systems_without_spaces(
+    journal: SqlJournal, written: Written
+) -> None:
     await written.task("task_zh", "支付三月的发票")
     await written.task("task_ja", "請求書を支払う")
     await written.task("task_ko", "청구서를 지불하세요")

@@ -126,7 +126,7 @@ async def test_private_key_authenticates_the_client(company: Company, tmp_path: 
         ({"oauth": "client_credentials", "private_key": "k"}, "client_id"),
     ],
 )
-async def test_missing_login_data_is_named(
+async def test_error_names_the_missing_login_setting(
     company: Company, tmp_path: Path, options: dict[str, Any], missing: str
 ) -> None:
     with pytest.raises(ConnectionConfigurationError) as caught:

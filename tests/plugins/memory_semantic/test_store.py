@@ -281,7 +281,7 @@ async def test_concurrent_writers_of_equal_facts_do_not_deadlock(
         await store.aclose()
 
 
-async def test_vectors_of_another_process_are_used(
+async def test_search_uses_vectors_stored_by_another_process(
     context: PluginContext, meaning: Meaning, url: str
 ) -> None:
     one, two = SemanticStore(context, url), SemanticStore(context, url)
@@ -431,7 +431,7 @@ SCRIPTS = {
 }
 
 
-async def test_words_in_every_script_are_found(context: PluginContext, url: str) -> None:
+async def test_search_finds_words_in_every_writing_system(context: PluginContext, url: str) -> None:
     """Where words have no blanks between them, two letters count as a word."""
     store = SemanticStore(context, url, embedding_model="off")
     await store.save([fact for fact, _ in SCRIPTS.values()])

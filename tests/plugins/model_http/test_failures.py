@@ -37,7 +37,7 @@ PAGE = Reply(body=b"<html><title>Blocked</title></html>")
         ),
     ],
 )
-async def test_failing_proxy_is_named(
+async def test_error_names_the_failing_proxy(
     variables, words, hint, openai_server, make_model, monkeypatch
 ):
     servers = {"page": PAGE, "login": Reply(status=407, error="who are you?")}
@@ -66,7 +66,7 @@ async def test_ipv6_entry_in_no_proxy_is_accepted(openai_server, make_model, mon
 
 
 @pytest.mark.parametrize("content", [None, "nonsense"])
-async def test_invalid_certificate_file_is_named(content, make_model, monkeypatch, tmp_path):
+async def test_error_names_the_invalid_certificate_file(content, make_model, monkeypatch, tmp_path):
     file = tmp_path / "certificates.pem"
     if content is not None:
         file.write_text(content)

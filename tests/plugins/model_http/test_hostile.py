@@ -367,7 +367,9 @@ def test_model_works_across_successive_event_loops(openai_server):
     assert texts == ["ok"] * 8
 
 
-async def test_proxy_variables_are_used(openai_server, http_model, monkeypatch):
+async def test_requests_go_through_the_proxy_of_the_environment(
+    openai_server, http_model, monkeypatch
+):
     proxy = openai_server(["by proxy"])
     monkeypatch.setenv("HTTP_PROXY", proxy.root_url)
     monkeypatch.delenv("NO_PROXY", raising=False)

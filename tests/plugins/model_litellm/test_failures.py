@@ -28,7 +28,7 @@ class TestFailures(ModelFailures):
         ({"HTTP_PROXY": "http://127.0.0.1:9"}, "the proxy of HTTP_PROXY (http://127", "proxy"),
     ],
 )
-async def test_failing_proxy_is_named(
+async def test_error_names_the_failing_proxy(
     variables, text, hint, openai_server, make_model, monkeypatch
 ):
     page = f"127.0.0.1:{openai_server(lambda _: PAGE).port}"
@@ -44,7 +44,7 @@ async def test_failing_proxy_is_named(
     assert ":pw" not in str(caught.value)
 
 
-async def test_invalid_certificate_file_is_named(make_model, monkeypatch, tmp_path):
+async def test_error_names_the_invalid_certificate_file(make_model, monkeypatch, tmp_path):
     file = tmp_path / "certificates.pem"
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
     with pytest.raises(LLMExecutionError) as caught:

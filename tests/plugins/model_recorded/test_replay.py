@@ -44,7 +44,7 @@ async def test_replay_returns_every_field_of_a_reply(tmp_path):
     assert (got.cost_usd, got.model, got.finish_reason) == (0.25, "gpt-5.5", "length")
 
 
-async def test_replayed_stream_has_a_few_pieces(tmp_path):
+async def test_replayed_stream_arrives_in_several_pieces(tmp_path):
     text = "".join(chr(97 + i % 26) for i in range(101))
     model = replay(tmp_path, by_hand(reply=text), by_hand(reply=""), by_hand(reply="x"))
     pieces, reply = await read_stream(model, ask())

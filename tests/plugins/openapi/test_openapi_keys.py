@@ -160,7 +160,7 @@ async def test_later_server_of_a_specification_gets_no_key(invoke, server: RawSe
 
 
 @pytest.mark.parametrize("scheme", ["https", "http"])
-async def test_server_accepted_over_tls_gets_no_key_without_it(scheme, invoke):
+async def test_server_accepted_over_tls_gets_no_key_over_plain_http(scheme, invoke):
     tool = APITool(
         spec(servers="http://api.invalid"), name="api", api_key="k", servers=["api.invalid"]
     )

@@ -187,7 +187,7 @@ async def test_invalid_paths_are_reported() -> None:
     ]
 
 
-async def test_referenced_operation_is_read() -> None:
+async def test_operation_behind_a_reference_becomes_an_action() -> None:
     document = spec({"/pets": {"get": {"$ref": "#/x-operations/list"}, "put": {"$ref": "#/no"}}})
     document["x-operations"] = {"list": {**GET["get"], "operationId": "listPets"}}
     actions, warnings = await loaded(document, base_url="http://127.0.0.1:9")

@@ -256,7 +256,7 @@ async def test_unreachable_collector_delays_nothing(
 
 
 @pytest.mark.slow
-def test_existing_tracer_provider_is_used() -> None:
+def test_spans_go_to_the_programs_own_tracer_provider() -> None:
     program = """
 from delf import Agent, tool
 from delf.testing import ScriptedModel, TestHost

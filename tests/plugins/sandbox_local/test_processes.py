@@ -132,7 +132,7 @@ async def test_guests_share_no_open_file_description():
         await backend.aclose()
 
 
-async def test_guest_memory_holds_nothing_of_another_guest(tmp_path):
+async def test_guest_memory_contains_no_data_of_another_guest(tmp_path):
     """What the template was asked for an earlier guest is not in the memory of a later one."""
     names = tuple(f"{tmp_path}/an-input-of-the-first-guest.csv{number}" for number in range(40))
     code = POSIX + dedent("""

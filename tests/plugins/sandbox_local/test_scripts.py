@@ -280,7 +280,7 @@ STRANGE_ENDS = {
 @pytest.mark.parametrize(
     "call", ["await main()", "asyncio.run(main())", "await asyncio.gather(main())"]
 )
-async def test_variables_of_main_stay_after_it(end, call):
+async def test_variables_of_main_remain_after_it_returns(end, call):
     code = f"""
 async def main():
     rows = [n for n in range(3)]

@@ -6,5 +6,5 @@ from support.as_written import kinds, written, wrong_ones
 
 
 @pytest.mark.parametrize("kind", kinds())
-def test_natural_script_has_the_intended_meaning(kind, tmp_path):
+def test_script_as_models_write_it_gives_the_expected_result(kind, tmp_path):
     assert wrong_ones(written(kind), "monty", tmp_path) == {}

@@ -116,7 +116,7 @@ async def test_dataclass_instance_is_returned_as_a_dict(bench):
     assert done(await bench.run(code)).value == [{"x": 1}, "print"]
 
 
-async def test_variables_of_main_stay_after_it(bench):
+async def test_variables_of_main_remain_after_it_returns(bench):
     code = """
 async def main():
     import math

@@ -41,7 +41,7 @@ def test_chosen_configured_model_keeps_its_settings(chosen, expected):
 
 
 @pytest.mark.parametrize("chosen", ["o3", "claude-sonnet-4-5", "anthropic/claude-x", "own-model"])
-def test_chosen_model_stays_behind_the_gateway(chosen):
+def test_model_chosen_by_a_client_uses_the_gateway(chosen):
     found = AgentConfig(llm=MAIN).with_main_llm(chosen, PROVIDERS).main_llm
     expected = ("a-key", {"x-team": "finance"}, {"temperature": 0.1})
     assert settings_of(found) == (chosen, GATEWAY, *expected)
@@ -132,7 +132,7 @@ async def test_conversation_of_another_person_cannot_be_continued(serve):
     assert second["asked_by"] == "ben"
 
 
-async def test_deleted_file_is_named(serve):
+async def test_repeating_a_task_names_its_deleted_file(serve):
     server = await serve()
     order = {"task": doing(CODE), "files": [{"id": await sent_in(server)}], "wait": 20}
     first = (await server.client.post("/run", json=order)).json()
@@ -142,7 +142,7 @@ async def test_deleted_file_is_named(serve):
     assert "note.txt" in answer.json()["detail"]
 
 
-async def test_task_of_another_person_is_unknown(serve):
+async def test_repeating_another_persons_task_answers_not_found(serve):
     server = await serve()
     await add(server, person("ada"), person("ben"))
     order = {"task": doing("print(1)"), "wait": 20}

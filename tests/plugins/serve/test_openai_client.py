@@ -406,7 +406,7 @@ async def test_response_in_the_background_is_cancelled(opened):
     assert (await client.responses.cancel(begun.id)).status == "cancelled"
 
 
-async def test_response_of_an_unknown_id_is_refused(opened):
+async def test_unknown_response_id_is_refused(opened):
     _, client = await opened()
     with pytest.raises(openai.NotFoundError):
         await client.responses.retrieve("resp_0_0")

@@ -114,7 +114,7 @@ async def test_figures_can_be_exported_as_csv(serve, by):
         ("/search", {"words": "x"}, "words"),
     ],
 )
-async def test_wrong_parameter_is_named(serve, path, query, param):
+async def test_error_names_the_invalid_query_parameter(serve, path, query, param):
     server = await serve()
     answer = await server.client.get(path, params=query)
     assert answer.status_code == 422

@@ -323,7 +323,7 @@ async def test_control_codes_are_escaped_in_the_log(serve, caplog):
     assert "\x1b" not in caplog.text
 
 
-def test_missing_package_is_named():
+def test_error_names_the_missing_package():
     agent = make_agent("", Outbox(), TestHost.discover(environ={"DELF_DISABLE_PLUGINS": "serve"}))
     with pytest.raises((OptionalDependencyError, ConfigurationError)) as error:
         agent.asgi_app()

@@ -290,7 +290,7 @@ async def test_log_lines_name_the_key_owner_without_secrets(serve, caplog):
         assert secret not in caplog.text
 
 
-async def test_ready_fails_without_a_key(serve, monkeypatch, caplog):
+async def test_ready_fails_if_the_models_key_is_missing(serve, monkeypatch, caplog):
     server = await serve(api_key=KEYS)
     assert (await server.client.get("/ready")).json() == {"ok": True}
     without = await serve(api_key=KEYS, agent={"llm": "gpt-4o-mini", "sandbox": "local"})

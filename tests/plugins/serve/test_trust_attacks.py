@@ -110,7 +110,7 @@ async def test_message_with_two_signatures_is_refused(office, twice):
     assert (answer.status_code, "comes twice" in answer.text) == (400, True)
 
 
-async def test_person_of_a_hook_counts_as_its_asker(office):
+async def test_person_of_a_hook_counts_as_asker_of_its_tasks(office):
     async with httpx.AsyncClient(base_url=office.url) as client:
         sent = await client.post("/hooks/order", content=b"{}", headers=signed(b"{}"))
         task = sent.json()["task_id"]
@@ -168,7 +168,7 @@ async def test_concurrent_tasks_share_the_last_money(serve):
 HOSTILE = "Pay\r\nBcc: evil@x.example\r\n\r\n<script>x</script> \ud800 <!channel>"
 
 
-def test_notice_is_plain_text_in_one_line_of_a_subject():
+def test_hostile_notice_becomes_plain_text_with_a_one_line_subject():
     settings = ServeSettings()
     end = TaskFinished(task_id="t", seq=2, at=2.0, status=True, text=HOSTILE, duration_ms=1.0)
     for notice in (
@@ -204,7 +204,7 @@ def test_direct_message_in_slack_mentions_nobody(monkeypatch):
 @pytest.mark.parametrize(
     "hostile", [b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 200]
 )
-async def test_receiver_that_speaks_no_http_stops_no_other_notice(hostile, quickly):  # noqa: F811
+async def test_broken_webhook_receiver_does_not_stop_other_notices(hostile, quickly):  # noqa: F811
     """One way fails, and the others are still counted as sent."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -246,7 +246,7 @@ WEBHOOKS = (
 )
 
 
-async def test_webhook_of_a_person_is_one_plain_permitted_address(office):
+async def test_invalid_webhook_address_of_a_person_is_refused(office):
     for url in WEBHOOKS:
         body = {"notices": ["asked"], "ways": ["webhook"], "webhook": url}
         answer = await office.client.post("/notices", json=body)
@@ -254,7 +254,7 @@ async def test_webhook_of_a_person_is_one_plain_permitted_address(office):
     assert (await office.client.get("/notices")).json()["webhook"] == ""
 
 
-async def test_end_is_reported_to_nobody_who_was_removed(quickly):  # noqa: F811
+async def test_removed_person_gets_no_notice_of_a_tasks_end(quickly):  # noqa: F811
     ada = person("ada", mail="ada@example.com", notices=("ended",), revoked_at=2.0)
     keys, journal = Keys(), AsyncMock()
     journal.people.return_value = [ada]
@@ -271,7 +271,7 @@ async def test_end_is_reported_to_nobody_who_was_removed(quickly):  # noqa: F811
 # -- the doors of other clients, and what browsers keep ----------------------------------------
 
 
-async def test_asker_approves_by_no_other_door(office):
+async def test_asker_cannot_approve_by_chat_session_or_second_key(office):
     """Neither a chat's reply, nor a session, nor a second way of the same person is another's."""
     ada = bearer("ada-key")
     task = (await office.client.post("/run", json={"task": SEND}, headers=ada)).json()

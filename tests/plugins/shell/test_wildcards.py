@@ -165,12 +165,12 @@ xargs|xargs rm
 
 
 @pytest.mark.parametrize("line", ASKS_NOBODY.strip().splitlines())
-def test_harmless_further_arguments_need_no_approval(line):
+def test_reading_rule_allows_harmless_arguments_after_the_pattern(line):
     assert isinstance(judged_as_reading(line), Allowed)
 
 
 @pytest.mark.parametrize("line", UNCERTAIN.strip().splitlines())
-def test_uncertain_further_arguments_need_approval(line):
+def test_reading_rule_asks_about_unknown_arguments_after_the_pattern(line):
     assert isinstance(judged_as_reading(line), NeedsApproval)
 
 

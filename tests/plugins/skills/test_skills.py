@@ -91,7 +91,7 @@ async def test_skill_link_out_of_its_folder_is_not_followed(skills, folder):
         await skills.read("report", "link.md")
 
 
-async def test_skill_that_is_a_link_out_of_the_project_keeps_no_other(folder, tmp_path_factory):
+async def test_skill_linked_out_of_the_project_does_not_hide_other_skills(folder, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "SKILL.md"
     elsewhere.write_text(REPORT)
     (folder / "skills" / "linked").symlink_to(elsewhere.parent)

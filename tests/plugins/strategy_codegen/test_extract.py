@@ -13,7 +13,7 @@ from .answers import ANSWERS, SCRIPT, fenced
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_script_is_found(name):
+def test_reader_finds_the_script_in_an_answer(name):
     answer, expected = ANSWERS[name]
     assert read(answer).code == expected
 
@@ -70,7 +70,7 @@ def test_huge_answers_are_read_quickly(name, monkeypatch):
     assert time.process_time() - started < 20
 
 
-def test_script_is_found_despite_text_after_it():
+def test_reader_finds_the_script_before_long_text():
     assert read(fenced(SCRIPT) + "\nand so on " * 20_000).code == SCRIPT
 
 

@@ -24,7 +24,7 @@ def test_fence_is_recognised_in_every_notation(name):
 
 
 @pytest.mark.parametrize("name", SEVERAL)
-def test_reader_takes_one_of_several_blocks(name):
+def test_reader_chooses_the_expected_block_of_several(name):
     answer, expected = SEVERAL[name]
     assert read(answer).code == expected
     if expected is None:

@@ -71,7 +71,7 @@ def test_rules_mention_missing_tools_and_allowed_libraries():
         no_code_messages(""),
     ],
 )
-def test_follow_up_has_the_script_and_its_result(follow):
+def test_follow_up_messages_begin_with_the_assistants_script(follow):
     assert [message.role for message in follow] == ["assistant", "user"]
     assert follow[0].text
 

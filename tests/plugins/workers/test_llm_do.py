@@ -66,7 +66,7 @@ def test_template_cannot_read_other_files(tmp_path, text):
 
 
 @pytest.mark.parametrize("text", ["{% for i in range(9) %}x{% endfor %}", "{{ file('a.md') }}"])
-def test_generated_worker_has_values_only(tmp_path, text):
+def test_generated_worker_template_may_only_use_values(tmp_path, text):
     registry = Registry([tmp_path])
     with pytest.raises(ConfigurationError, match="input }} only"):
         registry.text_of({"name": "made"}, text)
