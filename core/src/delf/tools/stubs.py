@@ -50,8 +50,8 @@ class Detail(NamedTuple):
         docs: Whether all parameters are explained; else only required or named ones.
         stub: For the whole stub; longer stubs use :data:`_TIGHT` types.
         values: The most values of an enumeration, in addition to values that the task names.
-        notes: The limit for what follows the summary, and for the descriptions of each value's
-            keys.
+        notes: The limit for the text after the summary, and for the descriptions of the keys in
+            each value.
     """
 
     argument: int
@@ -144,14 +144,16 @@ def fill(choice: ToolChoice, ranked: Iterable[str], task: str) -> frozenset[str]
     first = [*by_words, *order[:_FIRSTS], *readers]  # prefilters may miss plain changes
     wanted = dict.fromkeys([*first, *add_readers(order, choice.catalog)])
     left = [by_name[name] for name in wanted]
-    for _ in range(_ROUNDS):  # stubs share headers and types, so the exact size shows together
+    for _ in range(_ROUNDS):  # stubs share headers and types, so measure the kept ones together
         names = names_of((name for name in by_name if name not in kept), budget)
         size = _size([*kept.values()], MIN, named, budget, firsts) + len(names)
         room = budget - size
-        left, more = _select_fitting(left, room, named, firsts, kept, is_listed=_ABOUT not in names)
-        if not more:
+        left, selected = _select_fitting(
+            left, room, named, firsts, kept, is_listed=_ABOUT not in names
+        )
+        if not selected:
             break
-        kept |= more
+        kept |= selected
     return frozenset(kept)
 
 
@@ -171,8 +173,8 @@ def _select_fitting(
 ) -> tuple[list[ToolDescription], dict[str, ToolDescription]]:
     """Select the tools whose stubs fit next to the kept ones; return the rest and the selection."""
     seen = {text for tool in kept.values() for text in (tool.connection, tool.returns)}
-    more: dict[str, ToolDescription] = {}
-    left: list[ToolDescription] = []
+    selected: dict[str, ToolDescription] = {}
+    rest: list[ToolDescription] = []
     for place, tool in enumerate(tools):
         results = named_results((tool, tool))
         detail = firsts.get(tool.name, MIN)
@@ -182,14 +184,14 @@ def _select_fitting(
         size += 0 if tool.connection in seen else len(_head(tool)) + 1
         size -= len(tool.method) + 2 if is_listed else 0  # drops out of the list of names
         if size > room:
-            left.append(tool)
-            if len(left) > _IN_VAIN:
-                return [*left, *tools[place + 1 :]], more
+            rest.append(tool)
+            if len(rest) > _IN_VAIN:
+                return [*rest, *tools[place + 1 :]], selected
             continue
         room -= size
         seen |= {tool.connection, tool.returns}
-        more[tool.name] = tool
-    return left, more
+        selected[tool.name] = tool
+    return rest, selected
 
 
 def render_stubs(
@@ -235,7 +237,7 @@ def _size(
     enough: int,
     firsts: Mapping[str, Detail] = _NO_FIRSTS,
 ) -> int:
-    # Types are at least as long whole as they are here.
+    # Complete stubs are at least as long as this estimate.
     if detail.argument == _NO_LIMIT and sum(len(tool.method) + 30 for tool in tools) > enough:
         return enough + 1
     size = 0

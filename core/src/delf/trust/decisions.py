@@ -101,14 +101,16 @@ class Trust:
         Raises:
             ConfigurationError: If ``DELF_TRUST`` has a relative path.
         """
-        named = [Path(name) for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name]
-        for folder in named:
+        listed_folders = [
+            Path(name) for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name
+        ]
+        for folder in listed_folders:
             if not folder.is_absolute():
                 raise ConfigurationError(
                     f"{VARIABLE} names {str(folder)!r}, which is a relative path",
                     hint=f"an absolute path, as {VARIABLE}=/srv/project",
                 )
-        return cls(vouched=tuple(path.resolve() for path in (*named, *map(Path, folders))))
+        return cls(vouched=tuple(path.resolve() for path in (*listed_folders, *map(Path, folders))))
 
     def check(self, root: Path, items: Items) -> None:
         """Raise unless the contents of a folder are trusted.
@@ -253,10 +255,10 @@ def remember(root: Path, items: Items) -> None:
 def revoke(root: Path) -> bool:
     """Remove a folder's trust record; return False if there was none."""
     folder, real = store(), root.resolve()
-    was = load_trusted(real) is not None
-    if was:
+    was_trusted = load_trusted(real) is not None
+    if was_trusted:
         _file(folder, real).unlink(missing_ok=True)
-    return was
+    return was_trusted
 
 
 def _file(folder: Path, root: Path) -> Path:
@@ -271,8 +273,8 @@ def _digest(salt: str, file: str, key: str, value: str) -> str:
 
 def _is_own_store(folder: Path, root: Path) -> bool:
     """Return True if the store of records is the user's own, and outside of the folder."""
-    inside = not folder.is_absolute() or folder.resolve().is_relative_to(root)
-    return not inside and is_own_folder(folder)
+    is_inside = not folder.is_absolute() or folder.resolve().is_relative_to(root)
+    return not is_inside and is_own_folder(folder)
 
 
 def _read(path: Path) -> Trusted | None:

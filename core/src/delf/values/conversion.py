@@ -36,7 +36,14 @@ _ONE_COLUMN: Final = "value"
 # numpy's letters for kinds of columns, and its names of numbers wider than a float.
 _DATES: Final = "Mm"
 _STRUCTURE: Final = "V"
-_LONG: Final = ("longdouble", "clongdouble", "float128", "complex256", "float96", "complex192")
+_WIDE_NUMBERS: Final = (
+    "longdouble",
+    "clongdouble",
+    "float128",
+    "complex256",
+    "float96",
+    "complex192",
+)
 _REFUSALS: Final = (TypeError, ValueError, ArithmeticError, AttributeError, RuntimeError)
 Text = Callable[[Any], Any]
 
@@ -97,9 +104,9 @@ def _plain(value: Any, text: Text) -> Any:
     if kind in PLAIN:
         return value if kind is not int or abs(value) < _TOO_LONG else text(value)
     if kind is not list and kind is not dict:
-        made = _convert_library_value(value, text)
-        if made is not _NOT_ONE:
-            return made
+        converted = _convert_library_value(value, text)
+        if converted is not _NOT_CONVERTED:
+            return converted
     if isinstance(value, enum.Enum):
         return _plain(value.value, text)
     if isinstance(value, Mapping):
@@ -121,9 +128,9 @@ def _plain(value: Any, text: Text) -> Any:
         return [_plain(item, text) for item in cast("Collection[Any]", value)]
     if isinstance(value, decimal.Decimal):  # too long to encode; a float could be infinite
         return text(value)
-    for as_data in _WAYS:
+    for convert in _CONVERSIONS:
         try:
-            data = as_data(value)
+            data = convert(value)
         except _REFUSALS:
             continue
         if type(data) is not kind:
@@ -148,19 +155,19 @@ def fields_of(value: Any) -> dict[str, Any] | None:
     names = [field.name for field in attributes] or list(getattr(kind, "__struct_fields__", ()))
     if names:
         return {name: getattr(value, name) for name in names}
-    if kind.__name__ in _ROWS and callable(getattr(value, "keys", None)):
+    if kind.__name__ in _ROW_TYPES and callable(getattr(value, "keys", None)):
         return {str(name): value[name] for name in value.keys()}  # noqa: SIM118 - no mapping
     return None
 
 
-_ROWS: Final = frozenset({"Row"})  # of sqlite3
+_ROW_TYPES: Final = frozenset({"Row"})  # of sqlite3
 
 
 def _key(key: Any, text: Text) -> Any:
-    made = _plain(key, text)
-    if isinstance(key, tuple) and isinstance(made, list):
-        made = tuple(cast("list[Any]", made))
-    return made if _can_be_passed({made: None}) else _text(key)
+    converted = _plain(key, text)
+    if isinstance(key, tuple) and isinstance(converted, list):
+        converted = tuple(cast("list[Any]", converted))
+    return converted if _can_be_passed({converted: None}) else _text(key)
 
 
 def _can_be_passed(value: Any) -> bool:
@@ -178,7 +185,7 @@ def _text(value: Any) -> str:
         return f"<{kind_name(value)}, which cannot be shown: {type(error).__name__}>"
 
 
-_WAYS: Final[tuple[Callable[[Any], Any], ...]] = (
+_CONVERSIONS: Final[tuple[Callable[[Any], Any], ...]] = (
     lambda value: (value.dtype, value.item())[1],  # a scalar that is like numpy's
     lambda value: value.to_dict("records"),  # a table that is like one of pandas
     lambda value: value.to_dicts(),
@@ -192,7 +199,7 @@ _WAYS: Final[tuple[Callable[[Any], Any], ...]] = (
 
 # -- the libraries ----------------------------------------------------------------------------
 
-_NOT_ONE: Final[Any] = object()
+_NOT_CONVERTED: Final[Any] = object()
 
 
 def _library(value: Any) -> str | None:
@@ -208,22 +215,22 @@ def _convert_library_value(value: Any, text: Text) -> Any:
     """Return a value of a data library as plain data."""
     library = _library(value)
     if library is None:
-        return _NOT_ONE
+        return _NOT_CONVERTED
     if kind_name(value) in _MISSING:
         return None
     if library == "numpy":
         return _numpy(value, text)
     if library == "pandas":
-        made = _pandas_column(value, text)
-        if made is not _NOT_ONE:
-            return made
+        converted = _pandas_column(value, text)
+        if converted is not _NOT_CONVERTED:
+            return converted
     elif kind_name(value) in _COLUMNS:
         return [_plain(item, text) for item in _arrow_or_polars_cells(value)]
     elif hasattr(value, "as_py"):
         return _plain(_scalar(value), text)
     table = _table(value, text)
     if table is None:
-        return _NOT_ONE
+        return _NOT_CONVERTED
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
 
@@ -284,11 +291,11 @@ def unique_names(names: Iterable[str]) -> list[str]:
     """
     taken: dict[str, None] = {}
     listed = list(names)
-    for own in listed:
-        name, number = own, 1
+    for original in listed:
+        name, number = original, 1
         while name in taken or (number > 1 and name in listed):
             number += 1
-            name = f"{own}_{number}"
+            name = f"{original}_{number}"
         taken[name] = None
     return list(taken)
 
@@ -312,8 +319,8 @@ def _cell(value: Any, text: Text) -> Any:
         return value if value == value else None  # noqa: PLR0124 - NaN
     if kind in PLAIN:
         return value
-    made = _plain(value, text)
-    return _cell(made, text) if type(made) is float else made
+    converted = _plain(value, text)
+    return _cell(converted, text) if type(converted) is float else converted
 
 
 # -- pandas -----------------------------------------------------------------------------------
@@ -322,18 +329,18 @@ def _cell(value: Any, text: Text) -> Any:
 def _pandas(frame: Any, text: Text) -> Table:
     index = frame.index
     levels = 0 if _only_numbers(index) else index.nlevels
-    one = "index" if levels == 1 else "level_{}"
+    pattern = "index" if levels == 1 else "level_{}"
     names = [
-        one.format(n) if name is None else name
+        pattern.format(n) if name is None else name
         for n, name in enumerate(index.names if levels else ())
     ]
 
     def parts() -> Iterator[list[list[Any]]]:
         for start in range(0, len(frame), _ROWS_AT_ONCE):
             part = frame.iloc[start : start + _ROWS_AT_ONCE]
-            found = [part.index.get_level_values(n) for n in range(levels)]
+            index_columns = [part.index.get_level_values(n) for n in range(levels)]
             cells = [part.iloc[:, n] for n in range(part.shape[1])]
-            yield [_pandas_cells(column) for column in chain(found, cells)]
+            yield [_pandas_cells(column) for column in chain(index_columns, cells)]
 
     return _by_columns([*names, *frame.columns], parts(), text)
 
@@ -356,7 +363,7 @@ def _pandas_column(value: Any, text: Text) -> Any:
     """Convert a pandas column with a default index, an index, an array or a scalar."""
     if hasattr(value, "iloc"):
         if hasattr(value, "columns") or not _only_numbers(value.index):
-            return _NOT_ONE
+            return _NOT_CONVERTED
         return [_cell(item, text) for item in _pandas_cells(value)]
     if isinstance(value, dt.datetime):
         return value.isoformat() if value.nanosecond else value.to_pydatetime()  # type: ignore[attr-defined]
@@ -366,7 +373,7 @@ def _pandas_column(value: Any, text: Text) -> Any:
         return [_cell(item, text) for item in value]
     if kind_name(value) in ("Period", "Interval"):
         return str(value)
-    return _NOT_ONE
+    return _NOT_CONVERTED
 
 
 # -- numpy ------------------------------------------------------------------------------------
@@ -375,11 +382,11 @@ def _pandas_column(value: Any, text: Text) -> Any:
 def _numpy(value: Any, text: Text) -> Any:
     dtype = getattr(value, "dtype", None)
     if dtype is None or not hasattr(value, "item"):
-        return _NOT_ONE
+        return _NOT_CONVERTED
     if not value.shape:
         one = value[()] if hasattr(value, "__array_finalize__") else value
         return _numpy_scalar(one, dtype, text)
-    if dtype.kind in "biufcSU" and dtype.name not in _LONG:
+    if dtype.kind in "biufcSU" and dtype.name not in _WIDE_NUMBERS:
         return value.tolist()
     return [_plain(item, text) for item in value]
 
@@ -391,21 +398,21 @@ def _numpy_scalar(value: Any, dtype: Any, text: Text) -> Any:
         return _numpy_moment(value)
     if dtype.kind == _STRUCTURE and dtype.names:
         return {name: _plain(value[name], text) for name in dtype.names}
-    if dtype.name in _LONG:
+    if dtype.name in _WIDE_NUMBERS:
         return complex(value) if dtype.kind == "c" else float(value)
     if not hasattr(value, "item"):  # an object in an array without dimensions
         return _plain(value, text)
-    made = value.item()
-    return made if type(made) is not type(value) else _text(value)
+    converted = value.item()
+    return converted if type(converted) is not type(value) else _text(value)
 
 
 def _numpy_moment(value: Any) -> Any:
     """Convert a numpy date or duration; to text if Python has no equivalent."""
     if value != value:  # noqa: PLR0124 - NaT
         return None
-    made = value.item()
-    if not isinstance(made, int):
-        return made
+    converted = value.item()
+    if not isinstance(converted, int):
+        return converted
     try:
         exact = value.astype(f"{value.dtype.kind}8[us]")
         if exact == value and not isinstance(exact.item(), int):

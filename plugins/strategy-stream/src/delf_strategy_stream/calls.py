@@ -38,13 +38,13 @@ def read_call(text: str) -> Called | Misread:
         text: ``{"name": …, "args": {…}}``.
     """
     why = "it is not an object"
-    for way in _WAYS:
+    for decode in _DECODERS:
         try:
-            value = way(text)
+            value = decode(text)
         except DuplicateKeyError as error:
             return Misread(text, str(error))
         except _UNREADABLE as error:
-            if way is _WAYS[0]:
+            if decode is _DECODERS[0]:
                 why = f"it is not JSON: {getattr(error, 'msg', 'it is nested too deeply')}"
             continue
         if isinstance(value, dict):
@@ -71,7 +71,7 @@ def _python(text: str) -> Any:
     return json.loads(json.dumps(read_literal(text)))
 
 
-_WAYS: Final[tuple[Callable[[str], Any], ...]] = (
+_DECODERS: Final[tuple[Callable[[str], Any], ...]] = (
     DECODER.decode,
     _without_last_commas,
     _unescape,
@@ -83,10 +83,10 @@ def _call(value: dict[str, Any], text: str) -> Called | Misread:
     name = value.get("name")
     if not isinstance(name, str) or not name:
         return Misread(text, 'it has no "name"')
-    given = [key for key in _ARGUMENTS if key in value]
-    if len(given) > 1 or (not given and len(value) > 1):
+    argument_keys = [key for key in _ARGUMENTS if key in value]
+    if len(argument_keys) > 1 or (not argument_keys and len(value) > 1):
         return Misread(text, 'its arguments are to be in "args"')
-    arguments: Any = value[given[0]] if given else {}
+    arguments: Any = value[argument_keys[0]] if argument_keys else {}
     if isinstance(arguments, str):
         try:
             arguments = DECODER.decode(arguments or "{}")

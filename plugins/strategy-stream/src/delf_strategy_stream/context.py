@@ -102,7 +102,7 @@ def problems_text(turn: Turn) -> str:
 def compact(turns: Sequence[Turn], budget: int, notation: Notation) -> tuple[Turn, ...]:
     """Shorten results and arguments and drop reasoning, oldest turns first, to fit a budget.
 
-    The last two stay whole.
+    The last two turns stay complete.
 
     Args:
         turns: The turns.
@@ -161,6 +161,6 @@ def _brief(value: Any) -> Any:
         return {name: _brief(item) for name, item in fields.items()}
     if isinstance(value, (list, tuple)):
         items = cast("Sequence[Any]", value)
-        more = [] if len(items) <= _FEW else [f"… (shortened, of {len(items)} items)"]
-        return [*map(_brief, items[:_FEW]), *more]
+        mark = [] if len(items) <= _FEW else [f"… (shortened, of {len(items)} items)"]
+        return [*map(_brief, items[:_FEW]), *mark]
     return value

@@ -71,13 +71,13 @@ Event = Thought | Prose | Called | Misread | Invented
 
 def join_texts(events: list[Event]) -> list[Event]:
     """Return the events with neighbouring pieces of text joined."""
-    whole: list[Event] = []
+    joined: list[Event] = []
     for event in events:
-        last = whole[-1] if whole else None
+        last = joined[-1] if joined else None
         if isinstance(event, Thought) and isinstance(last, Thought):
-            whole[-1] = Thought(last.text + event.text)
+            joined[-1] = Thought(last.text + event.text)
         elif isinstance(event, Prose) and isinstance(last, Prose):
-            whole[-1] = Prose(last.text + event.text)
+            joined[-1] = Prose(last.text + event.text)
         else:
-            whole.append(event)
-    return whole
+            joined.append(event)
+    return joined

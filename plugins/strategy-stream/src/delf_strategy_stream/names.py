@@ -14,7 +14,7 @@ def normalise_spelling(name: str) -> str:
 
 
 def spellings(tools: Mapping[str, ToolDescription]) -> dict[str, str]:
-    """Return each tool by its other spellings, without those that two tools share.
+    """Return each tool by its other spellings; a spelling that two tools share is left out.
 
     ``write_file`` is the only action of this name, ``disk_write_file`` the whole name in another
     notation, and ``shell`` a connection with one action. Singular and plural of a connection's name
@@ -25,11 +25,19 @@ def spellings(tools: Mapping[str, ToolDescription]) -> dict[str, str]:
     """
     found: dict[str, set[str]] = defaultdict(set)
     for name, tool in tools.items():
-        word = tool.connection
-        other = word[:-1] if word.endswith("s") else f"{word}s"
-        forms = [name, tool.method, word, word + tool.method, other + tool.method]
-        for form in filter(None, forms if word else [name]):
+        connection = tool.connection
+        other_number = connection[:-1] if connection.endswith("s") else f"{connection}s"
+        forms = [
+            name,
+            tool.method,
+            connection,
+            connection + tool.method,
+            other_number + tool.method,
+        ]
+        for form in filter(None, forms if connection else [name]):
             found[normalise_spelling(form)].add(name)
     # A full name always means its own tool.
-    whole = {normalise_spelling(name): name for name in tools}
-    return {form: next(iter(names)) for form, names in found.items() if len(names) == 1} | whole
+    full_names = {normalise_spelling(name): name for name in tools}
+    return {
+        form: next(iter(names)) for form, names in found.items() if len(names) == 1
+    } | full_names

@@ -95,8 +95,8 @@ class Markers:
         """Return the results, in the order of the calls, and the mistakes."""
         parts: list[str] = []
         if turn.results:
-            given = ",\n".join(_shown(n, result) for n, result in enumerate(turn.results, 1))
-            parts.append(f"<results>\n[{given}]\n</results>")
+            result_texts = ",\n".join(_shown(n, result) for n, result in enumerate(turn.results, 1))
+            parts.append(f"<results>\n[{result_texts}]\n</results>")
         parts.append(problems_text(turn))
         text = "\n\n".join(filter(None, parts))
         return (user(text),) if text else ()
@@ -136,18 +136,18 @@ class FunctionCalls:
     def messages_after(self, turn: Turn) -> tuple[Message, ...]:
         """Return a result for every call, and the mistakes."""
         unread = iter(p for p in turn.problems if isinstance(p, Misread))
-        made = iter(enumerate(turn.results, 1))
-        given: list[ToolResult] = []
+        numbered_results = iter(enumerate(turn.results, 1))
+        tool_results: list[ToolResult] = []
         for call in turn.ids:
             if isinstance(_own_call(call, self._tools), Called):
-                result = next(made, None)
+                result = next(numbered_results, None)
                 text = _NOT_MADE if result is None else _shown(*result)
             else:
                 problem = next(unread, None)
                 text = _NOT_MADE if problem is None else f"not made: {problem.why}"
-            given.append(ToolResult(id=call.id, name=call.name, text=text))
+            tool_results.append(ToolResult(id=call.id, name=call.name, text=text))
         text = problems_text(turn)
-        return (*([results(given)] if given else []), *([user(text)] if text else []))
+        return (*([results(tool_results)] if tool_results else []), *([user(text)] if text else []))
 
 
 class Reader:
@@ -179,16 +179,16 @@ class Reader:
 
 
 def _turn(events: Sequence[Event], reply: ModelReply) -> Turn:
-    whole = join_texts(list(events))
+    joined = join_texts(list(events))
     is_cut = reply.broken_by is not None
-    thoughts = [reply.reasoning, *(e.text for e in whole if isinstance(e, Thought))]
+    thoughts = [reply.reasoning, *(e.text for e in joined if isinstance(e, Thought))]
     return Turn(
         thoughts="".join(thoughts),
-        text="".join(e.text for e in whole if isinstance(e, Prose)),
-        calls=tuple(e for e in whole if isinstance(e, Called)),
+        text="".join(e.text for e in joined if isinstance(e, Prose)),
+        calls=tuple(e for e in joined if isinstance(e, Called)),
         ids=reply.calls,
         problems=tuple(
-            e for e in whole if isinstance(e, Invented) or (isinstance(e, Misread) and not is_cut)
+            e for e in joined if isinstance(e, Invented) or (isinstance(e, Misread) and not is_cut)
         ),
         is_cut=is_cut,
     )
@@ -203,14 +203,14 @@ def _own_call(call: ToolCall, tools: Mapping[str, str]) -> Called | Misread:
 def _safe_names(names: Sequence[str]) -> dict[str, str]:
     """Return names in the form that providers accept, made unique."""
     safe: dict[str, str] = {}
-    taken: set[str] = set()
+    used: set[str] = set()
     for name in names:
         base = _SAFE.sub("_", name)[:_LONGEST_NAME]
         candidate, number = base, 2
-        while candidate in taken:
+        while candidate in used:
             candidate = f"{base[: _LONGEST_NAME - 4]}_{number}"
             number += 1
-        taken.add(candidate)
+        used.add(candidate)
         safe[name] = candidate
     return safe
 

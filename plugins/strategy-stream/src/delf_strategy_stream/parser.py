@@ -53,14 +53,14 @@ class Parser:
         self._in_fence = False
         self._prose: list[str] = []
         self._garbage: list[str] = []
-        self._at = 0
+        self._searched_to = 0
         self._depth = 0
-        self._quoted = False
+        self._in_string = False
         self._is_over = False
         self._invented: list[str] = []
 
     def feed(self, text: str) -> list[Event]:
-        """Return the events that a piece completes; texts come in pieces.
+        """Return the events that a piece completes; longer texts are several events.
 
         Args:
             text: The next piece.
@@ -140,8 +140,8 @@ class Parser:
         if mark is not None and self._is_valid_mark(mark):
             return self._begin(mark)
         # A piece may end within a mark: keep the mark's beginning until the next piece.
-        begun = any(mark.startswith(self._rest) for mark in self._marks)
-        if mark is None and begun and not self._is_over:
+        may_begin_mark = any(mark.startswith(self._rest) for mark in self._marks)
+        if mark is None and may_begin_mark and not self._is_over:
             return False
         mark = mark or "<"
         self._say(mark, events)
@@ -162,7 +162,7 @@ class Parser:
             self._state = self._quoting  # a thought is valid only at the beginning
             return True
         if "".join(self._line).strip():
-            self._at, self._state = len(mark), self._aside
+            self._searched_to, self._state = len(mark), self._aside
             return True
         self._rest = self._rest[len(mark) :]
         self._state = self._open
@@ -180,19 +180,19 @@ class Parser:
     def _aside(self, events: list[Event]) -> bool:
         """Parse ``<execute>`` within a line, which is text if the line continues after its end."""
         while True:
-            end = self._rest.find(_CLOSE, self._at)
+            end = self._rest.find(_CLOSE, self._searched_to)
             if end < 0 and not self._is_over:
                 # The end mark may be split between pieces: search the last characters again.
-                self._at = max(self._at, len(self._rest) - len(_CLOSE))
+                self._searched_to = max(self._searched_to, len(self._rest) - len(_CLOSE))
                 return False
             if end < 0 or not _is_in_string(self._rest[:end]):
                 break
-            self._at = end + 1
-        behind, line_ended, _ = self._rest[end + len(_CLOSE) :].partition("\n")
-        if end >= 0 and not behind.strip() and not line_ended and not self._is_over:
-            self._at = end
+            self._searched_to = end + 1
+        rest_of_line, line_ended, _ = self._rest[end + len(_CLOSE) :].partition("\n")
+        if end >= 0 and not rest_of_line.strip() and not line_ended and not self._is_over:
+            self._searched_to = end
             return False
-        if end >= 0 and behind.strip() and not behind.lstrip().startswith("<"):
+        if end >= 0 and rest_of_line.strip() and not rest_of_line.lstrip().startswith("<"):
             self._say(self._rest[: end + len(_CLOSE)], events)
             self._rest = self._rest[end + len(_CLOSE) :]
             self._state = self._text
@@ -201,16 +201,16 @@ class Parser:
         return True
 
     def _open(self, events: list[Event]) -> bool:
-        begin = self._rest.lstrip()
-        if not begin or (len(begin) < len(_CLOSE) and _CLOSE.startswith(begin)):
+        upcoming = self._rest.lstrip()
+        if not upcoming or (len(upcoming) < len(_CLOSE) and _CLOSE.startswith(upcoming)):
             return False
-        if begin[0] in "[{`" or begin.startswith(_CLOSE):
+        if upcoming[0] in "[{`" or upcoming.startswith(_CLOSE):
             self._state = self._calls
             return True
-        name = _NAME.match(begin)
-        if name is not None and name.end() == len(begin) and not self._is_over:
+        name = _NAME.match(upcoming)
+        if name is not None and name.end() == len(upcoming) and not self._is_over:
             return False
-        if name is not None and begin[name.end() :].startswith("("):
+        if name is not None and upcoming[name.end() :].startswith("("):
             self._state = self._python
             return True
         self._say(_OPEN, events)
@@ -236,7 +236,12 @@ class Parser:
             self._tell_garbage(events)
             self._state = self._continues_after
         elif rest[0] == "{":
-            self._state, self._at, self._depth, self._quoted = self._element, 0, 0, False
+            self._state, self._searched_to, self._depth, self._in_string = (
+                self._element,
+                0,
+                0,
+                False,
+            )
         elif rest.startswith(_FENCE[:3]):
             self._rest = rest[len(_FENCE) if rest.startswith(_FENCE) else 3 :]
         else:
@@ -247,50 +252,52 @@ class Parser:
     def _element(self, events: list[Event]) -> bool:
         """Parse a call; return False if more input is needed."""
         while True:
-            found = (_IN_STRING if self._quoted else _OUTSIDE).search(self._rest, self._at)
+            found = (_IN_STRING if self._in_string else _OUTSIDE).search(
+                self._rest, self._searched_to
+            )
             if found is None:
                 # The next search goes on from here: from the start, a call in thousands of pieces
                 # would take quadratic time.
-                self._at = len(self._rest)
+                self._searched_to = len(self._rest)
                 return False
             mark, place = found.group(), found.start()
             if mark == "\\":
                 if place + 1 == len(self._rest):
                     # The escaped character is in the next piece: without it, an escaped quote would
                     # end the string.
-                    self._at = place
+                    self._searched_to = place
                     return False
-                self._at = place + 2
+                self._searched_to = place + 2
                 continue
             if mark == "<":
-                behind = self._rest[place : place + len(_CLOSE)]
-                if behind == _CLOSE:
+                ahead = self._rest[place : place + len(_CLOSE)]
+                if ahead == _CLOSE:
                     events.append(Misread(self._rest[:place], "it has no end"))
                     self._rest, self._state = self._rest[place:], self._calls
                     return True
-                if _CLOSE.startswith(behind) and place + len(behind) == len(self._rest):
-                    self._at = place
+                if _CLOSE.startswith(ahead) and place + len(ahead) == len(self._rest):
+                    self._searched_to = place
                     return False
-            self._at = place + 1
+            self._searched_to = place + 1
             if mark == '"':
-                self._quoted = not self._quoted
+                self._in_string = not self._in_string
             elif mark in "{[":
                 self._depth += 1
             elif mark in "}]":
                 self._depth -= 1
             if not self._depth:
-                events.append(read_call(self._rest[: self._at]))
-                self._rest, self._state = self._rest[self._at :], self._calls
+                events.append(read_call(self._rest[: self._searched_to]))
+                self._rest, self._state = self._rest[self._searched_to :], self._calls
                 return True
 
     def _continues_after(self, events: list[Event]) -> bool:
-        begin = self._rest.lstrip()
-        if begin.startswith(_OPEN):
-            self._rest, self._state = begin[len(_OPEN) :], self._open
+        upcoming = self._rest.lstrip()
+        if upcoming.startswith(_OPEN):
+            self._rest, self._state = upcoming[len(_OPEN) :], self._open
             return True
-        if _OPEN.startswith(begin):
+        if _OPEN.startswith(upcoming):
             return False
-        self._rest, self._state = begin, self._cut
+        self._rest, self._state = upcoming, self._cut
         return True
 
     def _cut(self, events: list[Event]) -> bool:

@@ -101,13 +101,13 @@ class Profile(Connection[ProfileSettings]):
             tasks = await asyncio.to_thread(self._note, finished.task)
             if len(tasks) < self.settings.every:
                 return
-            known = await asyncio.to_thread(_read, self._path)
-            listed = "\n\n".join(f"Task:\n{task}" for task in tasks)
-            question = f"{_QUESTION}\n\nDescription:\n{known or '(none)'}\n\n{listed}"
+            current = await asyncio.to_thread(_read, self._path)
+            task_texts = "\n\n".join(f"Task:\n{task}" for task in tasks)
+            question = f"{_QUESTION}\n\nDescription:\n{current or '(none)'}\n\n{task_texts}"
             proposed = (await finished.ask(question)).strip()[:_LONGEST]
-            if proposed.strip(' ."').lower() != "none" and proposed != known.strip():
-                place = self._proposed if self.settings.review else self._path
-                await asyncio.to_thread(_write, place, proposed)
+            if proposed.strip(' ."').lower() != "none" and proposed != current.strip():
+                target = self._proposed if self.settings.review else self._path
+                await asyncio.to_thread(_write, target, proposed)
             await asyncio.to_thread(self._noted.unlink, missing_ok=True)
 
     @property

@@ -33,8 +33,8 @@ class Turns:
         self._seconds = seconds
         self._is_forced = is_forced
         self._session: ModelSession | None = None
-        self._left = _SESSIONS
-        self._knows = False
+        self._remaining_sessions = _SESSIONS
+        self._session_knows_history = False
 
     async def send(
         self,
@@ -63,9 +63,13 @@ class Turns:
                 session = await self._connect()
                 if session is None:
                     break
-                new_or_whole, knows = (new, True) if self._knows else (whole, False)
+                continues = self._session_knows_history
                 reply = await ask(
-                    new_or_whole, tools=tools, on_delta=on_delta, session=session, continues=knows
+                    new if continues else whole,
+                    tools=tools,
+                    on_delta=on_delta,
+                    session=session,
+                    continues=continues,
                 )
             except BudgetExceededError:
                 raise
@@ -73,10 +77,10 @@ class Turns:
                 if self._is_forced and isinstance(error, ModelConfigurationError):
                     raise
                 await self._close_broken(error.message)
-                if self._is_forced and not self._left:
+                if self._is_forced and not self._remaining_sessions:
                     raise
                 continue
-            self._knows = True
+            self._session_knows_history = True
             if reply.finish_reason == "cut":
                 await self._close_broken("it broke off in the middle of an answer")
             return reply
@@ -86,16 +90,16 @@ class Turns:
         """Return the open session, opening one while attempts are left; None without sessions."""
         if self._session is not None:
             return self._session
-        if not self._left:
+        if not self._remaining_sessions:
             if self._is_forced:
                 raise LLMExecutionError(
                     f"{_SESSIONS} sessions of the model ended", hint="mode = 'auto' goes on without"
                 )
             return None
-        self._left -= 1
+        self._remaining_sessions -= 1
         self._session = await self._open_session()
-        if self._session is None:  # none during replay: keep the attempt for later
-            self._left += 1
+        if self._session is None:  # a replay opens none: keep the attempt for later
+            self._remaining_sessions += 1
         return self._session
 
     async def _open_session(self) -> ModelSession | None:
@@ -108,16 +112,16 @@ class Turns:
 
     async def _close_broken(self, why: str) -> None:
         """Close a broken session, and warn how the task goes on."""
-        what = "could not be opened" if self._session is None else "ended"
+        problem = "could not be opened" if self._session is None else "ended"
         await self.aclose()
-        instead = "the task fails" if self._is_forced else "requests take its place"
-        again = "is opened again" if what == "ended" else "it is tried once more"
-        then = again if self._left else instead
-        await self._host.warn(f"the model's session {what}, and {then}: {why}")
+        fallback = "the task fails" if self._is_forced else "requests take its place"
+        retry = "is opened again" if problem == "ended" else "it is tried once more"
+        next_step = retry if self._remaining_sessions else fallback
+        await self._host.warn(f"the model's session {problem}, and {next_step}: {why}")
 
     async def aclose(self) -> None:
         """Close the session, if any."""
-        session, self._session, self._knows = self._session, None, False
+        session, self._session, self._session_knows_history = self._session, None, False
         if session is not None:
             await session.aclose()
 

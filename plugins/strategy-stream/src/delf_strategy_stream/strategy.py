@@ -110,40 +110,40 @@ class _Task:
             self._notation = FunctionCalls([*self._tools.values()])
         self._turns: tuple[Turn, ...] = ()
         self._failures = 0
-        self._begun = ""
+        self._answer_start = ""
 
     async def solve(self) -> str:
         """Return the answer's text."""
         host, settings = self._host, self._settings
-        more = SUSPICIOUS if settings.untrusted else ""
-        rules = self._notation.rules([*self._tools.values()], more)
+        further_rules = SUSPICIOUS if settings.untrusted else ""
+        rules = self._notation.rules([*self._tools.values()], further_rules)
         beginning = host.begin(rules)
         if notices := await self._notices():
-            known = [user(f"Notice: {text}") for text in notices]
-            beginning = (*beginning[:-1], *known, beginning[-1])
-        fresh: tuple[Message, ...] = beginning
+            notice_messages = [user(f"Notice: {text}") for text in notices]
+            beginning = (*beginning[:-1], *notice_messages, beginning[-1])
+        new_messages: tuple[Message, ...] = beginning
         for _ in range(settings.max_turns):
             async with host.step("turn"):
-                turn = await self._turn(beginning, fresh)
+                turn = await self._turn(beginning, new_messages)
             if host.has_answered:
                 return turn.text.strip()
             is_answer = not (turn.calls or turn.problems) and bool(turn.text.strip())
             if is_answer and turn.is_cut:
-                self._begun = join_continuation(self._begun, turn.text) or turn.text
+                self._answer_start = join_continuation(self._answer_start, turn.text) or turn.text
             elif is_answer and (answer := self._to_its_end(turn.text)) is not None:
-                wrong = host.refuse(answer)
-                if wrong is None:
+                refusal = host.refuse(answer)
+                if refusal is None:
                     return answer
-                turn = replace(turn, notices=(wrong,))
+                turn = replace(turn, notices=(refusal,))
             elif not is_answer:
-                self._begun = ""
+                self._answer_start = ""
             await self._count_failures(turn)
             if not (turn.text.strip() or turn.thoughts.strip() or turn.calls):
-                fresh = () if self._chat is None else (user(_AGAIN),)
+                new_messages = () if self._chat is None else (user(_AGAIN),)
                 continue
             self._turns = (*self._turns, turn)
             await self._compact()
-            fresh = self._notation.messages_after(turn) or (user(_AGAIN),)
+            new_messages = self._notation.messages_after(turn) or (user(_AGAIN),)
         raise CodeGenerationError(
             f"the model did not answer within {settings.max_turns} turns",
             hint="max_turns of the strategy allows more",
@@ -151,15 +151,15 @@ class _Task:
 
     def _to_its_end(self, text: str) -> str | None:
         """Join an answer with its truncated beginning; return None if the parts do not fit."""
-        whole = join_continuation(self._begun, text)
-        self._begun = ""
-        return None if whole is None else whole.strip()
+        answer = join_continuation(self._answer_start, text)
+        self._answer_start = ""
+        return None if answer is None else answer.strip()
 
-    async def _turn(self, beginning: Sequence[Message], fresh: Sequence[Message]) -> Turn:
+    async def _turn(self, beginning: Sequence[Message], new_messages: Sequence[Message]) -> Turn:
         """Ask the model once, and make its calls."""
         runner = TurnRunner(self._host, self._tools, self._notation.reader())
-        whole = assemble(beginning, self._turns, self._notation)
-        turn = await runner.run(functools.partial(self._ask, whole, fresh))
+        conversation = assemble(beginning, self._turns, self._notation)
+        turn = await runner.run(functools.partial(self._ask, conversation, new_messages))
         if turn.text.strip() and turn.calls:
             self._host.say(turn.text.strip() + "\n\n")
         results = tuple(map(self._for_model, turn.results))
@@ -167,18 +167,18 @@ class _Task:
         return replace(turn, results=results, notices=notices)
 
     async def _ask(
-        self, whole: Sequence[Message], fresh: Sequence[Message], on_delta: OnDelta
+        self, conversation: Sequence[Message], new_messages: Sequence[Message], on_delta: OnDelta
     ) -> ModelReply:
         tools = self._notation.model_tools
         if self._chat is None:
-            return await self._host.ask(whole, tools=tools, on_delta=on_delta)
-        return await self._chat.send(fresh, whole, tools=tools, on_delta=on_delta)
+            return await self._host.ask(conversation, tools=tools, on_delta=on_delta)
+        return await self._chat.send(new_messages, conversation, tools=tools, on_delta=on_delta)
 
     def _for_model(self, result: Result) -> Result:
         """Return a result in the form for the model."""
         # Refusals are delf's own text; results and errors come from the tool.
-        is_tools = result.status in ("ok", "error")
-        is_untrusted = is_tools and any(
+        is_from_tool = result.status in ("ok", "error")
+        is_untrusted = is_from_tool and any(
             fnmatchcase(result.name, pattern) for pattern in self._settings.untrusted
         )
         value = within(result.value, _RESULT_CHARS)

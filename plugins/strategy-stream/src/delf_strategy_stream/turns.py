@@ -66,14 +66,14 @@ class TurnRunner:
                 raise truncation_error(reply)
             turn = self._reader.parse(reply)
             turn = replace(turn, calls=tuple(map(self._resolve_name, turn.calls)))
-            made = self._all_calls(turn)
-            answers = await asyncio.gather(*(work for _, work in made))
+            turn_calls = self._all_calls(turn)
+            answers = await asyncio.gather(*(work for _, work in turn_calls))
         finally:
             # After a failure nobody reads the results of calls that were started early.
             for _, work in self._started:
                 work.cancel()
             await asyncio.gather(*(work for _, work in self._started), return_exceptions=True)
-        calls = tuple(call for call, _ in made)
+        calls = tuple(call for call, _ in turn_calls)
         results = tuple(
             _result(call.name, answer) for call, answer in zip(calls, answers, strict=True)
         )
@@ -85,19 +85,19 @@ class TurnRunner:
         Started calls that are not part of the complete answer are abandoned.
         """
         # A retry may have replaced the pieces: only calls of the complete answer count.
-        early = list(self._started)
-        made: list[tuple[Called, asyncio.Future[CallAnswer]]] = []
+        started_early = list(self._started)
+        turn_calls: list[tuple[Called, asyncio.Future[CallAnswer]]] = []
         for call in turn.calls:
-            while early and early[0][0] != call:
-                early.pop(0)[1].cancel()
-            if early:
-                made.append(early.pop(0))
+            while started_early and started_early[0][0] != call:
+                started_early.pop(0)[1].cancel()
+            if started_early:
+                turn_calls.append(started_early.pop(0))
             elif not turn.is_cut:
                 self._start(call)
-                made.append(self._started[-1])
-        for _, work in early:
+                turn_calls.append(self._started[-1])
+        for _, work in started_early:
             work.cancel()
-        return made
+        return turn_calls
 
     def _resolve_name(self, call: Called) -> Called:
         """Return a call under the full name of the only tool that its name can mean."""
