@@ -233,9 +233,9 @@ def action(
 
     def mark(function: F) -> F:
         if code := getattr(function, "__code__", None):
-            named = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
-            bare = [item for item in named if item not in function.__annotations__]
-            check_hints(function.__qualname__, bare)
+            parameter_names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+            unannotated = [item for item in parameter_names if item not in function.__annotations__]
+            check_hints(function.__qualname__, unannotated)
         name = permission if isinstance(permission, str) else None
         setattr(function, _MARK, _Mark(name, effect, resumes, tuple(tags), flow))
         return function
@@ -320,24 +320,24 @@ def action_from_function(
         ToolDefinitionError: If scripts could not call the function, or ``sinks`` or ``contents``
             names a parameter that the function does not have.
     """
-    final = check_name(name or function.__name__, "the name")
+    checked_name = check_name(name or function.__name__, "the name")
     read = _read_method if skip_first else read_signature
     signature = read(function, skip_first=skip_first)
-    validator = ArgumentValidator(where or final, signature)
+    validator = ArgumentValidator(where or checked_name, signature)
     flow = flow or {}
     known = [parameter.name for parameter in signature.parameters]
     for kind in ("sinks", "contents"):
         for each in flow.get(kind) or ():
             if each not in known:
                 raise ToolDefinitionError(
-                    f"{where or final} has no parameter {each!r}, which {kind} names"
+                    f"{where or checked_name} has no parameter {each!r}, which {kind} names"
                     f"{did_you_mean(each, known)}"
                 )
     return Action(
-        name=final,
-        permission=permission or final,
+        name=checked_name,
+        permission=permission or checked_name,
         effect=effect,
-        summary=summary or signature.summary or final.replace("_", " "),
+        summary=summary or signature.summary or checked_name.replace("_", " "),
         parameters=signature.parameters,
         returns=signature.returns,
         returns_doc=signature.returns_doc,
@@ -377,8 +377,8 @@ def check_flow(
         ToolDefinitionError: For an unknown trust, for a text instead of a list of names, and for
             ``sinks`` and ``contents`` at once.
     """
-    given = {"*": trust} if isinstance(trust, str) else trust
-    for each in given.values():
+    trust_by_field = {"*": trust} if isinstance(trust, str) else trust
+    for each in trust_by_field.values():
         if each not in TRUSTS:
             known = ", ".join(TRUSTS)
             raise ToolDefinitionError(f"{where}: unknown trust {each!r}; one of: {known}")

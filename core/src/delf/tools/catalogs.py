@@ -69,22 +69,22 @@ def fit(catalog: Catalog, task: str, limit: int = _RANKED) -> dict[int, float]:
         limit: The maximum number of actions of the task and of each step.
     """
     found = [shares(catalog, step, limit) for step in steps_of(task)]
-    most = max((share for _, share in found[0]), default=1.0)
+    best_share = max((share for _, share in found[0]), default=1.0)
     whole, *parts = map(_relative, found)
     best: dict[int, float] = {}
     for part in (whole, *parts):
         for number, share in part.items():
             best[number] = max(best.get(number, 0.0), share)
     scores = {
-        number: most * (_WHOLE * whole.get(number, 0.0) + (1 - _WHOLE) * share)
+        number: best_share * (_WHOLE * whole.get(number, 0.0) + (1 - _WHOLE) * share)
         for number, share in best.items()
     }
     return {n: scores[n] for n in sorted(scores, key=lambda n: (-scores[n], n))}
 
 
 def _relative(found: Sequence[tuple[int, float]]) -> dict[int, float]:
-    most = found[0][1] if found else 1.0
-    return {number: share / most for number, share in found}
+    best_share = found[0][1] if found else 1.0
+    return {number: share / best_share for number, share in found}
 
 
 def best_first(catalog: Catalog, task: str) -> list[str]:

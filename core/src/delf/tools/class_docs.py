@@ -72,7 +72,7 @@ def _own(owner: type[Any]) -> Iterator[type[Any]]:
 
 
 def _doc(owner: type[Any]) -> str:
-    """Return a class's own docstring; None if the docstring was generated from the fields."""
+    """Return a class's own docstring; empty if it was generated from the fields."""
     doc = owner.__dict__.get("__doc__")
     if not isinstance(doc, str) or doc.startswith(f"{owner.__name__}("):
         return ""
@@ -108,19 +108,19 @@ def _texts_of(path: str) -> Mapping[str, Mapping[str, str]]:
     except (SyntaxError, ValueError, RecursionError):
         return {}
     found: dict[str, dict[str, str]] = {}
-    left: list[tuple[str, ast.AST]] = [("", tree)]
-    while left:
-        place, node = left.pop()
+    pending: list[tuple[str, ast.AST]] = [("", tree)]
+    while pending:
+        prefix, node = pending.pop()
         for child in ast.iter_child_nodes(node):
-            inner = place
+            inner = prefix
             if isinstance(child, ast.ClassDef):
-                found[f"{place}{child.name}"] = dict(_texts(child))
-                inner = f"{place}{child.name}."
+                found[f"{prefix}{child.name}"] = dict(_texts(child))
+                inner = f"{prefix}{child.name}."
             elif isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                inner = f"{place}{child.name}.<locals>."
+                inner = f"{prefix}{child.name}.<locals>."
             elif not isinstance(child, (ast.If, ast.Try, ast.With)):
                 continue
-            left.append((inner, child))
+            pending.append((inner, child))
     return found
 
 

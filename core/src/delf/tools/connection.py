@@ -153,7 +153,7 @@ class Connection(Generic[S]):
         self.contents = _checked_contents(contents, self.name)
         self.summary = type(self).summary or _first_line(type(self))
         self.settings = self._make_settings(first, settings)
-        # Two underscores: a subclass may have any name of its own.
+        # Two underscores, so that a subclass may have an attribute of any name.
         self.__kept = _KeptSecrets()
         self._check_actions()
 
@@ -222,11 +222,11 @@ class Connection(Generic[S]):
                 f"connection {self.name!r}: {type(self).__name__} has no action",
                 hint="mark the methods that scripts may call with @action",
             )
-        taken = next((item.name for item in actions if item.name in _OWN_METHODS), None)
-        if taken is not None:
+        reserved = next((item.name for item in actions if item.name in _OWN_METHODS), None)
+        if reserved is not None:
             raise ToolDefinitionError(
-                f"connection {self.name!r}: an action cannot be named {taken!r}: delf itself calls "
-                "the connection's method of that name",
+                f"connection {self.name!r}: an action cannot be named {reserved!r}: delf itself "
+                "calls the connection's method of that name",
                 hint="give the method another name",
             )
         check_groups(actions, self.name)
@@ -240,15 +240,15 @@ class Connection(Generic[S]):
 def _declared_settings(cls: type[Connection[Any]]) -> type[PluginSettings] | None:
     """Return the argument of ``Connection[…]`` among the bases of a class."""
     generic = [base for base in vars(cls).get("__orig_bases__", ()) if _is_connection(base)]
-    given = [argument for base in generic for argument in get_args(base)]
-    if not given or isinstance(given[0], TypeVar):
+    arguments = [argument for base in generic for argument in get_args(base)]
+    if not arguments or isinstance(arguments[0], TypeVar):
         return None
     from delf.settings import PluginSettings
 
-    if isinstance(given[0], type) and issubclass(given[0], PluginSettings):
-        return given[0]
+    if isinstance(arguments[0], type) and issubclass(arguments[0], PluginSettings):
+        return arguments[0]
     raise ToolDefinitionError(
-        f"{cls.__name__} has the settings {given[0]!r}",
+        f"{cls.__name__} has the settings {arguments[0]!r}",
         hint="give a subclass of delf.settings.PluginSettings that is defined above the class",
     )
 
@@ -271,14 +271,14 @@ def _checked_trust(trust: Any, name: str) -> Trust | Mapping[str, Trust] | None:
 
 
 def _checked_contents(contents: Any, name: str) -> Mapping[str, tuple[str, ...]]:
-    given = cast("Mapping[Any, Any]", {} if contents is None else contents)
-    is_table = isinstance(given, Mapping)  # pyright: ignore[reportUnnecessaryIsInstance]
-    if not is_table or not all(isinstance(names, (list, tuple)) for names in given.values()):
+    table = cast("Mapping[Any, Any]", {} if contents is None else contents)
+    is_table = isinstance(table, Mapping)  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not is_table or not all(isinstance(names, (list, tuple)) for names in table.values()):
         raise ConnectionConfigurationError(
             f"connection {name!r}: contents is {contents!r}",
             hint='lists of parameters by action: {"send": ["text"]}',
         )
-    return {str(action): tuple(map(str, names)) for action, names in given.items()}
+    return {str(action): tuple(map(str, names)) for action, names in table.items()}
 
 
 def _first_line(cls: type) -> str:

@@ -14,7 +14,7 @@ _OTHERS: Final = frozenset(
     | {"warnings", "attributes", "todo", "usage", "side effects"}
 )
 _ELSEWHERE: Final = frozenset({"raises", "references", "see also", "todo"})
-"""Sections that help no script: of an exception, it sees the message in a ``ToolError``."""
+"""Sections that no script needs; it sees the message of an exception in a ``ToolError``."""
 _AFTER: Final = "after"
 """The name of text after a section."""
 _HEADER: Final = re.compile(r"(?P<name>[A-Za-z ]+):$")
@@ -51,7 +51,7 @@ def read_docstring(doc: str) -> Docstring:
         doc: The dedented docstring.
     """
     text: list[str] = []
-    more: list[str] = []
+    note_lines: list[str] = []
     parameters: dict[str, str] = {}
     attributes: dict[str, str] = {}
     returns: list[str] = []
@@ -65,7 +65,7 @@ def read_docstring(doc: str) -> Docstring:
         elif section in _RETURNS:
             returns += lines
         elif section not in _ELSEWHERE:
-            more += ["", *([] if section == _AFTER else [f"{section.capitalize()}:"]), *lines]
+            note_lines += ["", *([] if section == _AFTER else [f"{section.capitalize()}:"]), *lines]
     returned = _returns_text(returns)
     for field in _fields(text):
         if field["kind"] in ("param", "parameter", "arg", "argument") and field["about"]:
@@ -76,9 +76,9 @@ def read_docstring(doc: str) -> Docstring:
             returned = " ".join(field["text"].split())
         elif field["kind"] not in ("type", "rtype", "raises", "raise"):
             about = f"{field['kind'].capitalize()} {field['about']}".strip()
-            more.append(f"{about}: {field['text']}")
+            note_lines.append(f"{about}: {field['text']}")
     summary, _, rest = "\n".join(_before_fields(text)).strip().partition("\n\n")
-    notes = " ".join("\n".join([rest, *more]).split())
+    notes = " ".join("\n".join([rest, *note_lines]).split())
     return Docstring(" ".join(summary.split()), parameters, returned, notes, attributes)
 
 
@@ -94,7 +94,7 @@ def _sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
             number += length
             continue
         if name and line.strip() and not line.startswith((" ", "\t")) and not _is_numpy(part):
-            yield name, part  # text after a section is none of it
+            yield name, part  # text after a section does not belong to it
             name, part = _AFTER, []
         part.append(line)
         number += 1

@@ -275,9 +275,9 @@ def _text(hint: Any, place: _Place) -> str:
     origin = typing.get_origin(hint)
     if origin is not None:
         return _generic_text(hint, origin, typing.get_args(hint), place)
-    meant = getattr(hint, "__supertype__", None) or _alias_value(hint)
-    if meant is not None:
-        return _text(meant, place)
+    underlying = getattr(hint, "__supertype__", None) or _alias_value(hint)
+    if underlying is not None:
+        return _text(underlying, place)
     if isinstance(hint, type):
         return _class_text(hint, place)
     name = getattr(hint, "__name__", None) or str(hint).replace("typing.", "")
@@ -389,8 +389,8 @@ def _notes(hint: Any, place: _Place, path: str) -> Iterator[tuple[str, str]]:
     record = origin if isinstance(origin, type) else hint
     fields = record_fields(record, given=place.given) if isinstance(record, type) else None
     if fields is None or _is_root_model(record):
-        inside: Sequence[Any] = args if fields is None else [_root_of(record)]
-        for arg in inside if origin is not typing.Literal else ():
+        inner_types: Sequence[Any] = args if fields is None else [_root_of(record)]
+        for arg in inner_types if origin is not typing.Literal else ():
             if arg is not Ellipsis:
                 yield f"{path}[]", "" if _is_union(origin) else doc_of(arg)
                 yield from _notes(arg, place, path)
@@ -400,9 +400,9 @@ def _notes(hint: Any, place: _Place, path: str) -> Iterator[tuple[str, str]]:
     inner = place._replace(around=(*place.around, hint))
     docs = field_docs(record)
     for field in fields:
-        deeper = f"{path}.{field.name}" if path else field.name
-        yield deeper, _join_texts(docs.get(field.attribute or field.name, ""), field.doc)
-        yield from _notes(field.hint, inner, deeper)
+        field_path = f"{path}.{field.name}" if path else field.name
+        yield field_path, _join_texts(docs.get(field.attribute or field.name, ""), field.doc)
+        yield from _notes(field.hint, inner, field_path)
 
 
 def _hints_of(owner: Any) -> dict[str, Any]:

@@ -11,19 +11,19 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 # _SATURATION and _LENGTH are BM25's k1 and b: saturation of repeats, penalty of long texts.
-_LONG: Final = 3
+_LONG_NAME: Final = 3
 """The number of words from which one word of a name may be missing in the task."""
 _SATURATION: Final = 1.2
 _LENGTH: Final = 0.4
-_NAMED: Final = 0.5
+_NAME_BONUS: Final = 0.5
 """The factor for a name whose words all occur in the search."""
 _WORD: Final = re.compile(r"[^\W_]+")
 _RUN: Final = re.compile(
     "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+)"
 )
-"""Matches runs of scripts without spaces between words: Thai, Lao, Burmese, Khmer, Japanese,
-Chinese and Korean.
+"""Matches runs of letters that are written without spaces between words: Thai, Lao, Burmese, Khmer,
+Japanese, Chinese and Korean.
 """
 _STEMMING: Final = threading.Lock()
 """Guards the stemmer, which is not thread-safe."""
@@ -34,9 +34,9 @@ _STOP: Final = frozenset(
     | {"all", "get", "i", "me", "my", "please", "show", "what", "which"}
 )
 
-_SAME: Final = 0.5
+_SYNONYM_WEIGHT: Final = 0.5
 """The weight of a synonym."""
-_ALIKE: Final = {
+_SYNONYMS: Final = {
     word: tuple(other for other in group if other != word)
     for group in (
         ("number", "many", "count"),
@@ -64,7 +64,7 @@ def words_of(text: str) -> list[str]:
 
 
 def parts_of(word: str) -> list[str]:
-    """Split a word of a script without spaces into pairs of letters; return other words unchanged.
+    """Split a word into pairs of letters if its writing system has no spaces.
 
     Args:
         word: Letters and digits alone.
@@ -81,7 +81,7 @@ def _pairs(run: str) -> list[str]:
 
 
 def is_pair(word: str) -> bool:
-    """Return True if a word is a pair of letters from a script without spaces.
+    """Return True if a word is a pair of letters from a writing system without spaces.
 
     Args:
         word: A word of :func:`words_of`.
@@ -131,7 +131,7 @@ def named_by(text: str) -> Callable[[str], bool]:
     @functools.cache
     def is_named(name: str) -> bool:
         words = frozenset(map(stem, words_of(name)))
-        return bool(words) and len(words - stems()) <= (len(words) >= _LONG)
+        return bool(words) and len(words - stems()) <= (len(words) >= _LONG_NAME)
 
     return is_named
 
@@ -185,18 +185,18 @@ class Ranking:
                 self._postings.setdefault(word, {})[number] = weight
             sizes.append(sum(weights.values()))
         average = sum(sizes) / len(sizes) if sizes else 0.0
-        held_back = [
+        damping = [
             _SATURATION * (1 - _LENGTH + _LENGTH * (size / average if average else 0.0))
             for size in sizes
         ]
-        self._most: dict[str, float] = {}
+        self._max_scores: dict[str, float] = {}
         for word, postings in self._postings.items():
             rarity = math.log(1 + (len(sizes) - len(postings) + 0.5) / (len(postings) + 0.5))
             for number, weight in postings.items():
-                share = rarity * weight * (_SATURATION + 1) / (weight + held_back[number])
+                share = rarity * weight * (_SATURATION + 1) / (weight + damping[number])
                 postings[number] = share
-            self._most[word] = max(postings.values())
-        self._unknown = max(self._most.values(), default=1.0)
+            self._max_scores[word] = max(postings.values())
+        self._unknown_word_score = max(self._max_scores.values(), default=1.0)
 
     def find(self, words: str, limit: int = 20) -> list[int]:
         """Return the indexes of the best matching items, best first; ties keep the given order.
@@ -218,20 +218,22 @@ class Ranking:
             limit: The maximum number of results.
         """
         found = _terms(words)
-        meant = {same: _SAME for word in found for same in _ALIKE.get(word, ())} | found
+        search_terms = {
+            same: _SYNONYM_WEIGHT for word in found for same in _SYNONYMS.get(word, ())
+        } | found
         scores: dict[int, float] = {}
-        for word, weight in meant.items():
+        for word, weight in search_terms.items():
             for number, share in self._postings.get(word, {}).items():
                 scores[number] = scores.get(number, 0.0) + weight * share
         if self._names:
             for number in scores:
                 name = self._names[number]
-                share = len(name.intersection(meant)) / len(name) if name else 0.0
-                scores[number] *= (1 + _NAMED * share) / (1 + _NAMED)
+                share = len(name.intersection(search_terms)) / len(name) if name else 0.0
+                scores[number] *= (1 + _NAME_BONUS * share) / (1 + _NAME_BONUS)
         perfect = sum(map(self._max_score, found))
         best = heapq.nsmallest(limit, scores, key=lambda number: (-scores[number], number))
         return [(number, scores[number] / perfect) for number in best]
 
     def _max_score(self, word: str) -> float:
         """Return the maximum score that a word can contribute."""
-        return self._most.get(word, self._unknown)
+        return self._max_scores.get(word, self._unknown_word_score)

@@ -142,7 +142,7 @@ def parse_toml(text: str) -> dict[str, Any]:
     import tomllib
 
     # The parser needs quadratic time and memory for a key with many parts.
-    spanning = '"""' in text or "'''" in text  # a quote may close a text of an earlier line
+    spanning = '"""' in text or "'''" in text  # a quote may close a text from an earlier line
     for number, line in enumerate(text.split("\n"), 1):
         bare = line if spanning or line.count(".") <= _MAX_DOTS else _QUOTED.sub("", line)
         if bare.count(".") > _MAX_DOTS:
@@ -163,12 +163,12 @@ def values_by_path(document: Mapping[str, Any]) -> dict[str, str]:
 
 def leaves(document: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yield every value of a document with its keys; lists and empty tables are values."""
-    left: list[tuple[tuple[str, ...], Any]] = [((), document)]
-    while left:
-        path, value = left.pop()
+    pending: list[tuple[tuple[str, ...], Any]] = [((), document)]
+    while pending:
+        path, value = pending.pop()
         if isinstance(value, Mapping) and (value or not path):
             table = cast("Mapping[str, Any]", value)
-            left += [((*path, key), item) for key, item in list(table.items())[::-1]]
+            pending += [((*path, key), item) for key, item in list(table.items())[::-1]]
         else:
             yield path, value
 
@@ -182,15 +182,15 @@ def path_text(path: tuple[str, ...]) -> str:
 
 def texts_in(value: Any) -> Iterator[str]:
     """Yield the texts in a value of settings, at any depth."""
-    left = [value]
-    while left:
-        item = left.pop()
+    pending = [value]
+    while pending:
+        item = pending.pop()
         if isinstance(item, str):
             yield item
         elif isinstance(item, Mapping):
-            left += cast("Mapping[Any, Any]", item).values()
+            pending += cast("Mapping[Any, Any]", item).values()
         elif isinstance(item, (list, tuple)):
-            left += cast("list[Any]", item)
+            pending += cast("list[Any]", item)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,8 +210,8 @@ class UntrustedFolder:
         if not text or len(text) > _LONGEST_PATH or not text.isprintable() or "://" in text:
             return None
         path = Path(os.path.normpath(self.root / os.path.expanduser(text)))  # noqa: PTH111
-        inside = path.is_relative_to(self.root) and path.resolve().is_relative_to(self.root)
-        return path if inside else None
+        is_inside = path.is_relative_to(self.root) and path.resolve().is_relative_to(self.root)
+        return path if is_inside else None
 
     def files_of(self, path: Path) -> list[Path]:
         """Return the regular files of a folder by name; none for a folder outside the project."""
@@ -222,5 +222,5 @@ class UntrustedFolder:
         return [item for item in self._files_within(path) if item.is_dir()]
 
     def _files_within(self, path: Path) -> list[Path]:
-        inside = path.is_relative_to(self.root) and path.resolve().is_relative_to(self.root)
-        return sorted(path.iterdir()) if inside and path.is_dir() else []
+        is_inside = path.is_relative_to(self.root) and path.resolve().is_relative_to(self.root)
+        return sorted(path.iterdir()) if is_inside and path.is_dir() else []

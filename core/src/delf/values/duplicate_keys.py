@@ -21,12 +21,12 @@ def reject_duplicate_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     Raises:
         DuplicateKeyError: If a key occurs twice.
     """
-    made: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for key, value in pairs:
-        if key in made:
+        if key in result:
             raise DuplicateKeyError(f"{json.dumps(key, ensure_ascii=False)} is in it twice")
-        made[key] = value
-    return made
+        result[key] = value
+    return result
 
 
 DECODER = json.JSONDecoder(strict=False, object_pairs_hook=reject_duplicate_keys)

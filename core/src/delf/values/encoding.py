@@ -42,7 +42,7 @@ from typing import Any, NoReturn, cast
 
 TAG = "$t"
 _MAX_REPR = 1000
-_MAX_ALIKE = 40  # collisions beyond this are an attack; 61 powers of two share a hash
+_MAX_COLLISIONS = 40  # collisions beyond this are an attack; 61 powers of two share a hash
 _MAX_SHORT = 10_000
 _MAX_SET = 4_000_000  # 40,000 pairs, sorted in a third of a second
 _MAX_POWER = 6144  # largest exponent of IEEE 754's decimal128
@@ -85,7 +85,7 @@ def dumps(value: Any, *, named: bool = False) -> bytes:
     Raises:
         UnsupportedValueError: If a type is not supported, or nesting is too deep.
     """
-    before = _NAMED.set(named) if named else None
+    token = _NAMED.set(named) if named else None
     try:
         text = _write(_encode(value))
     except RecursionError:
@@ -93,8 +93,8 @@ def dumps(value: Any, *, named: bool = False) -> bytes:
     except ValueError as error:  # an integer of more digits than Python writes
         raise UnsupportedValueError(str(error)) from None
     finally:
-        if before is not None:
-            _NAMED.reset(before)
+        if token is not None:
+            _NAMED.reset(token)
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -141,9 +141,9 @@ def weight(value: Any, most: int) -> int:
         most: The number at which counting stops.
     """
     total = VALUE_BYTES
-    todo: list[Any] = [(value,)]
-    while todo and total <= most:
-        parts = todo.pop()
+    pending: list[Any] = [(value,)]
+    while pending and total <= most:
+        parts = pending.pop()
         if _type_of(parts) is dict:
             parts = chain(parts, parts.values())
         for item in parts:
@@ -152,11 +152,11 @@ def weight(value: Any, most: int) -> int:
                 total += len(item)
             elif kind is dict:
                 total += 2 * VALUE_BYTES * len(item)
-                todo.append(item)  # creates no object for the garbage collector
+                pending.append(item)  # creates no object for the garbage collector
             elif kind not in PLAIN:
                 inner, count = _parts_of(item)
                 total += VALUE_BYTES * count
-                todo.append(inner)
+                pending.append(inner)
     return total
 
 
@@ -185,15 +185,15 @@ class _Sizes:
     """Visits each part of a value once, and counts values, characters and levels."""
 
     def __init__(self, most: int, most_values: int) -> None:
-        self._most, self._most_values = most, most_values
-        self._known: dict[int, tuple[int, int, int]] = {}
+        self._max_size, self._max_values = most, most_values
+        self._measured: dict[int, tuple[int, int, int]] = {}
 
     def measure(self, value: Any, level: int) -> tuple[int, int, int]:
         if level > MAX_DEPTH:
             raise UnsupportedValueError(_TOO_DEEP)
         kind = _type_of(value)
         parts, count = _parts_of(value)
-        if count > self._most_values:
+        if count > self._max_values:
             self._refuse(count)
         values, letters, levels = 1 + _COSTS.get(kind, _COST), 0, 1
         if kind is list and _NO_LETTERS.issuperset(map(_type_of, parts)):
@@ -210,26 +210,26 @@ class _Sizes:
             elif kind in PLAIN:
                 values += 1
             else:
-                inner = self._known.get(id(part)) or self.measure(part, level + 1)
+                inner = self._measured.get(id(part)) or self.measure(part, level + 1)
                 values += inner[0]
                 letters += inner[1]
                 if inner[2] >= levels:
                     levels = 1 + inner[2]
                     if level + levels > MAX_DEPTH:
                         raise UnsupportedValueError(_TOO_DEEP)
-                if values > self._most_values or letters > self._most:
+                if values > self._max_values or letters > self._max_size:
                     self._refuse(values)
-        if values > self._most_values or letters > self._most:
+        if values > self._max_values or letters > self._max_size:
             self._refuse(values)
-        found = values, letters, levels
+        measured = values, letters, levels
         if levels > 1 or count > _FEW_PARTS:  # counting a few parts again is cheaper
-            self._known[id(value)] = found
-        return found
+            self._measured[id(value)] = measured
+        return measured
 
     def _refuse(self, values: int) -> NoReturn:
-        if values > self._most_values:
-            raise TooLargeError(f"it has more than {self._most_values:,} values")
-        raise TooLargeError(f"it takes more than {self._most:,} bytes")
+        if values > self._max_values:
+            raise TooLargeError(f"it has more than {self._max_values:,} values")
+        raise TooLargeError(f"it takes more than {self._max_size:,} bytes")
 
 
 def _parts_of(value: Any) -> tuple[Iterable[Any], int]:
@@ -510,9 +510,12 @@ def _check_hashes(keys: list[Any]) -> list[Any]:
 
     A few collisions are normal: -1 and -2 collide, and so do the corners of a grid around them.
     """
-    if len(keys) > _MAX_ALIKE and len(keys) - len({hash(key) for key in keys}) >= _MAX_ALIKE:
-        [(_, alike)] = Counter(map(hash, keys)).most_common(1)
-        if alike > _MAX_ALIKE:
+    if (
+        len(keys) > _MAX_COLLISIONS
+        and len(keys) - len({hash(key) for key in keys}) >= _MAX_COLLISIONS
+    ):
+        [(_, collisions)] = Counter(map(hash, keys)).most_common(1)
+        if collisions > _MAX_COLLISIONS:
             raise ValueError("too many keys of one hash")
     return keys
 
@@ -566,14 +569,14 @@ def _decode_tag(value: dict[str, Any]) -> Any:
 
 def _make_writer() -> Callable[[Any], str]:
     """Make a JSON encoding function; the standard encoder rebuilds its C part for each call."""
-    make: Any = getattr(json.encoder, "c_make_encoder", None)
-    whole = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
-    if make is None:
-        return whole.encode
+    make_encoder: Any = getattr(json.encoder, "c_make_encoder", None)
+    encoder = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
+    if make_encoder is None:
+        return encoder.encode
     text: Any = json.encoder.encode_basestring
-    pieces = make(None, whole.default, text, None, ":", ",", False, False, True)
+    encode_pieces = make_encoder(None, encoder.default, text, None, ":", ",", False, False, True)
     join = "".join
-    return lambda value: join(pieces(value, 0))
+    return lambda value: join(encode_pieces(value, 0))
 
 
 # Made once, for speed, and so that a script that patches the json module cannot change them.

@@ -22,8 +22,8 @@ class JSONReader:
 
     def __init__(self, about: str) -> None:
         self._about = about
-        self._twice: dict[str, None] = {}
-        self._texts: dict[str, None] = {}
+        self._repeated_keys: dict[str, None] = {}
+        self._lossy_numbers: dict[str, None] = {}
         self._constants: dict[str, None] = {}
         self._decoder = json.JSONDecoder(
             object_pairs_hook=self._object,
@@ -58,33 +58,36 @@ class JSONReader:
     def tell(self) -> None:
         """Add the collected notes to the current call, one sentence for each kind."""
         for found, what in (
-            (self._twice, "has objects with a repeated key, and the last value was taken"),
-            (self._texts, "has numbers that fit no float or int, and they were read as text"),
+            (self._repeated_keys, "has objects with a repeated key, and the last value was taken"),
+            (
+                self._lossy_numbers,
+                "has numbers that fit no float or int, and they were read as text",
+            ),
             (self._constants, "has constants that are not JSON, and they were read as floats"),
         ):
             if found:
                 note(f"{self._about} {what}: {format_names(list(found))}")
 
     def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(pairs)
-        if len(made) < len(pairs):
+        result = dict(pairs)
+        if len(result) < len(pairs):
             seen: set[str] = set()
             for key, _ in pairs:
                 if key in seen:
-                    self._twice[repr(key[:_LONGEST])] = None
+                    self._repeated_keys[repr(key[:_LONGEST])] = None
                 seen.add(key)
-        return made
+        return result
 
     def _float(self, text: str) -> float | str:
         number = float(text)
         if math.isinf(number) or (not number and text.lower().partition("e")[0].strip("-0.")):
-            self._texts[text[:_LONGEST]] = None
+            self._lossy_numbers[text[:_LONGEST]] = None
             return text
         return number
 
     def _int(self, text: str) -> int | str:
         if len(text) > _MAX_DIGITS:
-            self._texts[f"{text[:20]}… ({len(text):,} digits)"] = None
+            self._lossy_numbers[f"{text[:20]}… ({len(text):,} digits)"] = None
             return text
         return int(text)
 
