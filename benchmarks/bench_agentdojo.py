@@ -285,16 +285,16 @@ class Sources:
 
     def _fields(self, call: int, value: Any) -> list[str]:
         """Return the fields of earlier results that equal, or else contain, a value."""
-        wanted = str(value).strip().lower()
-        whole: list[str] = []
-        held: list[str] = []
-        for at in reversed(range(self._seen[call])):
-            for path, text in leaves(self._data[at]):
-                if text == wanted:
-                    whole.append(self._call(at) + path)
-                elif len(wanted) > 5 and wanted in text:
-                    held.append(self._call(at) + path)
-        return whole or held
+        needle = str(value).strip().lower()
+        equal_fields: list[str] = []
+        containing_fields: list[str] = []
+        for index in reversed(range(self._seen[call])):
+            for path, text in leaves(self._data[index]):
+                if text == needle:
+                    equal_fields.append(self._call(index) + path)
+                elif len(needle) > 5 and needle in text:
+                    containing_fields.append(self._call(index) + path)
+        return equal_fields or containing_fields
 
     def _call(self, at: int) -> str:
         name, args = self.wanted[at]
@@ -662,27 +662,27 @@ def main() -> None:
     parser.add_argument("--knowing", action="store_true", help="look at what is marked")
     parser.add_argument("--bare", action="store_true", help="tools without sinks")
     parser.add_argument("--ways", nargs="*", default=WAYS)
-    given = parser.parse_args()
+    options = parser.parse_args()
     suites = get_suites("v1.2.2")
-    if given.suite:
-        suites = {given.suite: suites[given.suite]}
-    how = {
-        "is_trusting": given.trusting,
-        "is_guarded": given.guard,
-        "is_knowing": given.knowing,
-        "is_bare": given.bare,
+    if options.suite:
+        suites = {options.suite: suites[options.suite]}
+    modes = {
+        "is_trusting": options.trusting,
+        "is_guarded": options.guard,
+        "is_knowing": options.knowing,
+        "is_bare": options.bare,
     }
     started = time.perf_counter()
     print("| strategy | solved | questions a task | most questions |\n|---|---|---|---|")
-    for way in given.ways if given.only != "attack" else ():
-        solve(suites, way, **how)
+    for way in options.ways if options.only != "attack" else ():
+        solve(suites, way, **modes)
     print(
         "\n| strategy | attacks | words alone | obeyed | refused | passed |"
         " still solved |"
         "\n|---|---|---|---|---|---|---|"
     )
-    for way in given.ways if given.only != "solve" else ():
-        attack(suites, way, given.pairs, **how)
+    for way in options.ways if options.only != "solve" else ():
+        attack(suites, way, options.pairs, **modes)
     print(f"\n{time.perf_counter() - started:.0f} s")
 
 

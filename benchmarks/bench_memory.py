@@ -228,42 +228,46 @@ async def main() -> None:
     parser.add_argument("--texts", type=int, default=3000)
     parser.add_argument("--weights", default="")
     parser.add_argument("--prepare", action="store_true")
-    given = parser.parse_args()
-    counts = [int(count) for count in given.facts.split(",")]
-    weights = [float(weight) for weight in given.weights.split(",") if weight]
-    of_code, more = texts.pairs_of(texts.docstrings())
-    of_manuals, others = texts.pairs_of(texts.manuals())
-    sets = [("docstrings", of_code[: given.texts], [])]
-    sets += [("manuals", of_manuals[: given.texts], []), *requests(given.texts)]
-    mixed = [*of_code[: QUERIES // 2], *of_manuals[: QUERIES // 2]]
-    every = [fact for _, found, _ in sets[:2] for _, fact in found]
-    rest = (fact for _, fact in (*of_code[given.texts :], *of_manuals[given.texts :]))
-    every = list(dict.fromkeys([*every, *rest, *more, *others]))[: max(counts)]
-    asked = [query for query, _ in mixed]
-    known = None
-    if given.embedder:
-        embedder = embedder_of(given.embedder)
-        queries = [*asked, *(query for _, found, _ in sets for query, _ in found[:QUERIES])]
+    options = parser.parse_args()
+    counts = [int(count) for count in options.facts.split(",")]
+    weights = [float(weight) for weight in options.weights.split(",") if weight]
+    of_code, other_docstrings = texts.pairs_of(texts.docstrings())
+    of_manuals, other_paragraphs = texts.pairs_of(texts.manuals())
+    sets = [("docstrings", of_code[: options.texts], [])]
+    sets += [("manuals", of_manuals[: options.texts], []), *requests(options.texts)]
+    mixed_pairs = [*of_code[: QUERIES // 2], *of_manuals[: QUERIES // 2]]
+    all_facts = [fact for _, found, _ in sets[:2] for _, fact in found]
+    rest = (fact for _, fact in (*of_code[options.texts :], *of_manuals[options.texts :]))
+    all_facts = list(dict.fromkeys([*all_facts, *rest, *other_docstrings, *other_paragraphs]))[
+        : max(counts)
+    ]
+    mixed_queries = [query for query, _ in mixed_pairs]
+    precomputed = None
+    if options.embedder:
+        embedder = embedder_of(options.embedder)
+        queries = [*mixed_queries, *(query for _, found, _ in sets for query, _ in found[:QUERIES])]
         of_queries = await vectors_of(queries, "query", embedder)
         of_facts: dict[str, Any] = {}
-        for _, found, left in sets:
-            wanted = [*(fact for _, fact in found), *left]
-            of_facts |= await vectors_of(wanted, "passage", embedder)
-        of_facts |= await vectors_of(every, "passage", embedder)
-        known = Known(of_facts, of_queries)
-        if given.prepare:
+        for _, found, distractors in sets:
+            needed_texts = [*(fact for _, fact in found), *distractors]
+            of_facts |= await vectors_of(needed_texts, "passage", embedder)
+        of_facts |= await vectors_of(all_facts, "passage", embedder)
+        precomputed = Known(of_facts, of_queries)
+        if options.prepare:
             return
         started, used = time.perf_counter(), time.process_time()
-        for query in asked[:50]:
+        for query in mixed_queries[:50]:
             await embedder.embed([query], "query")
         took, used = time.perf_counter() - started, time.process_time() - used
         print(f"the embedder: {took * 20:.1f} ms a query, processor {used * 20:.1f}", flush=True)
-    for title, pairs, left in sets:
-        await quality(title, pairs, left, known, weights)
-    await quality("all", mixed, every, known, weights)
+    for title, pairs, distractors in sets:
+        await quality(title, pairs, distractors, precomputed, weights)
+    await quality("all", mixed_pairs, all_facts, precomputed, weights)
     for count in counts:
         with tempfile.TemporaryDirectory() as folder:
-            await speed(every[:count], asked, known, f"sqlite:///{folder}/facts.db")
+            await speed(
+                all_facts[:count], mixed_queries, precomputed, f"sqlite:///{folder}/facts.db"
+            )
 
 
 if __name__ == "__main__":

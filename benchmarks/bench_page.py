@@ -76,11 +76,11 @@ def _events(number: int, at: float) -> list[Event]:
     """Return the events of a task: a model call, a script, two calls, and sometimes an approval."""
     common: dict[str, Any] = {"task_id": f"task_{number:016x}", "at": at}
     words = f"Send the reminders of customer {number % 977} who owes for order {number}"
-    who = {"serve": {"key": _PEOPLE[number % len(_PEOPLE)], "from": "10.0.0.7"}}
+    setup = {"serve": {"key": _PEOPLE[number % len(_PEOPLE)], "from": "10.0.0.7"}}
     action = f"{_CONNECTIONS[number % len(_CONNECTIONS)]}.find"
-    made: list[Event] = [
-        TaskQueued(**common, seq=1, task=words, setup=who),
-        TaskStarted(**common, seq=2, task=words, setup=who),
+    events: list[Event] = [
+        TaskQueued(**common, seq=1, task=words, setup=setup),
+        TaskStarted(**common, seq=2, task=words, setup=setup),
         ModelReplied(
             **common,
             seq=3,
@@ -96,25 +96,29 @@ def _events(number: int, at: float) -> list[Event]:
     ]
     seq = 5
     if number % 10 == 0:
-        asked: dict[str, Any] = {"request_id": f"req_{number:016x}", "task": words, "digest": "d"}
+        request: dict[str, Any] = {"request_id": f"req_{number:016x}", "task": words, "digest": "d"}
         call: dict[str, Any] = {"action": "mail.send", "effect": "write", "arguments": {"n": 1}}
-        made.append(ApprovalRequested(**common, seq=seq, permission="mail.send", **asked, **call))
-        decided: dict[str, Any] = {"request_id": asked["request_id"], "decision": "approved"}
+        events.append(
+            ApprovalRequested(**common, seq=seq, permission="mail.send", **request, **call)
+        )
+        decision: dict[str, Any] = {"request_id": request["request_id"], "decision": "approved"}
         common["at"] = at + 40
-        made.append(ApprovalDecided(**common, seq=seq + 1, by="ada", via="page", **decided))
+        events.append(ApprovalDecided(**common, seq=seq + 1, by="ada", via="page", **decision))
         seq += 2
-    named: dict[str, Any] = {"call_id": 1, "action": action}
-    made += [
+    call_fields: dict[str, Any] = {"call_id": 1, "action": action}
+    events += [
         CallStarted(
-            **common, seq=seq, arguments={"id": number}, effect="read", digest="d", **named
+            **common, seq=seq, arguments={"id": number}, effect="read", digest="d", **call_fields
         ),
-        CallFinished(**common, seq=seq + 1, status="ok", duration_ms=5.0, result=[number], **named),
+        CallFinished(
+            **common, seq=seq + 1, status="ok", duration_ms=5.0, result=[number], **call_fields
+        ),
     ]
     status = number % 20 != 0
     end: dict[str, Any] = {"text": f"sent {number}", "duration_ms": 900.0, "cost_usd": 0.004}
     error = None if status else "ValueError: no such customer"
-    made.append(TaskFinished(**common, seq=seq + 2, status=status, error=error, **end))
-    return made
+    events.append(TaskFinished(**common, seq=seq + 2, status=status, error=error, **end))
+    return events
 
 
 async def fill(place: Path, tasks: int) -> None:

@@ -96,22 +96,22 @@ async def _run(tasks: int, folder: Path) -> None:
     columns = ("month", "tasks so far", "kept", "file MB", "memory MB", *_TIMES, "longest prune s")
     print("|", " | ".join(columns), "|")
     print("|---" * len(columns) + "|")
-    done, days = 0, 365
+    created, days = 0, 365
     for month in range(_MONTHS):
         waits: list[float] = []
         pruned = 0.0
         for day in range(days * month // _MONTHS, days * (month + 1) // _MONTHS):
             end = tasks * (day + 1) // days
-            while done < end:
-                some = range(done, min(end, done + _AT_ONCE))
-                await _keep(journal, some, clock, waits)
-                done = some.stop
+            while created < end:
+                batch = range(created, min(end, created + _AT_ONCE))
+                await _keep(journal, batch, clock, waits)
+                created = batch.stop
             clock += DAY
-            begun = time.perf_counter()
+            started = time.perf_counter()
             await journal.prune(journal.keep)
-            pruned = max(pruned, time.perf_counter() - begun)
+            pruned = max(pruned, time.perf_counter() - started)
         counts = await journal.count()
-        newest = f"task_{done - 1:016x}"
+        newest = f"task_{created - 1:016x}"
         last = clock - 29 * DAY, ""
         values = [
             statistics.median(waits) * 1000,
@@ -121,9 +121,9 @@ async def _run(tasks: int, folder: Path) -> None:
             await _median(journal.count),
         ]
         size = _size(folder)
-        shown = " | ".join(f"{value:.1f}" for value in values)
-        print(f"| {month + 1} | {done:,} | {sum(counts.values()):,} | {size:.0f} | "
-              f"{_memory():.0f} | {shown} | {pruned:.1f} |", flush=True)  # fmt: skip
+        cells = " | ".join(f"{value:.1f}" for value in values)
+        print(f"| {month + 1} | {created:,} | {sum(counts.values()):,} | {size:.0f} | "
+              f"{_memory():.0f} | {cells} | {pruned:.1f} |", flush=True)  # fmt: skip
     await journal.aclose()
 
 

@@ -176,25 +176,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("side", nargs="?", choices=("client", "server"))
     parser.add_argument("--write", action="store_true", help="write the sum into docs/mcp.md")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     programs = installed()
-    wanted = required(programs)
+    required_names = required(programs)
     lines: list[str] = []
-    good = True
-    if asked.side != "server":
+    has_passed = True
+    if options.side != "server":
         command = shlex.join([sys.executable, str(TESTS / "conformance_client.py")])
         found = run_suite(programs, "client", "--command", command)
-        text, passed = summary("client", found, wanted["client"])
-        lines, good = lines + text, good and passed
-    if asked.side != "client":
+        text, passed = summary("client", found, required_names["client"])
+        lines, has_passed = lines + text, has_passed and passed
+    if options.side != "client":
         with served() as url:
             found = run_suite(programs, "server", "--url", url)
-        text, passed = summary("server", found, wanted["server"])
-        lines, good = lines + text, good and passed
+        text, passed = summary("server", found, required_names["server"])
+        lines, has_passed = lines + text, has_passed and passed
     print("\n".join(lines))
-    if asked.write:
+    if options.write:
         write(lines)
-    sys.exit(not good)
+    sys.exit(not has_passed)
 
 
 if __name__ == "__main__":

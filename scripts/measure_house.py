@@ -100,8 +100,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[2])
     parser.add_argument("before", help="a commit, as its number, a branch or HEAD~100")
     parser.add_argument("after", nargs="?", default="HEAD", help="a later one (default: HEAD)")
-    given = parser.parse_args()
-    before, after = given.before, given.after
+    options = parser.parse_args()
+    before, after = options.before, options.after
     try:
         old, new = measure(files_at(before)), measure(files_at(after))
     except subprocess.CalledProcessError as error:

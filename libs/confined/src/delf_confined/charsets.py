@@ -123,17 +123,17 @@ def _sample_of(data: bytes) -> bytes:
 
 def _latin_share(sample: bytes) -> float:
     """Return the share of non-ASCII bytes that are signs or letters in Latin words."""
-    fit = total = 0
+    latin = total = 0
     for run in _RUN.finditer(sample):
         total += len(run[0])
-        before, after = (
+        char_before, char_after = (
             sample[max(run.start() - 1, 0) : run.start()],
             sample[run.end() : run.end() + 1],
         )
-        beside = bool(_IN_A_WORD.match(before) or _IN_A_WORD.match(after))
+        is_beside_word = bool(_IN_A_WORD.match(char_before) or _IN_A_WORD.match(char_after))
         letters = len(_LATIN_LETTER.findall(run[0]))
-        if len(run[0]) <= _MAX_CONSECUTIVE and (beside or len(run[0]) % 2):
-            fit += letters
+        if len(run[0]) <= _MAX_CONSECUTIVE and (is_beside_word or len(run[0]) % 2):
+            latin += letters
         if len(run[0]) <= _MAX_CONSECUTIVE - 1:
-            fit += len(_LATIN_SIGN.findall(run[0]))
-    return fit / total if total else 0.0
+            latin += len(_LATIN_SIGN.findall(run[0]))
+    return latin / total if total else 0.0

@@ -60,7 +60,7 @@ class Pages(NamedTuple):
 
 
 def pdf_pages(source: str | IO[bytes], name: str, most: int | None = None) -> Pages:
-    """Read the text of a PDF page after page; a page that is a picture has none.
+    """Read the text of a PDF page by page; a scanned page has no text.
 
     Args:
         source: The path, or its content.
@@ -78,7 +78,7 @@ def pdf_pages(source: str | IO[bytes], name: str, most: int | None = None) -> Pa
         if reader.is_encrypted and not reader.decrypt(""):
             raise ToolExecutionError(f"{name} is a PDF document with a password")
         total = len(reader.pages)
-        texts, unread, unknown = _texts_of(reader.pages[:most])
+        texts, damaged_pages, unknown_fonts = _texts_of(reader.pages[:most])
         values = list(map(_values_on, reader.pages[:most]))
         title = _title(reader)
     except DependencyError as error:
@@ -87,24 +87,26 @@ def pdf_pages(source: str | IO[bytes], name: str, most: int | None = None) -> Pa
         ) from error
     except (PyPdfError, *_DAMAGE) as error:
         raise ToolExecutionError(f"{name} cannot be read as a PDF document") from error
-    if unread and len(unread) == len(texts):
+    if damaged_pages and len(damaged_pages) == len(texts):
         raise ToolExecutionError(f"{name}: no page of it can be read")
-    if unread:
-        note(f"{name}: pages that are damaged are '': {', '.join(map(str, unread))}")
-    odd = [n for n, text in enumerate(texts, 1) if n in unknown or _is_garbled(text)]
-    if odd:
+    if damaged_pages:
+        note(f"{name}: pages that are damaged are '': {', '.join(map(str, damaged_pages))}")
+    garbled = [n for n, text in enumerate(texts, 1) if n in unknown_fonts or _is_garbled(text)]
+    if garbled:
+        listed = ", ".join(map(str, garbled))
         note(
-            f"{name}: fonts of pages {', '.join(map(str, odd))} do not tell their letters, so the "
+            f"{name}: fonts of pages {listed} do not tell their letters, so the "
             "text may be wrong: only reading the pictures (OCR) gives it"
         )
     if any(values):
         note(f"{name}: values of form fields stand below the text of their page")
         texts = [
-            "\n".join(filter(None, [text, *own])) for text, own in zip(texts, values, strict=True)
+            "\n".join(filter(None, [text, *field_values]))
+            for text, field_values in zip(texts, values, strict=True)
         ]
-        unread = [number for number in unread if not texts[number - 1]]
-    bare = texts.count("") - len(unread)
-    tell_bare(name, bare, len(texts))
+        damaged_pages = [number for number in damaged_pages if not texts[number - 1]]
+    textless_count = texts.count("") - len(damaged_pages)
+    tell_bare(name, textless_count, len(texts))
     if not total:
         note(f"{name} has no pages")
     return Pages(title, total, texts)

@@ -62,28 +62,30 @@ def _is_strict(archive: zipfile.ZipFile) -> bool:
 
 
 def _usual_names(archive: zipfile.ZipFile) -> dict[str, str]:
-    """Return the names of parts as other parts refer to them."""
+    """Map the name of each part to the name by which other parts refer to it."""
     names = archive.namelist()
     if sum(item.file_size for item in archive.infolist()) > _LARGEST:
         return {name: name for name in names}
-    plain = {name: name.replace("\\", "/").lstrip("/") for name in names}
-    known = {_key(name): name for name in _KNOWN}
-    for name, place in plain.items():
+    plain_paths = {name: name.replace("\\", "/").lstrip("/") for name in names}
+    names_by_key = {_key(name): name for name in _KNOWN}
+    for name, place in plain_paths.items():
         if place.lower() == _TYPES.lower() or place.lower().endswith(".rels"):
             folder = place.lower().rpartition("_rels/")[0]
             for target in _references(archive.read(name).decode("utf-8", "replace")):
-                full = target.lstrip("/") if target.startswith("/") else f"{folder}{target}"
-                full = _resolve_path(full.replace("\\", "/").split("/"))
-                known.setdefault(_key(full), full)
-    usual = {name: known.get(_key(place), place) for name, place in plain.items()}
-    for name, place in usual.items():
+                full_path = target.lstrip("/") if target.startswith("/") else f"{folder}{target}"
+                full_path = _resolve_path(full_path.replace("\\", "/").split("/"))
+                names_by_key.setdefault(_key(full_path), full_path)
+    usual_names = {
+        name: names_by_key.get(_key(place), place) for name, place in plain_paths.items()
+    }
+    for name, place in usual_names.items():
         cut = place.lower().rfind("_rels/")
         head, last = place[:cut], place[cut + len("_rels/") :]
         if cut >= 0 and last.lower().endswith(".rels") and last.lower() != ".rels":
-            owner = known.get(_key(f"{head}{last[:-5]}"), f"{head}{last[:-5]}")
-            folder, _, own = owner.rpartition("/")
-            usual[name] = f"{folder}/_rels/{own}.rels".lstrip("/")
-    return usual
+            owner = names_by_key.get(_key(f"{head}{last[:-5]}"), f"{head}{last[:-5]}")
+            folder, _, file_name = owner.rpartition("/")
+            usual_names[name] = f"{folder}/_rels/{file_name}.rels".lstrip("/")
+    return usual_names
 
 
 def _key(name: str) -> str:

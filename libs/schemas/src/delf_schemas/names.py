@@ -65,19 +65,22 @@ def leads(text: object, limit: int) -> str:
     """Return a description of several paragraphs, or as many of their first sentences as fit."""
     if not isinstance(text, str):
         return ""
-    plain = _CODE.sub("", text)
-    parts = [clean(part, limit) for part in re.split(r"\n\s*\n", plain)]
+    without_code = _CODE.sub("", text)
+    parts = [clean(part, limit) for part in re.split(r"\n\s*\n", without_code)]
     parts = [part for part in parts if part and not part.startswith("|")]
-    whole = " ".join(parts)
-    if len(whole) <= limit:
-        return whole
-    shown: list[str] = []
+    full_text = " ".join(parts)
+    if len(full_text) <= limit:
+        return full_text
+    lead_sentences: list[str] = []
     for part in parts:
         lead = sentence(part, _LEAD)
-        if part.startswith("#") or sum(map(len, shown)) + len(shown) + len(lead) > limit:
+        if (
+            part.startswith("#")
+            or sum(map(len, lead_sentences)) + len(lead_sentences) + len(lead) > limit
+        ):
             continue
-        shown.append(lead)
-    return " ".join(shown)
+        lead_sentences.append(lead)
+    return " ".join(lead_sentences)
 
 
 def snake(text: str) -> str:

@@ -288,15 +288,20 @@ def _merged_keys(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any
     """
     objects = [shape for shape in (first, second) if _KEYS & shape.keys()]
     if len(objects) < 2:
-        kept = (*_KEYS, "required", _SEEN)
-        return {key: shape[key] for shape in objects for key in kept if key in shape}
-    own, others = (shape.get("properties", {}) for shape in objects)
-    names = list(dict.fromkeys([*own, *others]))
+        kept_keys = (*_KEYS, "required", _SEEN)
+        return {key: shape[key] for shape in objects for key in kept_keys if key in shape}
+    first_properties, second_properties = (shape.get("properties", {}) for shape in objects)
+    names = list(dict.fromkeys([*first_properties, *second_properties]))
     required = [name for name in names if all(name in s.get("required", ()) for s in objects)]
     is_open = any("additionalProperties" in shape for shape in objects)
-    is_alike = bool(required) or not (own and others)  # an empty record does not count as different
+    is_alike = bool(required) or not (
+        first_properties and second_properties
+    )  # an empty record does not count as different
     if is_alike and not is_open and len(names) <= _MAX_KEYS:
-        merged = {name: merge_shapes(own.get(name), others.get(name, {})) for name in names}
+        merged = {
+            name: merge_shapes(first_properties.get(name), second_properties.get(name, {}))
+            for name in names
+        }
         marks = {_SEEN: True} if len(required) < len(names) else {}
         return {"properties": merged, "required": required, **marks}
     values: Any = None

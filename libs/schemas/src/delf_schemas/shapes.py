@@ -239,9 +239,9 @@ class Shapes:
         content = found.get("contentSchema")
         if kind == "string" and mode == "out" and isinstance(content, dict) and depth > 0:
             # The result is a text that the script must decode.
-            mixed = ", or plain text" if "x-at-times" in found else ""
-            written = _WRITTEN.get(str(found.get("x-written", "")), "JSON")
-            return f"str ({written}: {self._any_type(cast('Any', content), depth, mode)}{mixed})"
+            or_text = ", or plain text" if "x-at-times" in found else ""
+            notation = _WRITTEN.get(str(found.get("x-written", "")), "JSON")
+            return f"str ({notation}: {self._any_type(cast('Any', content), depth, mode)}{or_text})"
         if kind == "bytes":  # learned from a value, not from JSON
             return "bytes"
         if kind == "string" and is_binary(found):
@@ -256,13 +256,13 @@ class Shapes:
             return f"list[{self._any_type(found.get('items'), depth, mode)}]"
         properties = found.get("properties")
         if isinstance(properties, dict) and properties:
-            own = cast("dict[str, Any]", properties)
+            record_properties = cast("dict[str, Any]", properties)
             is_seen = found.get("x-seen") is True
-            return self._object(own, _names(found), depth, mode, marks=is_seen)
-        extra = found.get("additionalProperties")
-        if isinstance(extra, dict) and extra and depth > 0:
-            return f"dict[str, {self._any_type(cast('Any', extra), depth - 1, mode)}]"
-        if kind == "object" or isinstance(extra, dict):
+            return self._object(record_properties, _names(found), depth, mode, marks=is_seen)
+        additional = found.get("additionalProperties")
+        if isinstance(additional, dict) and additional and depth > 0:
+            return f"dict[str, {self._any_type(cast('Any', additional), depth - 1, mode)}]"
+        if kind == "object" or isinstance(additional, dict):
             return "dict"
         return "bytes" if mode == "in" and is_binary(found) else "Any"
 

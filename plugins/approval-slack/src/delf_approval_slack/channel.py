@@ -420,8 +420,8 @@ class SlackChannel:
     ) -> dict[str, Any] | None:
         """Handle a form; return errors at their fields."""
         blocks = fields_of(fields_of(view.get("state")).get("values"))
-        fields = {name: _value(given) for name, given in blocks.items()}
-        first = next(iter(fields), REASON)
+        fields = {name: _value(field) for name, field in blocks.items()}
+        first_field = next(iter(fields), REASON)
         kind = str(view.get("callback_id"))
         decision, _ = _BUTTONS.get(kind, _BUTTONS[EDIT])
         try:
@@ -429,15 +429,15 @@ class SlackChannel:
                 client, view.get("private_metadata"), user, decision
             )
             if problem is not None or found is None:
-                return _field_error(first, problem or _GONE)
+                return _field_error(first_field, problem or _GONE)
             if kind == REJECT:
                 reason = (fields.get(REASON) or "").strip()
                 decision = Rejected(reason=reason or NO_REASON)
             elif kind == CHANGES:
-                wanted = (fields.get(REASON) or "").strip()
-                if not wanted:
+                wanted_changes = (fields.get(REASON) or "").strip()
+                if not wanted_changes:
                     return _field_error(REASON, "say what the model should change")
-                decision = ChangesRequested(reason=wanted)
+                decision = ChangesRequested(reason=wanted_changes)
             elif kind == HAPPENED:
                 result = result_of((fields.get(RESULT) or "").strip())
                 note = (fields.get(REASON) or "").strip() or None
@@ -452,9 +452,9 @@ class SlackChannel:
         except ValueError as error:
             return _field_error(str(error), "this is not JSON")
         except DelfError as error:
-            named = next((name for name in fields if name in error.message), first)
-            return _field_error(named, error.message)
-        return None if problem is None else _field_error(first, problem)
+            invalid_field = next((name for name in fields if name in error.message), first_field)
+            return _field_error(invalid_field, error.message)
+        return None if problem is None else _field_error(first_field, problem)
 
     async def _find_request(
         self, client: Any, request_id: object, user: Mapping[str, Any], decision: Decision
@@ -509,24 +509,24 @@ class SlackChannel:
         self, client: Any, found: _PendingRequest, decision: Decision, user: Mapping[str, Any]
     ) -> str | None:
         """Apply the first decision; return the reason if it does not count."""
-        who = await self._people.decider(client, user)
+        decider = await self._people.decider(client, user)
         if self._journal is None or found.record is None:
             if found.waiting is not None and not found.waiting.answer.done():
-                found.waiting.answer.set_result(DecidedBy(decision=decision, who=who))
+                found.waiting.answer.set_result(DecidedBy(decision=decision, who=decider))
             return None
         if isinstance(decision, Edited):  # send only the changed arguments
-            before = found.request.arguments
-            changed = {k: v for k, v in decision.arguments.items() if before.get(k) != v}
+            arguments = found.request.arguments
+            changed = {k: v for k, v in decision.arguments.items() if arguments.get(k) != v}
             decision = Edited(arguments=changed)
-        given = decision
+        final_decision = decision
         try:
-            _, decided = await send(self._journal, found.record, lambda _: given, who)
+            _, decided = await send(self._journal, found.record, lambda _: final_decision, decider)
         except DelfError as error:
             return error.message
         if isinstance(decided, ApprovalVoted):
             so_far = (*found.record.so_far, decided)
-            what = f"approved by {decided.by}, another is needed"
-            await self._update_question(client, found.request, so_far, what)
+            status = f"approved by {decided.by}, another is needed"
+            await self._update_question(client, found.request, so_far, status)
         return None
 
     async def show_discussion(

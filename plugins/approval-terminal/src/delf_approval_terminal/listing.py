@@ -37,16 +37,18 @@ _COLOURS: Final = {
 
 def line(record: RequestRecord, edited: Mapping[str, Any] | None = None) -> str:
     """Summarise a request in one line, with edited arguments."""
-    asked = record.requested
-    arguments = {**asked.arguments, **(edited or {})}
-    if asked.is_question:
-        return one_line(f"{asked.worker}: {asked.message}" if asked.worker else asked.message)
-    if asked.code is not None:
-        return one_line(f"script with {', '.join(asked.actions)}")
-    shown = ", ".join(f"{name}={_short(value)}" for name, value in arguments.items())
-    who = f"{asked.worker}: " if asked.worker else ""
-    call = one_line(f"{who}{asked.action}({shown})")
-    return f"again? {call}" if asked.outcome_unknown else call
+    request = record.requested
+    arguments = {**request.arguments, **(edited or {})}
+    if request.is_question:
+        return one_line(
+            f"{request.worker}: {request.message}" if request.worker else request.message
+        )
+    if request.code is not None:
+        return one_line(f"script with {', '.join(request.actions)}")
+    argument_text = ", ".join(f"{name}={_short(value)}" for name, value in arguments.items())
+    worker_prefix = f"{request.worker}: " if request.worker else ""
+    call = one_line(f"{worker_prefix}{request.action}({argument_text})")
+    return f"again? {call}" if request.outcome_unknown else call
 
 
 def table(records: Sequence[RequestRecord]) -> list[str]:

@@ -199,16 +199,16 @@ def request_text(
     """Return a request in its frame, for a terminal."""
     mark = "yellow" if can_be_undone(request.effect) else "red"
     request = as_edited(request, arguments)
-    question, effect, *found = facts(request)
-    more = f" · {waiting} more waiting" if waiting else ""
-    title = f"{_line(question.text)} · {effect.note} {_line(effect.text)}{more}"
+    question, effect, *other_facts = facts(request)
+    waiting_note = f" · {waiting} more waiting" if waiting else ""
+    title = f"{_line(question.text)} · {effect.note} {_line(effect.text)}{waiting_note}"
     lines = [f"{style('┌', mark)} {style(piece, mark)}" for piece in fold(title, width - 2)]
     bar, room = style("│", mark), width - 3
-    asked = Question.from_request(request)
-    whole = whole or (asked is not None and _takes_any_text(asked))
-    body, unseen = fact_lines(request, found, room, whole=whole)
+    question_or_none = Question.from_request(request)
+    whole = whole or (question_or_none is not None and _takes_any_text(question_or_none))
+    body, omitted_chars = fact_lines(request, other_facts, room, whole=whole)
     lines += [f"{bar} {line}" for line in (*body, *(["(edited by you)"] if edited else []))]
-    menu = _menu(request, edited=edited, unseen=unseen)
+    menu = _menu(request, edited=edited, unseen=omitted_chars)
     lines += _close_card(_keys(menu, room), mark)
     return "\n".join(lines) + "\n"
 

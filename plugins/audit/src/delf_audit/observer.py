@@ -93,15 +93,15 @@ class AuditObserver:
             case TaskQueued() | TaskStarted():
                 is_queued = isinstance(event, TaskQueued)
                 content = {"origin": event.origin, "text": event.task}
-                asked = {"for": name_of_holder(event.key), "from": event.setup.get(ASKED_FROM)}
-                begun = {"what": "queued" if is_queued else "task", **_who(), **content, **asked}
+                fields = {"for": name_of_holder(event.key), "from": event.setup.get(ASKED_FROM)}
+                record = {"what": "queued" if is_queued else "task", **_who(), **content, **fields}
                 parent = None if isinstance(event, TaskQueued) else event.parent
-                return begun if parent is None else {**begun, "parent": parent}
+                return record if parent is None else {**record, "parent": parent}
             case TaskResumed():
                 return {"what": "resumed", **_who(), "origin": event.origin}
             case ApprovalRequested():
-                asked = {"what": "question", "request": event.request_id, **_call(event)}
-                return asked if event.flow is None else {**asked, **_flow(event)}
+                fields = {"what": "question", "request": event.request_id, **_call(event)}
+                return fields if event.flow is None else {**fields, **_flow(event)}
             case ApprovalDecided():
                 return _decision(event)
             case ApprovalVoted():

@@ -347,21 +347,25 @@ class Calendar(GoogleConnection):
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
         """Preview the event, its calendar and its attendees."""
-        given = call.arguments.get("event")
+        event_id = call.arguments.get("event")
         calendar = str(call.arguments.get("calendar", "primary"))
         lines: list[str] = []
         version = ""
-        if given:
-            old = await self._get(str(given), calendar)
-            version, found = str(old.get("etag", "")), event_of(old)
-            people = ", ".join(person["email"] for person in found["attendees"]) or "nobody"
-            people += " and others who are not shown" if old.get("attendeesOmitted") else ""
-            series = ", the whole series" if old.get("recurrence") else ""
-            when = f"{found['start']} to {found['end']}{series}" if found["start"] else "cancelled"
-            lines.append(f"{found['title']!r}, {when}, with {people}")
+        if event_id:
+            event = await self._get(str(event_id), calendar)
+            version, details = str(event.get("etag", "")), event_of(event)
+            people = ", ".join(person["email"] for person in details["attendees"]) or "nobody"
+            people += " and others who are not shown" if event.get("attendeesOmitted") else ""
+            series = ", the whole series" if event.get("recurrence") else ""
+            time_text = (
+                f"{details['start']} to {details['end']}{series}"
+                if details["start"]
+                else "cancelled"
+            )
+            lines.append(f"{details['title']!r}, {time_text}, with {people}")
         if calendar != "primary":
-            known = (c["name"] for c in await self.calendars() if c["id"] == calendar)
-            lines.append(f"In the calendar {next(known, calendar)!r}")
+            names = (c["name"] for c in await self.calendars() if c["id"] == calendar)
+            lines.append(f"In the calendar {next(names, calendar)!r}")
         text = "\n".join(lines)
         return Allowed(preview=text, basis=f"{version}\n{text}") if lines else None
 
@@ -442,16 +446,16 @@ class Calendar(GoogleConnection):
         """Return the default time zone, asking Google only if it matters."""
         if zone:
             return zone_named(zone).key
-        given = [when for when in (start, end) if when is not None]
-        if not always and all(isinstance(w, dt.datetime) and w.tzinfo is not None for w in given):
+        times = [when for when in (start, end) if when is not None]
+        if not always and all(isinstance(w, dt.datetime) and w.tzinfo is not None for w in times):
             return "UTC"
-        known: dict[str, str] = self.__dict__.setdefault("_zones", {})
-        if calendar not in known:
-            listed = await self.calendars()
-            found = [c for c in listed if c["id"] == calendar]
-            found = found or [c for c in listed if c["primary"]]
-            known[calendar] = found[0]["zone"] if found else "UTC"
-        return known[calendar]
+        zones: dict[str, str] = self.__dict__.setdefault("_zones", {})
+        if calendar not in zones:
+            calendars = await self.calendars()
+            matches = [c for c in calendars if c["id"] == calendar]
+            matches = matches or [c for c in calendars if c["primary"]]
+            zones[calendar] = matches[0]["zone"] if matches else "UTC"
+        return zones[calendar]
 
 
 def _events(calendar: str) -> str:

@@ -58,24 +58,24 @@ async def apply_transform(
     if transform is None:
         return messages
     name = getattr(transform, "__name__", type(transform).__name__)
-    given = list(messages)
+    copies = list(messages)
 
     def work() -> Any:
-        result = transform(given)
+        result = transform(copies)
         return result if inspect.isawaitable(result) else _as_list(result)
 
     try:
         if inspect.iscoroutinefunction(transform):
-            result = await transform(given)
+            result = await transform(copies)
         else:  # a plain function may block
             result = await in_own_thread(work, "delf-transform")
             result = await result if inspect.isawaitable(result) else result
         return [_as_message(item) for item in _as_list(result)]
     except Exception as error:
-        own = isinstance(error, DelfError)
-        why = error.message if own else f"{type(error).__name__}: {error}"
-        hint = error.hint if own else None
-        raise DelfError(f"history_transform {name} failed: {why}", hint=hint) from error
+        is_delf_error = isinstance(error, DelfError)
+        reason = error.message if is_delf_error else f"{type(error).__name__}: {error}"
+        hint = error.hint if is_delf_error else None
+        raise DelfError(f"history_transform {name} failed: {reason}", hint=hint) from error
 
 
 def _as_list(result: Any) -> list[Any]:

@@ -106,14 +106,14 @@ class Repl:
         live = self._live()
         chat = chat_of(self._agent)
         turn = {"conversation": None if chat is None else chat.conversation_id}
-        seen: list[Event] = []
+        events: list[Event] = []
         # A cancelled task still records its end, perhaps from another thread; the end is shown.
-        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        loop, has_ended = asyncio.get_running_loop(), asyncio.Event()
 
         def collect(event: Event) -> None:
-            seen.append(event)
+            events.append(event)
             if isinstance(event, TaskFinished):
-                loop.call_soon_threadsafe(ended.set)
+                loop.call_soon_threadsafe(has_ended.set)
 
         narrator = Narrator(self._screen, verbose=self._manner.verbose, root=Path.cwd())
         listeners: list[Callable[[Event], None]] = [narrator, collect]
@@ -132,15 +132,15 @@ class Repl:
             with self._stopping(work):
                 response = await work
         except asyncio.CancelledError:
-            own = asyncio.current_task()
-            if own is not None and own.cancelling():
+            session_task = asyncio.current_task()
+            if session_task is not None and session_task.cancelling():
                 raise
             if not self._reader.interactive:
                 self._tally.failed += 1
             with contextlib.suppress(TimeoutError):  # an agent on another loop ends the task there
-                async with asyncio.timeout(_END_SECONDS if seen else 0):
-                    await ended.wait()
-            self._say(live, lambda: self._show_stopped(seen))
+                async with asyncio.timeout(_END_SECONDS if events else 0):
+                    await has_ended.wait()
+            self._say(live, lambda: self._show_stopped(events))
         except DelfError as error:
             failure = error
             self._tally.failed += 1

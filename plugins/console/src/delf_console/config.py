@@ -124,19 +124,19 @@ def set_command(ctx: click.Context, key: str, value: str, as_json: bool) -> None
 
         state.discover().spec(ConnectionSpec, value)
     file = project.file or Path.cwd() / CONFIG_FILE
-    before = (read_file(file, file.parent) or b"").decode("utf-8-sig")
-    if before:  # only a trusted file stays trusted
-        project.trust.check(file.parent, {file.name: values_by_path(parse_toml(before))})
-    after = _change_value(before, (section, *path), parsed)
-    _write(file, after)
-    project.trust.keep(file.parent, {file.name: values_by_path(parse_toml(after))})
+    old_text = (read_file(file, file.parent) or b"").decode("utf-8-sig")
+    if old_text:  # only a trusted file stays trusted
+        project.trust.check(file.parent, {file.name: values_by_path(parse_toml(old_text))})
+    new_text = _change_value(old_text, (section, *path), parsed)
+    _write(file, new_text)
+    project.trust.keep(file.parent, {file.name: values_by_path(parse_toml(new_text))})
     origin = state.load_project().agent_values.origin(path) if section == "agent" else None
-    first = None if origin is None or origin.startswith(str(file)) else origin
-    whole = ".".join((section, *path))
-    text = f"{file}: {whole} is set"
-    if first is not None:
-        text = f"{text}\nbut here {first} comes first"
-    data = {"file": str(file), "key": whole, "overridden_by": first}
+    overriding = None if origin is None or origin.startswith(str(file)) else origin
+    full_key = ".".join((section, *path))
+    text = f"{file}: {full_key} is set"
+    if overriding is not None:
+        text = f"{text}\nbut here {overriding} comes first"
+    data = {"file": str(file), "key": full_key, "overridden_by": overriding}
     write_result(text, data, as_json=as_json)
 
 

@@ -64,19 +64,20 @@ def set_command(ctx: click.Context, name: str, base_url: str | None, as_json: bo
 @as_json_option
 def list_command(as_json: bool) -> None:
     """List the names of kept keys, and where each is; never a value."""
-    kept = KeptKeys.here()
+    key_store = KeptKeys.here()
     places = {
-        name: "keyring" if in_ring else "file" for name, in_ring in sorted(kept.names().items())
+        name: "keyring" if in_ring else "file"
+        for name, in_ring in sorted(key_store.names().items())
     }
     if as_json:
-        click.echo(json_text({"file": str(kept.file), "keys": places}))
+        click.echo(json_text({"file": str(key_store.file), "keys": places}))
         return
     if not places:
         click.echo("no keys are kept; delf keys set openai keeps one", err=True)
     for name, place in places.items():
-        where = "in the system's keyring" if place == "keyring" else f"in {kept.file}"
-        over = " (the shell's own wins)" if os.environ.get(name) else ""
-        click.echo(f"{name}  {where}{over}")
+        location = "in the system's keyring" if place == "keyring" else f"in {key_store.file}"
+        override_note = " (the shell's own wins)" if os.environ.get(name) else ""
+        click.echo(f"{name}  {location}{override_note}")
 
 
 @keys.command("remove")

@@ -119,20 +119,26 @@ class Sources:
             return
         if editable:
             raise PluginError(f"{name!r} is not a folder", hint=f"write it as './{name}'")
-        wanted = _requirement(name)
-        full = _known_distribution(wanted.name)
-        package = self.packages.get(full)
+        requirement = _requirement(name)
+        distribution = _known_distribution(requirement.name)
+        package = self.packages.get(distribution)
         if package is None:
-            ours = (
+            origin = (
                 "from the index"
-                if full in _own_names()
+                if distribution in _own_names()
                 else "from the index; not one of delf's own"
             )
-            yield Item(full, ours, f"{full}{_bracket(wanted.extras)}{wanted.specifier}")
-        elif wanted.specifier:
-            raise PluginError(f"{full} comes from {package.path}", hint="leave the version out")
+            yield Item(
+                distribution,
+                origin,
+                f"{distribution}{_bracket(requirement.extras)}{requirement.specifier}",
+            )
+        elif requirement.specifier:
+            raise PluginError(
+                f"{distribution} comes from {package.path}", hint="leave the version out"
+            )
         else:
-            yield from self._with_needs(package, wanted.extras)
+            yield from self._with_needs(package, requirement.extras)
 
     def _with_needs(self, package: Package, extras: Iterable[str]) -> Iterator[Item]:
         """Yield a package after those of its requirements that are available and not installed.
@@ -272,27 +278,27 @@ def _requirement(name: str) -> Requirement:
 
 def _known_distribution(name: str) -> str:
     """Return the distribution for a typed name."""
-    full, ours = canonicalize_name(name), _own_names()
-    if full == NAMESAKE:
+    full_name, own_names = canonicalize_name(name), _own_names()
+    if full_name == NAMESAKE:
         raise PluginError(
             f"{name!r} is another project's package", hint=f"delf's own is {DISTRIBUTION}"
         )
-    for known in (full, f"{PLUGIN_PREFIX}{full}"):
-        if known in ours:
-            return known
-    short = full.removeprefix(PLUGIN_PREFIX)
-    plugins = [p.removeprefix(PLUGIN_PREFIX) for p in ours if p.startswith(PLUGIN_PREFIX)]
-    is_plugin = short != full
-    meant = get_close_matches(short, plugins, n=1, cutoff=_A_TYPO if is_plugin else 0.6)
-    if is_plugin and not meant:
-        return full
-    brought = package_bringing(name)
-    if brought and not is_plugin:
-        meant = [brought.removeprefix(PLUGIN_PREFIX)]
+    for candidate in (full_name, f"{PLUGIN_PREFIX}{full_name}"):
+        if candidate in own_names:
+            return candidate
+    short_name = full_name.removeprefix(PLUGIN_PREFIX)
+    plugins = [p.removeprefix(PLUGIN_PREFIX) for p in own_names if p.startswith(PLUGIN_PREFIX)]
+    is_plugin = short_name != full_name
+    suggestions = get_close_matches(short_name, plugins, n=1, cutoff=_A_TYPO if is_plugin else 0.6)
+    if is_plugin and not suggestions:
+        return full_name
+    bringing_package = package_bringing(name)
+    if bringing_package and not is_plugin:
+        suggestions = [bringing_package.removeprefix(PLUGIN_PREFIX)]
     hint = (
         f"delf plugins available lists delf's own; another's is named in full: {PLUGIN_PREFIX}NAME"
     )
     if not is_plugin and Path(name, "pyproject.toml").is_file():
         hint = f"a folder is written as ./{name}"
-    asked = f"; did you mean {meant[0]!r}?" if meant else ""
-    raise PluginError(f"no plugin is known as {name!r}{asked}", hint=hint)
+    suggestion = f"; did you mean {suggestions[0]!r}?" if suggestions else ""
+    raise PluginError(f"no plugin is known as {name!r}{suggestion}", hint=hint)

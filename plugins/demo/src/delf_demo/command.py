@@ -85,38 +85,44 @@ def demo(
     The first is a question that takes several queries. The second changes data, so it asks
     first: on a terminal you decide, elsewhere it is rejected.
     """
-    model, why = choose_model(llm)
-    kept = make or keep
-    with _folder(kept) as folder:
+    model, model_reason = choose_model(llm)
+    kept_folder = make or keep
+    with _folder(kept_folder) as folder:
         tables, rows = make_shop(folder / "shop.db")
         config = folder / _CONFIG
         # The demo's tasks are removed at its end, so keep them out of the user's list of tasks.
-        text = shop_config(model, folder) + (_journal(folder) if web or kept is None else "")
+        text = shop_config(model, folder) + (_journal(folder) if web or kept_folder is None else "")
         write_private(config, text.encode())
-        if kept is not None:  # a folder that is gone later is trusted for each command instead
+        if (
+            kept_folder is not None
+        ):  # a folder that is gone later is trusted for each command instead
             items = {_CONFIG: items_of(_CONFIG, text)}
             if (folder / _ANSWERS).exists():
                 items[_ANSWERS] = digest_items((folder / _ANSWERS).read_bytes())
             Trust.here().keep(folder, items)
-        own = ["--config", str(config), *(["--trust", str(folder)] if kept is None else [])]
-        tell = _print_nothing if as_json else _tell
-        where = f" in {_short(folder)}" if kept is not None else ""
-        tell(f"A small tea shop: {tables} tables, {rows:,} rows of SQLite{where}.")
+        config_options = [
+            "--config",
+            str(config),
+            *(["--trust", str(folder)] if kept_folder is None else []),
+        ]
+        echo = _print_nothing if as_json else _tell
+        place = f" in {_short(folder)}" if kept_folder is not None else ""
+        echo(f"A small tea shop: {tables} tables, {rows:,} rows of SQLite{place}.")
         if make is not None:
-            tell(f"\nNext:\n  cd {shlex.quote(_short(folder))}")
-            tell(f'  delf run "{SHORT_QUESTION}"')
+            echo(f"\nNext:\n  cd {shlex.quote(_short(folder))}")
+            echo(f'  delf run "{SHORT_QUESTION}"')
             ctx.exit(0)
-        tell(_wrap_text(f"Scripts are written by {why}."))
+        echo(_wrap_text(f"Scripts are written by {model_reason}."))
         if web:
             tasks = [part for task in (QUESTION, CHANGE) for part in ("--task", task)]
-            ctx.exit(_delf(ctx, ["serve", *own, "--port", str(port), *tasks]))
+            ctx.exit(_delf(ctx, ["serve", *config_options, "--port", str(port), *tasks]))
         status = 0
         for number, (title, task) in enumerate(
             (("A question", QUESTION), ("A change that needs your approval", CHANGE)), 1
         ):
-            tell(f"\n{number}. {title}", bold=True)
-            tell(f"{_wrap_text(task)}\n")
-            arguments = ["run", task, *own]
+            echo(f"\n{number}. {title}", bold=True)
+            echo(f"{_wrap_text(task)}\n")
+            arguments = ["run", task, *config_options]
             if os.environ.get("DELF_LLM"):  # wins over the shop's delf.toml, and is not meant here
                 arguments += ["--llm", model]
             arguments += ["--approve", approve] if approve != "ask" else []
@@ -126,9 +132,9 @@ def demo(
             if status > 2:  # interrupted
                 break
         if approve == "ask" and not as_json and not sys.stdin.isatty():
-            tell("\nNobody could be asked here: delf demo --approve all says yes to the change.")
+            echo("\nNobody could be asked here: delf demo --approve all says yes to the change.")
         for line in _next(folder if keep is not None else None, model):
-            tell(line)
+            echo(line)
     ctx.exit(status)
 
 

@@ -349,23 +349,27 @@ class Drive(GoogleConnection):
     @action("unshare", effect="write", trust=_PERMISSION, sinks=["file", "who"])
     async def unshare(self, file: str, who: str) -> PermissionInfo:
         """Take a permission away: of an address, `domain:…`, `anyone`, or by its id."""
-        found = await self._places.find(file)
-        key = str(found["id"])
-        listed = [permission_of(item) for item in await self._permissions(key)]
-        wanted = who.removeprefix("domain:").lower()
-        held = next((p for p in listed if wanted in (p["who"].lower(), p["id"].lower())), None)
-        if held is None:
-            known = ", ".join(p["who"] for p in listed)
-            raise ToolRefusedError(f"{found['name']} is not shared with {who!r}, but with: {known}")
+        resource = await self._places.find(file)
+        key = str(resource["id"])
+        permissions = [permission_of(item) for item in await self._permissions(key)]
+        recipient = who.removeprefix("domain:").lower()
+        permission = next(
+            (p for p in permissions if recipient in (p["who"].lower(), p["id"].lower())), None
+        )
+        if permission is None:
+            recipients = ", ".join(p["who"] for p in permissions)
+            raise ToolRefusedError(
+                f"{resource['name']} is not shared with {who!r}, but with: {recipients}"
+            )
         await self.transport.send(
             Request(
                 "unshare a file",
                 "DELETE",
-                f"{_FILES}/{segment(key)}/permissions/{segment(held['id'])}",
+                f"{_FILES}/{segment(key)}/permissions/{segment(permission['id'])}",
                 query=ALL_DRIVES,
             )
         )
-        return held
+        return permission
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
         """Preview the file with its size and folder, and the version that would be overwritten."""

@@ -477,20 +477,20 @@ def _archive_members(path: str) -> str:
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
-            begun: list[str] = []
+            first_lines: list[str] = []
             # Members whose names differ only in numbers, such as months, are probably alike.
             kinds = {re.sub(r"\d+", "0", name): name for name in reversed(names)}
             texts = [name for name in reversed(kinds.values()) if name.lower().endswith(_TEXTS)]
             for name in texts[:_MEMBERS]:
                 with archive.open(name) as member:
                     data = member.read(_PIECE)
-                odd = encoding_of(data, name)
-                about = f"{short(name)} begins{'' if odd == 'utf-8' else f' ({odd})'}"
-                begun.append(_first_lines(data, about, odd))
+                encoding = encoding_of(data, name)
+                about = f"{short(name)} begins{'' if encoding == 'utf-8' else f' ({encoding})'}"
+                first_lines.append(_first_lines(data, about, encoding))
     except (zipfile.BadZipFile, zlib.error, OSError, RuntimeError, NotImplementedError):
         return "  a damaged or locked archive"
-    more = f" and {len(names) - _LINES:,} more" if len(names) > _LINES else ""
-    return f"  holds {', '.join(map(short, names[:_LINES]))}{more}{''.join(begun)}"
+    more_note = f" and {len(names) - _LINES:,} more" if len(names) > _LINES else ""
+    return f"  holds {', '.join(map(short, names[:_LINES]))}{more_note}{''.join(first_lines)}"
 
 
 def _compressed(path: str) -> str:

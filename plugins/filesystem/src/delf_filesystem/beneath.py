@@ -99,16 +99,16 @@ def _openat2(folder: int, path: str, flags: int, mode: int = 0) -> int:
 
 def _walk(folder: int, parts: tuple[str, ...], flags: int, mode: int) -> int:
     device = os.fstat(folder).st_dev
-    here = os.dup(folder)
+    current = os.dup(folder)
     try:
         for part in parts[:-1]:
-            way = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-            below = os.open(part, way, dir_fd=here)
-            os.close(here)
-            here = below
-        opened = os.open(parts[-1], flags, mode, dir_fd=here)
+            folder_flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            child = os.open(part, folder_flags, dir_fd=current)
+            os.close(current)
+            current = child
+        opened = os.open(parts[-1], flags, mode, dir_fd=current)
     finally:
-        os.close(here)
+        os.close(current)
     if os.fstat(opened).st_dev != device:
         os.close(opened)
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), "/".join(parts))

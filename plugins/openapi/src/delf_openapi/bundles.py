@@ -36,12 +36,12 @@ def bundled(document: Document, schema: Any, *, sent: bool = False) -> dict[str,
     """
     names: dict[str, str] = {}
     waiting: list[str] = []
-    left = _MAX_NODES
+    remaining_nodes = _MAX_NODES
 
     def copied(node: Any, *, named: bool = False) -> Any:
-        nonlocal left
-        left -= 1
-        if left < 0:
+        nonlocal remaining_nodes
+        remaining_nodes -= 1
+        if remaining_nodes < 0:
             raise SpecError("the schema is too large to validate by")
         if isinstance(node, list):
             return [copied(item) for item in cast("list[Any]", node)]
@@ -65,44 +65,48 @@ def bundled(document: Document, schema: Any, *, sent: bool = False) -> dict[str,
         if "patternProperties" in result and not named:
             for word in ("patternProperties", "additionalProperties", "unevaluatedProperties"):
                 result.pop(word, None)
-        own = cast("dict[str, Any]", node)
-        return result if named or not sent else _convert_to_2020(document, result, own)
+        original = cast("dict[str, Any]", node)
+        return result if named or not sent else _convert_to_2020(document, result, original)
 
-    whole = copied(schema)
+    copied_schema = copied(schema)
     schemas: dict[str, Any] = {}
     while waiting:
         ref = waiting.pop()
         schemas[names[ref]] = copied(document.at(ref))
-    return {"schema": whole, "components": {"schemas": schemas}}
+    return {"schema": copied_schema, "components": {"schemas": schemas}}
 
 
 def _convert_to_2020(
-    document: Document, made: dict[str, Any], own: dict[str, Any]
+    document: Document, copy: dict[str, Any], original: dict[str, Any]
 ) -> dict[str, Any]:
     """Return a copied schema in the 2020-12 dialect, without unverifiable rules."""
-    if "oneOf" in made:  # many alternatives overlap, and services take what fits several
-        one, other = made.pop("oneOf"), made.pop("anyOf", None)
-        made |= {"anyOf": one} if other is None else {"allOf": [{"anyOf": one}, {"anyOf": other}]}
-    kind = made.get("type")
+    if "oneOf" in copy:  # many alternatives overlap, and services take what fits several
+        one, other = copy.pop("oneOf"), copy.pop("anyOf", None)
+        copy |= {"anyOf": one} if other is None else {"allOf": [{"anyOf": one}, {"anyOf": other}]}
+    kind = copy.get("type")
     if isinstance(kind, str) and kind not in _TYPES:
-        del made["type"]
+        del copy["type"]
     for word, strict in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
-        if isinstance(made.get(strict), bool):
-            made |= {strict: made.pop(word)} if made.pop(strict) and word in made else {}
-    if not isinstance(made.get("multipleOf"), int):
-        made.pop("multipleOf", None)  # inexact for fractions
-    form = made.get("format")
+        if isinstance(copy.get(strict), bool):
+            copy |= {strict: copy.pop(word)} if copy.pop(strict) and word in copy else {}
+    if not isinstance(copy.get("multipleOf"), int):
+        copy.pop("multipleOf", None)  # inexact for fractions
+    form = copy.get("format")
     if kind == "string" and isinstance(form, str) and form in _FORMATS:
-        made.setdefault("pattern", _FORMATS[form])
-    if "pattern" in made and (pattern := readable(made.pop("pattern"))) is not None:
-        made["pattern"] = pattern
-    if isinstance(made.get("required"), list):
-        listed: Any = own.get("properties")
-        known = cast("dict[str, Any]", listed) if isinstance(listed, dict) else {}
-        needed = [n for n in made["required"] if isinstance(n, str)]
-        made["required"] = [n for n in needed if not document.is_read_only(known.get(n))]
-    if own.get("nullable") is not True:
-        return made
-    if isinstance(kind, str) and not {"enum", "const", "allOf", "anyOf"} & made.keys():
-        return {**made, "type": [kind, "null"]}
-    return {"anyOf": [made, {"type": "null"}]}
+        copy.setdefault("pattern", _FORMATS[form])
+    if "pattern" in copy and (pattern := readable(copy.pop("pattern"))) is not None:
+        copy["pattern"] = pattern
+    if isinstance(copy.get("required"), list):
+        properties_or_none: Any = original.get("properties")
+        properties = (
+            cast("dict[str, Any]", properties_or_none)
+            if isinstance(properties_or_none, dict)
+            else {}
+        )
+        needed = [n for n in copy["required"] if isinstance(n, str)]
+        copy["required"] = [n for n in needed if not document.is_read_only(properties.get(n))]
+    if original.get("nullable") is not True:
+        return copy
+    if isinstance(kind, str) and not {"enum", "const", "allOf", "anyOf"} & copy.keys():
+        return {**copy, "type": [kind, "null"]}
+    return {"anyOf": [copy, {"type": "null"}]}

@@ -274,31 +274,33 @@ class APITool(Connection[OpenAPISettings]):
         known: dict[Argument, Parameter],
         servers: str,
     ) -> Action:
-        shown: Sequence[Argument] = entry.arguments
+        shown_arguments: Sequence[Argument] = entry.arguments
         covered: frozenset[str] = frozenset()
         has_key = has_credentials(self._own)
         if hidden or has_key:
-            shown = [
+            shown_arguments = [
                 a
-                for a in shown
+                for a in shown_arguments
                 if (a.place, a.name.lower()) not in hidden
                 and not (has_key and a.place != "path" and asks_for_key(a.name, a.doc))
             ]
-            covered = frozenset(a.arg for a in entry.arguments) - {a.arg for a in shown}
-        own_arguments = [a for a in shown if (a.name, a.place) not in api.everywhere]
-        parameters = tuple(known.setdefault(a, _parameter(a)) for a in own_arguments)
+            covered = frozenset(a.arg for a in entry.arguments) - {a.arg for a in shown_arguments}
+        stub_arguments = [a for a in shown_arguments if (a.name, a.place) not in api.everywhere]
+        parameters = tuple(known.setdefault(a, _parameter(a)) for a in stub_arguments)
 
         @functools.cache
         def full_types() -> FullTypes:
-            names = {argument.arg for argument in own_arguments}
-            full = compile_full(api.document, entry, api.full_shapes)
-            arguments = [_parameter(a) for a in full.arguments if a.arg in names]
-            seen = self._caller.samples
-            found = frozenset[Found]() if seen is None else seen.found(entry.spot.name)
-            returns = with_types(full.returns, found)
-            return FullTypes(parameters=tuple(arguments), returns=returns, notes=full.result_notes)
+            names = {argument.arg for argument in stub_arguments}
+            full_entry = compile_full(api.document, entry, api.full_shapes)
+            arguments = [_parameter(a) for a in full_entry.arguments if a.arg in names]
+            samples = self._caller.samples
+            observed = frozenset[Found]() if samples is None else samples.found(entry.spot.name)
+            returns = with_types(full_entry.returns, observed)
+            return FullTypes(
+                parameters=tuple(arguments), returns=returns, notes=full_entry.result_notes
+            )
 
-        call = Call(self._caller, api, entry, covered, shown)
+        call = Call(self._caller, api, entry, covered, shown_arguments)
         return Action(
             name=entry.spot.name,
             permission=entry.spot.name,

@@ -233,33 +233,35 @@ class Document:
         return found
 
     def _follow(self, node: dict[str, Any]) -> dict[str, Any]:
-        seen: list[str] = []
+        followed_refs: list[str] = []
         notes: dict[str, Any] = {}
-        more: list[dict[str, Any]] = []
+        siblings: list[dict[str, Any]] = []
         current: Any = node
         while isinstance(current, dict):
             mapping = cast("dict[str, Any]", current)
             ref = mapping.get("$ref")
             if type(ref) is not str:
                 break
-            if ref in seen:
+            if ref in followed_refs:
                 raise SpecError(f"$ref {ref[:200]!r} leads back to itself")
-            if len(seen) > _MAX_HOPS:
-                raise SpecError(f"$ref {seen[0][:200]!r} leads over {_MAX_HOPS} others")
-            seen.append(ref)
+            if len(followed_refs) > _MAX_HOPS:
+                raise SpecError(f"$ref {followed_refs[0][:200]!r} leads over {_MAX_HOPS} others")
+            followed_refs.append(ref)
             if len(mapping) > 1:
                 notes = {k: v for k, v in mapping.items() if k in _NOTES and k != "$ref"} | notes
-                own = {k: v for k, v in mapping.items() if k not in _NOTES and k[:2] != "x-"}
-                if own and self.version >= (3, 1):
-                    more.append(own)
+                sibling_keywords = {
+                    k: v for k, v in mapping.items() if k not in _NOTES and k[:2] != "x-"
+                }
+                if sibling_keywords and self.version >= (3, 1):
+                    siblings.append(sibling_keywords)
             current = self.at(ref)
         if isinstance(current, bool):
             current = self.resolve(current)
         if not isinstance(current, dict):
-            raise SpecError(f"$ref {seen[-1][:200]!r} leads to a {type(current).__name__}")
+            raise SpecError(f"$ref {followed_refs[-1][:200]!r} leads to a {type(current).__name__}")
         target = cast("dict[str, Any]", current)
-        if more:
-            return {**notes, "allOf": [target, *more]}
+        if siblings:
+            return {**notes, "allOf": [target, *siblings]}
         return {**target, **notes} if notes else target
 
 

@@ -105,25 +105,27 @@ def find_operations(document: Document, warnings: list[str]) -> list[Spot]:
         warnings: Gets a line for each path that cannot be read.
     """
     spots: list[Spot] = []
-    taken: set[str] = set()
+    taken_names: set[str] = set()
     counts: dict[str, int] = {}
     found = list(_walk(document, warnings))
-    short = Counter(_without_path(_identity(op), method, path) for method, path, _, op in found)
+    short_counts = Counter(
+        _without_path(_identity(op), method, path) for method, path, _, op in found
+    )
     for method, path, tokens, operation in found:
         identity = _identity(operation)
-        plain = _without_path(identity, method, path)
-        words = plain if short[plain] == 1 else identity
+        short_identity = _without_path(identity, method, path)
+        words = short_identity if short_counts[short_identity] == 1 else identity
         base = method_name(_operation_name(words, method, path))
         name = base
-        if name in taken:
+        if name in taken_names:
             # Continue from the last number; restarting would be slow for many clashes.
-            name = unique(base, taken, method) if base not in counts else base
-            while name in taken:
+            name = unique(base, taken_names, method) if base not in counts else base
+            while name in taken_names:
                 counts[base] = counts.get(base, 1) + 1
                 name = f"{base}_{counts[base]}"
-        taken.add(name)
-        listed: Any = operation.get("tags")
-        words = cast("list[Any]", listed) if isinstance(listed, list) else []
+        taken_names.add(name)
+        declared_tags: Any = operation.get("tags")
+        words = cast("list[Any]", declared_tags) if isinstance(declared_tags, list) else []
         tags = tuple(t for t in words if isinstance(t, str))
         spots.append(Spot(name, method.upper(), path, tokens, identity, tags))
     return spots

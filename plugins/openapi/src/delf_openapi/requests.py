@@ -120,33 +120,33 @@ class RequestBuilder:
             ToolRefusedError: If an argument is invalid; names each one, and the signature.
         """
         problems: list[str] = []
-        given: dict[str, Any] = {}
+        validated: dict[str, Any] = {}
         body = self.operation.body
-        known = {*self._params, *self._fields, *self._body_names(body)}
+        names = {*self._params, *self._fields, *self._body_names(body)}
         for arg, value in arguments.items():
-            if arg == FULL and arg not in known:
-                given[arg] = bool(value)
+            if arg == FULL and arg not in names:
+                validated[arg] = bool(value)
                 continue
-            if arg not in known:
-                problems.append(f"unknown argument {arg!r}{did_you_mean(arg, known)}")
+            if arg not in names:
+                problems.append(f"unknown argument {arg!r}{did_you_mean(arg, names)}")
                 continue
             try:
-                problems += self._store_argument(arg, value, given)
+                problems += self._store_argument(arg, value, validated)
             except Misfit as misfit:
                 problems.append(f"argument {misfit}")
         needed = [p.arg for p in self._params.values() if p.required]
         needed += self._missing_keywords(body, arguments) if body is not None else []
         for arg in needed:
-            if arg not in given and arguments.get(arg) is None:
+            if arg not in validated and arguments.get(arg) is None:
                 missing = [f"missing argument {arg!r}"]
                 is_path = arg in self._params and self._params[arg].place == "path"
                 problems += missing if is_path else self._faults_to_refuse(missing)
         if body is not None and not problems:
-            problems += self._faults_to_refuse(self._check_body(body, given))
+            problems += self._faults_to_refuse(self._check_body(body, validated))
         if problems:
-            shown = "; ".join(problems[:8])
-            raise ToolRefusedError(f"{self._where}: {shown}. Expected {self._signature}")
-        return given
+            listed_problems = "; ".join(problems[:8])
+            raise ToolRefusedError(f"{self._where}: {listed_problems}. Expected {self._signature}")
+        return validated
 
     def _faults_to_refuse(self, faults: list[str]) -> list[str]:
         """Return the faults for which a call is refused.

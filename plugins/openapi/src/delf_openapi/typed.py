@@ -203,9 +203,9 @@ def _parts(is_old: bool) -> tuple[Any, Any]:
         def __call__(self, value: Any) -> Any:
             if not isinstance(value, dict):
                 return value
-            came = cast("dict[str, Any]", value)
-            typed = self._unmarshal_properties(came)
-            return {name: typed.get(name, item) for name, item in came.items()}
+            properties = cast("dict[str, Any]", value)
+            typed = self._unmarshal_properties(properties)
+            return {name: typed.get(name, item) for name, item in properties.items()}
 
     validator = library.OAS30ReadValidator if is_old else library.OAS31Validator
     follow = validator.VALIDATORS["$ref"]
@@ -223,9 +223,9 @@ def _parts(is_old: bool) -> tuple[Any, Any]:
 
     bounded: Any = extend(validator, {"$ref": followed, "pattern": pattern})
     checker = library.OAS30ReadValidator.FORMAT_CHECKER
-    theirs = schemas.oas30_types_unmarshaller if is_old else schemas.oas31_types_unmarshaller
-    kinds = {**theirs.unmarshallers, "array": Items, "object": Properties}
-    types = TypesUnmarshaller(kinds, theirs.default, theirs.multi)
+    library_types = schemas.oas30_types_unmarshaller if is_old else schemas.oas31_types_unmarshaller
+    kinds = {**library_types.unmarshallers, "array": Items, "object": Properties}
+    types = TypesUnmarshaller(kinds, library_types.default, library_types.multi)
     return SchemaValidatorsFactory(bounded, checker), types
 
 

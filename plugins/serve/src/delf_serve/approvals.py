@@ -88,25 +88,27 @@ class Approvals:
             mine: Whether to return the requests that the person may decide.
             rejectable: Whether to return the requests that the person may only reject; with
                 ``mine``, these come last.
-            limit: The most requests.
-            offset: The number of requests to leave out.
+            limit: The maximum number of requests.
+            offset: The number of requests to skip.
         """
-        every = await self._tasks.journal.find_requests(waiting=waiting, limit=_MAX)
-        found = [record for record in every if key.sees(record.task.key)]
+        all_records = await self._tasks.journal.find_requests(waiting=waiting, limit=_MAX)
+        visible_records = [record for record in all_records if key.sees(record.task.key)]
         if mine or rejectable:
-            own = [record for record in found if may_decide(record, key)]
-            ids = {record.requested.request_id for record in own} if rejectable else set[str]()
-            others = [
+            decidable = [record for record in visible_records if may_decide(record, key)]
+            decidable_ids = (
+                {record.requested.request_id for record in decidable} if rejectable else set[str]()
+            )
+            only_rejectable = [
                 record
-                for record in found
+                for record in visible_records
                 if rejectable
-                and record.requested.request_id not in ids
+                and record.requested.request_id not in decidable_ids
                 and _may_reject(record, key)
             ]
-            found = [*(own if mine else ()), *others]
-        part = found[offset : offset + limit]
-        more = len(found) > offset + limit
-        return RequestList(approvals=[self._view(record, key) for record in part], more=more)
+            visible_records = [*(decidable if mine else ()), *only_rejectable]
+        page = visible_records[offset : offset + limit]
+        more = len(visible_records) > offset + limit
+        return RequestList(approvals=[self._view(record, key) for record in page], more=more)
 
     async def waiting(self, key: Key) -> WaitingCount:
         """Count the requests that a person may decide, without building their details."""

@@ -104,20 +104,20 @@ def notice_of_talk(
     settings: ServeSettings, request: ApprovalRequest, event: ApprovalCommented | ApprovalAssigned
 ) -> Notice:
     """Make the notice of a comment or an assignment."""
-    made, by = notice_of(settings, request), visible(event.by)
+    request_notice, by = notice_of(settings, request), visible(event.by)
     match event:
         case ApprovalCommented():
-            what, words = "approval_commented", f"{by} commented on {visible(request.action)}"
+            kind, words = "approval_commented", f"{by} commented on {visible(request.action)}"
             text = visible(event.text)
         case ApprovalAssigned():
-            what, words = "approval_assigned", f"{by} assigned {visible(request.action)} to you"
+            kind, words = "approval_assigned", f"{by} assigned {visible(request.action)} to you"
             text = ""
-    whole = f"{words}{': ' if text else ''}{text}"
+    message = f"{words}{': ' if text else ''}{text}"
     return Notice(
         name=f"{request.request_id}-{event.seq}",
-        content={**made.content, "event": what, "by": by, "message": whole[:_LONGEST]},
+        content={**request_notice.content, "event": kind, "by": by, "message": message[:_LONGEST]},
         subject=f"delf: {_one_line(words)}",
-        text=f"{whole}\n\n{made.text}",
+        text=f"{message}\n\n{request_notice.text}",
     )
 
 

@@ -560,16 +560,19 @@ async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
         except ConfigurationError as error:
             raise ProblemError(422, error.message, param="webhook") from None
     secret = f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}" if address else ""
-    made: str | None = None
+    new_secret: str | None = None
 
     def change(known: Person | None) -> Person:
-        nonlocal made
-        before = present(known, name)
-        is_new = address is not None and address != before.webhook
-        made = secret if is_new and address else None
-        own = {"webhook": address, "webhook_secret": secret} if is_new else {}
+        nonlocal new_secret
+        person_before = present(known, name)
+        is_new = address is not None and address != person_before.webhook
+        new_secret = secret if is_new and address else None
+        webhook_fields = {"webhook": address, "webhook_secret": secret} if is_new else {}
         return replace(
-            before, notices=chosen, notice_ways=before.notice_ways if ways is None else ways, **own
+            person_before,
+            notices=chosen,
+            notice_ways=person_before.notice_ways if ways is None else ways,
+            **webhook_fields,
         )
 
     journal = call.service.tasks.journal
@@ -577,7 +580,7 @@ async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
         journal, name, change
     )
     await call.service.keys.reload(journal, at_once=True)
-    return _notices_of(call, person, made)
+    return _notices_of(call, person, new_secret)
 
 
 def _own_person(call: Call) -> Person:

@@ -806,26 +806,26 @@ def owner_of(conversation: str) -> str | None:
 
 def _detail(view: Task, events: Sequence[Event], asked: Sequence[str], key: Key) -> TaskDetail:
     """Return a task with data from its events; slow for long tasks, so call it in a thread."""
-    seen = snapshot(events)
-    begun = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
+    state = snapshot(events)
+    start_event = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
     actions = {e.request_id: e.action for e in events if isinstance(e, ApprovalRequested)}
     files = [
         OutputFile(name=name, size=Path(path).stat().st_size)
-        for name, path in seen.files.items()
+        for name, path in state.files.items()
         if Path(path).is_file()
     ]
     return TaskDetail(
         **view.model_dump(),
-        result=seen.result,
-        value=seen.value,
-        output_so_far=seen.output_so_far,
+        result=state.result,
+        value=state.value,
+        output_so_far=state.output_so_far,
         files=files,
         conversation_id=None
-        if begun is None or begun.conversation is None
-        else shown_name(begun.conversation, key),
-        asked_from=None if begun is None else begun.setup.get(ASKED_FROM),
-        stopped_by=ended.by if isinstance(ended := events[-1], TaskFinished) else None,
-        stopped_from=(ended.via or None) if isinstance(ended, TaskFinished) else None,
+        if start_event is None or start_event.conversation is None
+        else shown_name(start_event.conversation, key),
+        asked_from=None if start_event is None else start_event.setup.get(ASKED_FROM),
+        stopped_by=last_event.by if isinstance(last_event := events[-1], TaskFinished) else None,
+        stopped_from=(last_event.via or None) if isinstance(last_event, TaskFinished) else None,
         decisions=[
             TaskDecision(
                 request_id=event.request_id,
@@ -840,6 +840,6 @@ def _detail(view: Task, events: Sequence[Event], asked: Sequence[str], key: Key)
             for event in events
             if isinstance(event, (ApprovalDecided, ApprovalVoted))
         ],
-        tokens_used=seen.tokens_used,
+        tokens_used=state.tokens_used,
         approvals=[*asked] if view.state is TaskState.WAITING else [],
     )

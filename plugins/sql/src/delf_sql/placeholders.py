@@ -108,17 +108,23 @@ def _is_no_parameter(before: Token, colon: Token) -> bool:
 
 
 def _hole(tokens: Sequence[Token], index: int, end: int, key: str | int) -> Hole:
-    before = tokens[index - 1] if index else None
-    earlier = tokens[index - 2] if index > 1 else None
-    bare = before is not None and before.word == "IN"
-    inside = (
-        before is not None and before.text == "(" and earlier is not None and earlier.word == "IN"
+    previous = tokens[index - 1] if index else None
+    before_previous = tokens[index - 2] if index > 1 else None
+    is_whole_list = previous is not None and previous.word == "IN"
+    is_in_list = (
+        previous is not None
+        and previous.text == "("
+        and before_previous is not None
+        and before_previous.word == "IN"
     )
-    after = next((token for token in tokens[index + 1 :] if token.start >= end), None)
-    is_cast = (after is not None and after.text in (":", "::")) or (
-        before is not None and before.text == "(" and earlier is not None and earlier.word == "CAST"
+    next_token = next((token for token in tokens[index + 1 :] if token.start >= end), None)
+    is_cast = (next_token is not None and next_token.text in (":", "::")) or (
+        previous is not None
+        and previous.text == "("
+        and before_previous is not None
+        and before_previous.word == "CAST"
     )
-    return Hole(tokens[index].start, end, key, inside or bare, bare, is_cast)
+    return Hole(tokens[index].start, end, key, is_in_list or is_whole_list, is_whole_list, is_cast)
 
 
 def bind(

@@ -133,18 +133,20 @@ def with_holdings(lines: str, tables: Sequence[Table], dialect: Dialect, budget:
         lines: The schema.
         tables: The tables with described columns, most relevant first.
         dialect: The database's dialect.
-        budget: The most characters.
+        budget: The maximum number of characters.
     """
-    shown = lines.split("\n")
-    left = budget - len(lines)
+    result_lines = lines.split("\n")
+    remaining_chars = budget - len(lines)
     for table in tables:
-        bare = replace(table, columns=[replace(column, holds=None) for column in table.columns])
-        plain, full = table_line(bare, dialect), table_line(table, dialect)
-        more = len(full) - len(plain)
-        if plain in shown and more <= left:
-            shown[shown.index(plain)] = full
-            left -= more
-    return "\n".join(shown)
+        without_holdings = replace(
+            table, columns=[replace(column, holds=None) for column in table.columns]
+        )
+        plain_line, full_line = table_line(without_holdings, dialect), table_line(table, dialect)
+        extra_chars = len(full_line) - len(plain_line)
+        if plain_line in result_lines and extra_chars <= remaining_chars:
+            result_lines[result_lines.index(plain_line)] = full_line
+            remaining_chars -= extra_chars
+    return "\n".join(result_lines)
 
 
 def whole_schema(tables: Sequence[Table], dialect: Dialect, budget: int) -> str | None:
@@ -178,19 +180,19 @@ class PartialSchema:
             ranked: Tables with columns, most relevant first.
             others: Tables without columns.
         """
-        every = [*(table.relation for table in ranked), *others]
-        names = [relation_name(relation, self._dialect) for relation in every]
+        all_relations = [*(table.relation for table in ranked), *others]
+        names = [relation_name(relation, self._dialect) for relation in all_relations]
         for_names = min(sum(len(name) + 2 for name in names), round(_NAMES_SHARE * self._budget))
         lines = self._lines(ranked, self._budget - for_names)
-        left = self._budget - sum(len(line) + 1 for line in lines)
-        rest = names[len(lines) :]
-        shown = list(takewhile(_room(left), rest))
-        if shown:
-            lines.append(f"{'other ' if lines else ''}tables: {', '.join(shown)}")
-        hidden = len(rest) - len(shown)
-        note = f"and {hidden} more tables; " if hidden else ""
-        ask = f"{self._name}.schema('table'), or {self._name}.schema(search='words')"
-        lines.append(f"({note}all columns: {ask})")
+        remaining_chars = self._budget - sum(len(line) + 1 for line in lines)
+        remaining_names = names[len(lines) :]
+        listed_names = list(takewhile(_room(remaining_chars), remaining_names))
+        if listed_names:
+            lines.append(f"{'other ' if lines else ''}tables: {', '.join(listed_names)}")
+        hidden_count = len(remaining_names) - len(listed_names)
+        note = f"and {hidden_count} more tables; " if hidden_count else ""
+        schema_calls = f"{self._name}.schema('table'), or {self._name}.schema(search='words')"
+        lines.append(f"({note}all columns: {schema_calls})")
         return "\n".join(lines)
 
     def _lines(self, ranked: Sequence[Table], budget: int) -> list[str]:
@@ -211,22 +213,24 @@ class PartialSchema:
 
     def _line(self, table: Table, most: int) -> str:
         """Format a table completely if it fits, else with its most relevant columns."""
-        whole = table_line(table, self._dialect)
-        if len(whole) <= most:
-            return whole
-        left = most - len(table_line(replace(table, columns=[]), self._dialect)) - _RESERVE_FOR_CUT
-        kept: set[int] = set()
+        full_line = table_line(table, self._dialect)
+        if len(full_line) <= most:
+            return full_line
+        remaining_chars = (
+            most - len(table_line(replace(table, columns=[]), self._dialect)) - _RESERVE_FOR_CUT
+        )
+        kept_columns: set[int] = set()
         for number, column in sorted(
             enumerate(table.columns), key=lambda pair: self._need(pair[1])
         ):
             size = len(_column(column, self._dialect)) + 2
-            if size > left:
+            if size > remaining_chars:
                 break
-            kept.add(number)
-            left -= size
-        columns = [column for number, column in enumerate(table.columns) if number in kept]
-        cut = len(table.columns) - len(columns)
-        return table_line(replace(table, columns=columns), self._dialect, cut)
+            kept_columns.add(number)
+            remaining_chars -= size
+        columns = [column for number, column in enumerate(table.columns) if number in kept_columns]
+        omitted_count = len(table.columns) - len(columns)
+        return table_line(replace(table, columns=columns), self._dialect, omitted_count)
 
 
 def _room(left: int) -> Callable[[str], bool]:

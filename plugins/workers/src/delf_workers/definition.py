@@ -252,28 +252,28 @@ def from_front_matter(
         if "connections" in table:
             raise front.error("connections say the same", ("toolsets",))
         table["connections"] = _convert_toolsets(table.pop("toolsets"))
-        named = {
+        renamed_lines = {
             ("connections", *keys[1:]): n
             for keys, n in front.lines.items()
             if "toolsets" in keys[:1]
         }
-        front = replace(front, lines=front.lines | named)
+        front = replace(front, lines=front.lines | renamed_lines)
     _take_policy(front, table)
     if "output_schema_ref" in table:
         table["result"] = _schema(front, table, read)
-    given = {"name": name, **table, "connections": _connections(front, table)}
+    fields = {"name": name, **table, "connections": _connections(front, table)}
     if not front.text:
         raise front.error("there are no instructions below the table")
     for key in _HIDDEN:
         if key in table:
             raise front.error(f"unknown key{did_you_mean(key, _keys())}", (key,), _known_keys())
     try:
-        own = {"front": front, "generated": generated, "read": read}
-        made = WorkerDefinition.model_validate({**given, **own, "instructions": front.text})
+        source = {"front": front, "generated": generated, "read": read}
+        worker = WorkerDefinition.model_validate({**fields, **source, "instructions": front.text})
     except ValidationError as error:
         raise _explain_error(front, error) from None
-    _check(front, made, name)
-    return made
+    _check(front, worker, name)
+    return worker
 
 
 def _convert_toolsets(given: Any) -> Any:

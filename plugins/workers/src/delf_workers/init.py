@@ -58,28 +58,30 @@ def init(ctx: click.Context, folder: str, llm: str | None, as_json: bool) -> Non
     from delf.trust.decisions import Trust, items_of
 
     host = state_of(ctx).discover()
-    known = dict(host.providers.usable_suggestions(own_variables()))
+    usable_models = dict(host.providers.usable_suggestions(own_variables()))
     unset = next((each for each in host.providers.all if each.suggested), None)
-    model = llm or next(iter(known), None) or (unset and unset.suggested) or "MODEL"
+    model = llm or next(iter(usable_models), None) or (unset and unset.suggested) or "MODEL"
     installed = {spec.name for spec in host.specs(ConnectionSpec)}
     sections = "".join(text for name, text in _OF_PLUGINS.items() if name in installed)
-    how = _ASKING if "llm" in installed else _READING
+    instructions = _ASKING if "llm" in installed else _READING
     root = Path(folder)
     templates = files("delf_workers").joinpath("project")
-    made: list[str] = []
-    kept: list[str] = []
+    created: list[str] = []
+    existing: list[str] = []
     try:
         for name in _FILES:
             path = root / name
             if path.exists():
-                kept.append(str(path))
+                existing.append(str(path))
                 continue
             text = templates.joinpath(f"{name}.txt").read_text(encoding="utf-8")
             text = (
-                text.replace("{llm}", model).replace("{sections}", sections).replace("{how}", how)
+                text.replace("{llm}", model)
+                .replace("{sections}", sections)
+                .replace("{how}", instructions)
             )
             write_private(path, text.encode())
-            made.append(str(path))
+            created.append(str(path))
             if name != "notes.md":
                 Trust.here().keep(root, {name: items_of(name, text)})
     except OSError as error:
@@ -88,14 +90,14 @@ def init(ctx: click.Context, folder: str, llm: str | None, as_json: bool) -> Non
     next_steps = ["delf workers run summarise --attach notes.md"]
     if root.resolve() != Path.cwd():
         next_steps.insert(0, f"cd {shlex.quote(folder)}")
-    if llm is None and not known and unset is not None:
+    if llm is None and not usable_models and unset is not None:
         next_steps.insert(0, f"delf keys set {unset.name}")
     if as_json:
-        write_result("", {"made": made, "kept": kept, "next": next_steps}, as_json=True)
+        write_result("", {"made": created, "kept": existing, "next": next_steps}, as_json=True)
         return
-    for path in made:
+    for path in created:
         click.echo(path)
-    for path in kept:
+    for path in existing:
         click.echo(f"{path}: left as it is")
     click.echo("\nNext:", err=True)
     for step in next_steps:

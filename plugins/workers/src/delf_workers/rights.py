@@ -151,17 +151,17 @@ class Workshop:
         for name, settings in worker.connections.items():
             where = worker.place("connections", name)
             if name not in pool:
-                who = "the agent" if worker.maker is None else f"the worker {worker.maker!r}"
+                maker_text = "the agent" if worker.maker is None else f"the worker {worker.maker!r}"
                 raise ConfigurationError(
-                    f"{where}: its maker, {who}, does not have {name!r}",
+                    f"{where}: its maker, {maker_text}, does not have {name!r}",
                     hint=f"it has: {', '.join(pool) or 'nothing'}",
                 )
-            held = pool[name]
+            inherited = pool[name]
             if name == WORKERS:
-                maker = cast("CallsWorkers", held)
+                maker = cast("CallsWorkers", inherited)
                 yield maker.for_worker(worker, _patterns(settings, where), *maker.patterns)
             else:
-                yield _narrow_to_allowed(held, settings.get("allow"), where)
+                yield _narrow_to_allowed(inherited, settings.get("allow"), where)
 
     def _maker_connections(
         self, worker: WorkerDefinition, own: CallsWorkers
@@ -228,18 +228,18 @@ def _narrow_to_allowed(connection: ConnectionLike, allow: Any, where: str) -> Co
     """Return a connection limited to the allowed actions; the connection itself if unlimited."""
     if allow is None:
         return connection
-    wanted = check_permission(allow, "allow", where)
-    names = (wanted,) if isinstance(wanted, str) else wanted
-    held = connection.allow
+    permission = check_permission(allow, "allow", where)
+    names = (permission,) if isinstance(permission, str) else permission
+    current = connection.allow
     changed = copy.copy(connection)
     if isinstance(names, bool) or names is None:
-        changed.allow = held if names is not False else False
+        changed.allow = current if names is not False else False
     # Actions that the maker may not call stay forbidden.
-    elif held is False:
+    elif current is False:
         changed.allow = False
-    elif held is None or held is True:
+    elif current is None or current is True:
         changed.allow = names
     else:
-        kept = {held} if isinstance(held, str) else set(held)
-        changed.allow = tuple(name for name in names if name in kept) or False
+        current_names = {current} if isinstance(current, str) else set(current)
+        changed.allow = tuple(name for name in names if name in current_names) or False
     return changed

@@ -238,13 +238,13 @@ async def _events(call: Call, body: ResponseBody, task_id: str) -> AsyncGenerato
         number += 1
         return frame({"type": kind, "sequence_number": number - 1, **data}, kind)
 
-    begun = {**_head(body, task_id, 0), "status": "in_progress"}
-    yield event("response.created", response=begun)
-    yield event("response.in_progress", response=begun)
+    initial = {**_head(body, task_id, 0), "status": "in_progress"}
+    yield event("response.created", response=initial)
+    yield event("response.in_progress", response=initial)
     thoughts: list[str] = []
     reasoning: dict[str, Any] = {"id": f"rs_{task_id}", "type": "reasoning", "summary": []}
     thought = {"item_id": reasoning["id"], "output_index": 0, "summary_index": 0}
-    empty = {"type": "summary_text", "text": ""}
+    empty_part = {"type": "summary_text", "text": ""}
     async for item in watch(call, task_id):
         match item:
             case Outcome():
@@ -252,14 +252,14 @@ async def _events(call: Call, body: ResponseBody, task_id: str) -> AsyncGenerato
                 first = 0
                 if thoughts:
                     first, text = 1, "".join(thoughts)
-                    part = {**empty, "text": text}
-                    whole = {**reasoning, "summary": [part]}
+                    part = {**empty_part, "text": text}
+                    reasoning_item = {**reasoning, "summary": [part]}
                     yield event("response.reasoning_summary_text.done", **thought, text=text)
                     yield event("response.reasoning_summary_part.done", **thought, part=part)
-                    yield event("response.output_item.done", output_index=0, item=whole)
-                    response["output"].insert(0, whole)
-                for place, made in enumerate(response["output"][first:], first):
-                    for frames in _item_events(event, place, made):
+                    yield event("response.output_item.done", output_index=0, item=reasoning_item)
+                    response["output"].insert(0, reasoning_item)
+                for place, output_item in enumerate(response["output"][first:], first):
+                    for frames in _item_events(event, place, output_item):
                         yield frames
                 kind = {"failed": "failed", "in_progress": "incomplete"}.get(response["status"])
                 yield event(f"response.{kind or 'completed'}", response=response)
@@ -267,7 +267,7 @@ async def _events(call: Call, body: ResponseBody, task_id: str) -> AsyncGenerato
                 text = f"{story(item)}\n"
                 if not thoughts:
                     yield event("response.output_item.added", output_index=0, item=reasoning)
-                    yield event("response.reasoning_summary_part.added", **thought, part=empty)
+                    yield event("response.reasoning_summary_part.added", **thought, part=empty_part)
                 thoughts.append(text)
                 yield event("response.reasoning_summary_text.delta", **thought, delta=text)
             case None:
@@ -278,11 +278,11 @@ async def _events(call: Call, body: ResponseBody, task_id: str) -> AsyncGenerato
 
 def _item_events(event: Any, place: int, item: Mapping[str, Any]) -> list[bytes]:
     """Return the events of a finished item of the output."""
-    where = {"output_index": place}
+    position = {"output_index": place}
     if item["type"] == "function_call":
-        arguments = {**where, "item_id": item["id"]}
+        arguments = {**position, "item_id": item["id"]}
         return [
-            event("response.output_item.added", **where, item={**item, "arguments": ""}),
+            event("response.output_item.added", **position, item={**item, "arguments": ""}),
             event("response.function_call_arguments.delta", **arguments, delta=item["arguments"]),
             event(
                 "response.function_call_arguments.done",
@@ -290,21 +290,21 @@ def _item_events(event: Any, place: int, item: Mapping[str, Any]) -> list[bytes]
                 name=item["name"],
                 arguments=item["arguments"],
             ),
-            event("response.output_item.done", **where, item=item),
+            event("response.output_item.done", **position, item=item),
         ]
     if item["type"] != "message":
         return [
-            event("response.output_item.added", **where, item=item),
-            event("response.output_item.done", **where, item=item),
+            event("response.output_item.added", **position, item=item),
+            event("response.output_item.done", **position, item=item),
         ]
     (part,) = item["content"]
-    inside = {**where, "item_id": item["id"], "content_index": 0}
-    begun: dict[str, Any] = {**item, "status": "in_progress", "content": []}
+    part_position = {**position, "item_id": item["id"], "content_index": 0}
+    initial_item: dict[str, Any] = {**item, "status": "in_progress", "content": []}
     return [
-        event("response.output_item.added", **where, item=begun),
-        event("response.content_part.added", **inside, part={**part, "text": ""}),
-        event("response.output_text.delta", **inside, delta=part["text"], logprobs=[]),
-        event("response.output_text.done", **inside, text=part["text"], logprobs=[]),
-        event("response.content_part.done", **inside, part=part),
-        event("response.output_item.done", **where, item=item),
+        event("response.output_item.added", **position, item=initial_item),
+        event("response.content_part.added", **part_position, part={**part, "text": ""}),
+        event("response.output_text.delta", **part_position, delta=part["text"], logprobs=[]),
+        event("response.output_text.done", **part_position, text=part["text"], logprobs=[]),
+        event("response.content_part.done", **part_position, part=part),
+        event("response.output_item.done", **position, item=item),
     ]

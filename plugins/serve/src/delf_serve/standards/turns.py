@@ -194,22 +194,26 @@ async def begin(call: Call, turn: Turn, *, is_retry: bool = False) -> str:
         raise ProblemError(422, "the last message has to be the user's, with text")
     names = await models_of(call)
     if turn.model not in names:
-        shown = ", ".join(names[:20])
-        raise ProblemError(404, f"no model {turn.model[:60]!r} is here: {shown}", param="model")
+        listed_names = ", ".join(names[:20])
+        raise ProblemError(
+            404, f"no model {turn.model[:60]!r} is here: {listed_names}", param="model"
+        )
     kind, _, name = turn.model.partition("/")
     words, strategy = turn.task_of(turn.words), "worker" if kind == "worker" else None
     if is_retry:
-        known = await call.service.tasks.newest(words, call.key, time.time() - _RETRIED_SECONDS)
-        if known is not None:
-            return known
-    given = {
+        earlier_task = await call.service.tasks.newest(
+            words, call.key, time.time() - _RETRIED_SECONDS
+        )
+        if earlier_task is not None:
+            return earlier_task
+    fields = {
         "task": words,
         "llm": name if kind == OWN_MODEL and name else None,
         "output": turn.output,
         "conversation_id": await _conversation(call, turn),
         "files": [{"id": file_id} for file_id in await _stored(call, turn)],
     }
-    order = _valid(s.RunRequest, given)
+    order = _valid(s.RunRequest, fields)
     tasks = call.service.tasks
     return (await tasks.submit(order, call.key, strategy=strategy, client=call.client)).task_id
 
@@ -384,19 +388,22 @@ async def replied(call: Call, turn: Turn) -> str | None:
     """
     if not turn.history:
         return None
-    shown, waiting = turn.history[-1].content, await call.service.tasks.waiting()
-    named = [
-        one for asked in waiting.values() for one in asked if one.requested.request_id in shown
+    last_message, waiting = turn.history[-1].content, await call.service.tasks.waiting()
+    named_requests = [
+        one
+        for requests in waiting.values()
+        for one in requests
+        if one.requested.request_id in last_message
     ]
     is_reply = is_continue(turn.words) or decision_in(turn.words) is not None
-    if not named and not is_reply:
+    if not named_requests and not is_reply:
         return None
     task_id = await _task_before(call, turn)
-    named = [one for one in named if one.task.task_id == task_id]
-    given = reply_to(named[0], turn.words) if len(named) == 1 else None
-    if given is not None:
-        await decide(call, named[0].requested.request_id, given)
-    return task_id if given is not None or is_reply else None
+    named_requests = [one for one in named_requests if one.task.task_id == task_id]
+    decision = reply_to(named_requests[0], turn.words) if len(named_requests) == 1 else None
+    if decision is not None:
+        await decide(call, named_requests[0].requested.request_id, decision)
+    return task_id if decision is not None or is_reply else None
 
 
 async def _task_before(call: Call, turn: Turn) -> str | None:

@@ -212,16 +212,16 @@ class PostgresBackend(EngineBackend):
         """Refuse calls of user-defined functions that are not allowed."""
         if not statement.calls and not statement.attributes:
             return
-        listed = self._settings.functions
+        allowed = self._settings.functions
         names = statement.calls | statement.attributes
-        others = {name for name in names if not is_listed(name, listed)}
-        known = known_functions("postgresql") & others
-        asked = {
-            "calls": sorted(others & statement.calls | known),
+        unlisted_names = {name for name in names if not is_listed(name, allowed)}
+        known = known_functions("postgresql") & unlisted_names
+        parameters = {
+            "calls": sorted(unlisted_names & statement.calls | known),
             "known": sorted(known),
-            "attributes": sorted(others & statement.attributes - known),
+            "attributes": sorted(unlisted_names & statement.attributes - known),
         }
-        row = driver.execute(_UNLISTED, asked).fetchone()
+        row = driver.execute(_UNLISTED, parameters).fetchone()
         if row is not None:
             raise unlisted(row[0])
 

@@ -283,32 +283,37 @@ class ConnectionContract(Contract):
     async def test_call_returns_its_declared_type_and_keeps_defaults(self, connection: Any) -> None:
         for call in self._calls():
             action = await _action(connection, call.action)
-            wanted, before = _result_class(action), str(inspect.signature(action.call))
+            declared_class, signature_before = (
+                _result_class(action),
+                str(inspect.signature(action.call)),
+            )
             result = await self._make(call, connection)
             loads(dumps(result))
-            assert wanted is None or result is None or isinstance(result, wanted), (
-                f"{call.action} says that it returns a {wanted.__name__}, and gave a "
+            assert declared_class is None or result is None or isinstance(result, declared_class), (
+                f"{call.action} says that it returns a {declared_class.__name__}, and gave a "
                 f"{type(result).__name__}: scripts are written for what it says"
             )
-            after = str(inspect.signature(action.call))
-            assert before == after, (
+            signature_after = str(inspect.signature(action.call))
+            assert signature_before == signature_after, (
                 f"{call.action} changes its own default: the next call, of whichever user, "
-                f"begins with what this one left; now it is {after[:200]}"
+                f"begins with what this one left; now it is {signature_after[:200]}"
             )
 
     async def test_calls_can_overlap(self, connection: Any) -> None:
-        async def made(call: Call) -> bytes:  # encode at once: the result may change later
+        async def encoded_result(
+            call: Call,
+        ) -> bytes:  # encode at once: the result may change later
             return dumps(await self._make(call, connection))
 
-        alone = [await made(call) for call in self._calls()]
-        again = [await made(call) for call in self._calls()]
-        many = [made(call) for _ in range(_CONCURRENT) for call in self._calls()]
-        together = await asyncio.gather(*many)
-        for number, result in enumerate(together):
-            place = number % len(alone)
-            if alone[place] == again[place]:  # compare only results that repeat
-                name = self._calls()[place].action
-                assert result == alone[place], f"{name}: calls at one time are mixed up"
+        first_results = [await encoded_result(call) for call in self._calls()]
+        second_results = [await encoded_result(call) for call in self._calls()]
+        calls = [encoded_result(call) for _ in range(_CONCURRENT) for call in self._calls()]
+        overlapping_results = await asyncio.gather(*calls)
+        for number, result in enumerate(overlapping_results):
+            index = number % len(first_results)
+            if first_results[index] == second_results[index]:  # compare only results that repeat
+                name = self._calls()[index].action
+                assert result == first_results[index], f"{name}: calls at one time are mixed up"
 
     async def test_calls_do_not_block_the_event_loop(self, connection: Any) -> None:
         for call in self._calls():

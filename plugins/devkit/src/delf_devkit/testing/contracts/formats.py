@@ -118,22 +118,24 @@ class FormatContract(Contract):
 
     async def test_damaged_text_raises(self, file_format: Any, path: Path, tmp_path: Path) -> None:
         """Check a file in which a byte of a value is invalid."""
-        whole = path.read_bytes()  # noqa: ASYNC240
+        content = path.read_bytes()  # noqa: ASYNC240
         values = [value for row in self.rows for value in row.values() if isinstance(value, str)]
-        word = next((v for v in values if len(v) > 2 and whole.count(v.encode()) == 1), None)
+        word = next((v for v in values if len(v) > 2 and content.count(v.encode()) == 1), None)
         if word is None:
             return  # the values are compressed, or no texts
         damaged = tmp_path / f"damaged{path.suffix}"
-        damaged.write_bytes(whole.replace(word.encode(), word.encode()[:1] + b"\xff\xfe" + b"x"))
+        damaged.write_bytes(content.replace(word.encode(), word.encode()[:1] + b"\xff\xfe" + b"x"))
         try:
             rows = await file_format.read(str(damaged), None)
         except ToolExecutionError:
             return
         except Exception as error:
             pytest.fail(f"a damaged file raised {type(error).__name__}: {error}")
-        shown = [str(value) for row in rows for value in row.values()]
-        lost = f"{word[:1]}x"
-        changed = next((text for text in shown if "\ufffd" in text or text == lost), None)
+        read_values = [str(value) for row in rows for value in row.values()]
+        word_without_damage = f"{word[:1]}x"
+        changed = next(
+            (text for text in read_values if "\ufffd" in text or text == word_without_damage), None
+        )
         assert changed is None, (
             f"invalid bytes were read as {changed!r}: what is damaged would look like a "
             "value; raise ToolExecutionError"
@@ -142,13 +144,15 @@ class FormatContract(Contract):
     async def test_concurrent_reads_are_independent(
         self, file_format: Any, path: Path, tmp_path: Path
     ) -> None:
-        bad = tmp_path / f"gone{path.suffix}"
-        for order in ((path, bad), (bad, path)):
+        missing_file = tmp_path / f"gone{path.suffix}"
+        for order in ((path, missing_file), (missing_file, path)):
             reads = (file_format.read(str(each), None) for each in order)
-            ended = await asyncio.gather(*reads, return_exceptions=True)
-            found = dict(zip(order, ended, strict=True))
-            same = found[path] == list(self.rows) and isinstance(found[bad], ToolExecutionError)
-            assert same, "two reads are mixed up: keep a file in variables, not in `self`"
+            results = await asyncio.gather(*reads, return_exceptions=True)
+            result_by_path = dict(zip(order, results, strict=True))
+            is_independent = result_by_path[path] == list(self.rows) and isinstance(
+                result_by_path[missing_file], ToolExecutionError
+            )
+            assert is_independent, "two reads are mixed up: keep a file in variables, not in `self`"
 
     @needs("writes")
     async def test_concurrent_writes_are_independent(
@@ -229,23 +233,23 @@ class FormatContract(Contract):
     async def test_uneven_table_is_kept_or_refused(
         self, file_format: Any, tmp_path: Path, path: Path
     ) -> None:
-        made = tmp_path / f"uneven{path.suffix}"
+        file = tmp_path / f"uneven{path.suffix}"
         tables = {
             "a row with a value too few": [["name", "note"], ["desk"]],
             "a row with a value too many": [["name"], ["desk", "lost"]],
             "two columns with one name": [["name", "name"], ["desk", "lost"]],
         }
-        for what, table in tables.items():
+        for fault, table in tables.items():
             try:
-                made.write_bytes(await file_format.write({"first": table}))
+                file.write_bytes(await file_format.write({"first": table}))
             except ToolExecutionError:
                 continue
             except Exception as error:
-                pytest.fail(f"{what} raised {type(error).__name__}: raise ToolExecutionError")
-            kept = str(await file_format.read(str(made), None))
-            lost = [value for value in table[1] if value not in kept]
+                pytest.fail(f"{fault} raised {type(error).__name__}: raise ToolExecutionError")
+            content = str(await file_format.read(str(file), None))
+            lost = [value for value in table[1] if value not in content]
             assert not lost, (
-                f"{what}: {lost[0]!r} was lost without a word; raise ToolExecutionError"
+                f"{fault}: {lost[0]!r} was lost without a word; raise ToolExecutionError"
             )
 
     async def test_use_leaves_the_process_unchanged(self, file_format: Any, path: Path) -> None:

@@ -245,23 +245,23 @@ class JournalContract(Contract):
 
     async def test_slow_subscriber_loses_nothing(self, journal: Any) -> None:
         await journal.append(started("t"))
-        slow, every = journal.subscribe("t"), journal.subscribe()
+        task_stream, all_stream = journal.subscribe("t"), journal.subscribe()
         events = [printed("t", seq) for seq in range(2, _BEHIND)]
         for event in events:
             await self.within(journal.append(event), self.seconds * 10)
-        for who, stream in (("of one task", slow), ("of all tasks", every)):
-            taken: list[int] = []
+        for kind, stream in (("of one task", task_stream), ("of all tasks", all_stream)):
+            received: list[int] = []
 
-            async def take(stream: Any = stream, taken: list[int] = taken) -> None:
-                while len(taken) < len(events):
-                    taken.append((await anext(stream)).seq)
+            async def receive(stream: Any = stream, received: list[int] = received) -> None:
+                while len(received) < len(events):
+                    received.append((await anext(stream)).seq)
 
-            taking = asyncio.ensure_future(take())
-            await asyncio.wait({taking}, timeout=self.seconds / 2)
-            taking.cancel()
-            await asyncio.wait({taking})
-            assert taken == [event.seq for event in events], (
-                f"a subscriber {who} that is slow gets {len(taken)} of {len(events)} events: a "
+            receiving = asyncio.ensure_future(receive())
+            await asyncio.wait({receiving}, timeout=self.seconds / 2)
+            receiving.cancel()
+            await asyncio.wait({receiving})
+            assert received == [event.seq for event in events], (
+                f"a subscriber {kind} that is slow gets {len(received)} of {len(events)} events: a "
                 "page would show a task that never ends"
             )
 

@@ -273,18 +273,18 @@ class ModelContract(Contract):
     async def test_image_is_sent_or_refused(
         self, model: Any, request: pytest.FixtureRequest
     ) -> None:
-        for where, asked in _WITH_IMAGES.items():
+        for place, question in _WITH_IMAGES.items():
             if not self.images:
-                await self._refuses(model, asked, f"an image {where}")
+                await self._refuses(model, question, f"an image {place}")
                 continue
-            await model.complete(asked)
+            await model.complete(question)
             if not self.sends:
                 continue
             sent = request.getfixturevalue("sent")
-            pictures = {b64encode(part.data).decode() for part in _images_of(asked)}
+            pictures = {b64encode(part.data).decode() for part in _images_of(question)}
             lost = [picture for picture in pictures if picture not in sent()[-1]]
             assert not lost, (
-                f"of {len(pictures)} images {where} {len(lost)} did not arrive: the model answers "
+                f"of {len(pictures)} images {place} {len(lost)} did not arrive: the model answers "
                 "about a picture that it never saw"
             )
 
@@ -346,10 +346,10 @@ class ModelContract(Contract):
             )
 
     async def test_cost_follows_the_price(self, model: Any, question: ModelRequest) -> None:
-        asked: Any = model
-        price = await asked.price() if isinstance(model, SupportsPrice) else None
-        streamed = (await _collect(asked.stream(question)))[-1]
-        whole = await asked.complete(question)
+        any_model: Any = model
+        price = await any_model.price() if isinstance(model, SupportsPrice) else None
+        streamed = (await _collect(any_model.stream(question)))[-1]
+        whole = await any_model.complete(question)
         assert (whole.cost_usd is None) == (streamed.cost_usd is None), (
             f"an answer costs {whole.cost_usd} USD, and {streamed.cost_usd} as a stream: a budget "
             "would count one kind alone"

@@ -90,18 +90,18 @@ class PrefilterContract(Contract):
         assert together == alone * 3, "selections are mixed up"
 
     async def test_nothing_is_kept_between_tasks(self, prefilter: Any) -> None:
-        asked: list[str] = []
+        questions: list[str] = []
 
         async def ask(question: str) -> str:
-            asked.append(question)
+            questions.append(question)
             return self.answer(question)
 
         await prefilter.select(f"{self.task} {_MARK}", Catalog(self.catalog), ask)
-        before = len(asked)
-        first = await prefilter.select(self.task, Catalog(self.catalog), ask)
-        again = await prefilter.select(self.task, Catalog(self.catalog), ask)
-        assert first == again, "the same task has another selection"
-        for question in asked[before:]:
+        count_before = len(questions)
+        first_selection = await prefilter.select(self.task, Catalog(self.catalog), ask)
+        second = await prefilter.select(self.task, Catalog(self.catalog), ask)
+        assert first_selection == second, "the same task has another selection"
+        for question in questions[count_before:]:
             assert _MARK not in question, "one task's words are in the question of another"
 
     async def test_unusual_tasks_are_accepted(self, prefilter: Any) -> None:

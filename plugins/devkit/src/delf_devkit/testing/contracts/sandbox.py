@@ -279,30 +279,33 @@ add_to_output_files("empty.txt", "")
     async def test_input_files_arrive_as_they_are_now(
         self, backend: SandboxBackend, tmp_path: Path
     ) -> None:
-        path, beside = tmp_path / "orders.csv", tmp_path / "salaries.csv"
-        shown = backend.visible_path(str(path))
-        beside.write_text("Ann,9000", encoding="utf-8")
+        path, sibling = tmp_path / "orders.csv", tmp_path / "salaries.csv"
+        visible = backend.visible_path(str(path))
+        sibling.write_text("Ann,9000", encoding="utf-8")
         contents = {"whole": b"\r\n\xff\x00" + bytes(_LARGE) + b"\r\n", "changed": b"id\n1\n"}
-        ends = f"data = open({shown!r}, 'rb').read()\n[len(data), data[:4], data[-2:]]"
+        reading = f"data = open({visible!r}, 'rb').read()\n[len(data), data[:4], data[-2:]]"
         async with Bench(backend) as bench:
-            for what, content in contents.items():
+            for case, content in contents.items():
                 path.write_bytes(content)
                 run = await bench.open(files=(str(path),))
-                found = done(await run(ends)).value
-                assert found == [len(content), content[:4], content[-2:]], (
-                    f"an input file of {len(content):,} bytes arrives as {found!r}: scripts would "
+                data = done(await run(reading)).value
+                assert data == [len(content), content[:4], content[-2:]], (
+                    f"an input file of {len(content):,} bytes arrives as {data!r}: scripts would "
                     "work with other data than the user's; hand over all bytes"
-                    if what == "whole"
-                    else f"the user has changed an input file, and the next task reads {found!r}: "
+                    if case == "whole"
+                    else f"the user has changed an input file, and the next task reads {data!r}: "
                     "make a copy for each session"
                 )
             if "files" in self.confines:
                 run = await bench.open(files=(str(path),))
-                name = backend.visible_path(str(beside))
-                for code in (f"open({name!r}).read()", f"open({_sibling(shown, beside)!r}).read()"):
+                name = backend.visible_path(str(sibling))
+                for code in (
+                    f"open({name!r}).read()",
+                    f"open({_sibling(visible, sibling)!r}).read()",
+                ):
                     outcome = await run(code)
                     assert not isinstance(outcome, Done), (
-                        f"a script reads {beside.name}, a file beside its input file: give the "
+                        f"a script reads {sibling.name}, a file beside its input file: give the "
                         "sandbox the input files alone, not their folders"
                     )
 
@@ -312,19 +315,21 @@ add_to_output_files("empty.txt", "")
     ) -> None:
         path = tmp_path / "orders.csv"
         path.write_text("id\n1\n", encoding="utf-8")
-        shown = backend.visible_path(str(path))
+        visible = backend.visible_path(str(path))
         async with Bench(backend) as bench:
             for name, code in _CHANGES.items():
                 run = await bench.open(files=(str(path),))
-                await run(f"path = {shown!r}\n{code}")
+                await run(f"path = {visible!r}\n{code}")
                 await run.session.aclose()
-                kept = path.read_text(encoding="utf-8") if path.is_file() else "nothing"
-                assert kept == "id\n1\n", (
-                    f"a script could {name} the user's input file, which now holds {kept!r}: bind "
+                text = path.read_text(encoding="utf-8") if path.is_file() else "nothing"
+                assert text == "id\n1\n", (
+                    f"a script could {name} the user's input file, which now holds {text!r}: bind "
                     "it read-only, or give the sandbox a copy"
                 )
-                seen = await (await bench.open(files=(str(path),)))(f"open({shown!r}).read()")
-                assert done(seen).value == "id\n1\n", (
+                next_outcome = await (await bench.open(files=(str(path),)))(
+                    f"open({visible!r}).read()"
+                )
+                assert done(next_outcome).value == "id\n1\n", (
                     f"a script could {name} the copy of an input file, and the next task gets that "
                     "copy: make one for each session"
                 )

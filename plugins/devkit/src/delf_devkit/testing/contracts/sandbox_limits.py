@@ -300,13 +300,15 @@ for number in range(40):
     async def test_sessions_share_no_writable_folder(self, backend: Any) -> None:
         """Check by system calls that no folder of a sandbox is that of another sandbox, too."""
         async with Bench(backend) as bench:
-            first, beside = await bench.open(), await bench.open()
-            left = getattr(await first(f"{WAYS}\n{_LEAVES}"), "value", None)
-            assert left, "no folder of the sandbox can be written, not even the script's own"
-            looks = [(beside, "at the same time"), (await bench.open(), "of a later task")]
+            first, second = await bench.open(), await bench.open()
+            written_places = getattr(await first(f"{WAYS}\n{_LEAVES}"), "value", None)
+            assert written_places, (
+                "no folder of the sandbox can be written, not even the script's own"
+            )
+            checks = [(second, "at the same time"), (await bench.open(), "of a later task")]
             await first.session.aclose()
-            looks.append((await bench.open(), "of a later task"))
-            for run, when in looks:
+            checks.append((await bench.open(), "of a later task"))
+            for run, when in checks:
                 found = getattr(await run(f"{WAYS}\n{_FINDS}"), "value", None)
                 assert found == [], (
                     f"a script finds in {found!r} what that of another task left, {when}: give "
@@ -538,23 +540,23 @@ for number in range(40):
         await backend.aclose()
 
     async def test_closed_backend_ends_its_sessions(self, backend: Any) -> None:
-        begun = asyncio.Event()
-        host = RecordingScriptHost({"begin": begun.set})
+        has_started = asyncio.Event()
+        host = RecordingScriptHost({"begin": has_started.set})
         async with self._check_no_process_left("a process runs on after aclose() of the backend"):
             idle, busy = await backend.open(host.spec()), await backend.open(host.spec())
             work = asyncio.ensure_future(busy.execute("await begin()\nwhile True: pass", host))
             try:
-                await begun.wait()
+                await has_started.wait()
                 await backend.aclose()
-                ended, _ = await asyncio.wait({work}, timeout=self.seconds / 4)
-                after = await idle.execute("1", host)
+                finished, _ = await asyncio.wait({work}, timeout=self.seconds / 4)
+                later_outcome = await idle.execute("1", host)
             finally:
                 await idle.aclose()
                 await busy.aclose()
                 work.cancel()
                 await asyncio.wait({work})
-            assert ended, "aclose() of the backend leaves a script running: close each session"
-            assert not isinstance(after, Done), (
+            assert finished, "aclose() of the backend leaves a script running: close each session"
+            assert not isinstance(later_outcome, Done), (
                 "a session runs scripts after aclose() of its backend: close each session there"
             )
 
