@@ -149,14 +149,14 @@ def plain_lines(found: Iterable[Fact], mark: str = "! ") -> Iterator[str]:
         mark: The prefix of dangerous or unusual facts.
     """
     for fact in found:
-        first, *more = fact.text.split("\n")
-        before = mark if fact.required and fact.weight != "information" else ""
-        label = f"{before}{fact.heading}: " if fact.label else f"{fact.note} ".lstrip()
-        if more and fact.label:
+        first, *further_lines = fact.text.split("\n")
+        prefix = mark if fact.required and fact.weight != "information" else ""
+        label = f"{prefix}{fact.heading}: " if fact.label else f"{fact.note} ".lstrip()
+        if further_lines and fact.label:
             yield label.rstrip()
-            yield from (f"    {line}" for line in (first, *more))
+            yield from (f"    {line}" for line in (first, *further_lines))
         else:
-            yield "\n    ".join((f"{label}{first}", *more))
+            yield "\n    ".join((f"{label}{first}", *further_lines))
 
 
 def as_edited(request: ApprovalRequest, arguments: Mapping[str, Any]) -> ApprovalRequest:
@@ -167,16 +167,16 @@ def as_edited(request: ApprovalRequest, arguments: Mapping[str, Any]) -> Approva
         arguments: All arguments after the edit.
     """
     known, nothing = request.arguments, object()
-    same = {name for name, value in arguments.items() if known.get(name, nothing) == value}
-    if len(same) == len(arguments) == len(known):
+    unchanged = {name for name, value in arguments.items() if known.get(name, nothing) == value}
+    if len(unchanged) == len(arguments) == len(known):
         return request
     flow = request.flow
     if flow is not None and (path := flow.partition(": ")[0]) in request.origins:
-        flow = flow if root_of(path) in same else None
+        flow = flow if root_of(path) in unchanged else None
     return replace(
         request,
         arguments=arguments,
-        origins={path: one for path, one in request.origins.items() if root_of(path) in same},
+        origins={path: one for path, one in request.origins.items() if root_of(path) in unchanged},
         flow=flow,
         files={},
         preview=None,
@@ -209,10 +209,10 @@ def _readable(value: Any) -> Any:
 
 
 def _dangers(request: ApprovalRequest) -> Iterator[Fact]:
-    strict = not can_be_undone(request.effect)
+    is_irreversible = not can_be_undone(request.effect)
     effect = effect_words(request.effect)
     weight: Weight = (
-        "danger" if strict else "caution" if request.effect != "read" else "information"
+        "danger" if is_irreversible else "caution" if request.effect != "read" else "information"
     )
     yield Fact(kind=FactKind.QUESTION, weight=weight, label="", text=_question(request))
     question = Question.from_request(request)
@@ -252,7 +252,7 @@ def _dangers(request: ApprovalRequest) -> Iterator[Fact]:
             label="why approval is needed",
             text=visible(request.reason),
         )
-    shown = {
+    texts_by_name = {
         "the task": request.task,
         "the action": request.action,
         "the reason": request.reason,
@@ -261,7 +261,7 @@ def _dangers(request: ApprovalRequest) -> Iterator[Fact]:
         "what was changed before": "\n".join(request.changes),
         **{name: value_text(getattr(request, name) or "") for name in labels()},
     }
-    for name, text in shown.items():
+    for name, text in texts_by_name.items():
         yield from _hidden_character_facts(name, [text or ""])
 
 
@@ -295,12 +295,12 @@ def _hidden_character_facts(name: str, texts: Iterable[str], about: str = "") ->
     if not found:
         return
     named = [_character(one) for one in list(found)[:_MAX_NAMED]]
-    more = len(found) - len(named)
+    omitted_count = len(found) - len(named)
     yield Fact(
         kind=FactKind.HIDDEN,
         weight="danger",
         label=f"hidden characters in {visible(name)}",
-        text=", ".join(named) + (f" and {more} more" if more else ""),
+        text=", ".join(named) + (f" and {omitted_count} more" if omitted_count else ""),
         about=about,
     )
 

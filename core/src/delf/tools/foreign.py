@@ -87,8 +87,10 @@ def _langchain(item: Any) -> Callable[..., Any] | None:
     async def call(**arguments: Any) -> Any:
         return await item.ainvoke(arguments)
 
-    holds = hasattr(item.args_schema, "model_json_schema")
-    return _function(item.name, item.description, _schema_of(schema), call, holds=holds)
+    validates_itself = hasattr(item.args_schema, "model_json_schema")
+    return _function(
+        item.name, item.description, _schema_of(schema), call, validates_itself=validates_itself
+    )
 
 
 def _wrap_text_tool(item: Any) -> Callable[..., Any]:
@@ -117,14 +119,16 @@ def _pydantic_ai(item: Any) -> Callable[..., Any] | None:
         return None
     if getattr(item, "takes_ctx", False):
         raise _takes_context(item.name)
-    made = item.function_schema
-    if not all(hasattr(made, name) for name in ("validator", "call")):
+    function_schema = item.function_schema
+    if not all(hasattr(function_schema, name) for name in ("validator", "call")):
         return _function(item.name, item.description or "", schema, item.function)
 
     async def call(**arguments: Any) -> Any:
-        return await made.call(made.validator.validate_python(arguments), None)
+        return await function_schema.call(
+            function_schema.validator.validate_python(arguments), None
+        )
 
-    return _function(item.name, item.description or "", schema, call, holds=True)
+    return _function(item.name, item.description or "", schema, call, validates_itself=True)
 
 
 def _abstract_toolset(item: Any) -> list[Callable[..., Any]] | None:
@@ -157,12 +161,12 @@ def _wrap_toolset_tool(toolset: Any, name: str, tool: Any, run: Any) -> Callable
         raise _takes_context(name)
 
     async def call(**arguments: Any) -> Any:
-        given = tool.args_validator.validate_python(arguments)
-        return await toolset.call_tool(name, given, run, tool)
+        validated = tool.args_validator.validate_python(arguments)
+        return await toolset.call_tool(name, validated, run, tool)
 
     definition = tool.tool_def
     schema = definition.parameters_json_schema
-    return _function(name, definition.description or "", schema, call, holds=True)
+    return _function(name, definition.description or "", schema, call, validates_itself=True)
 
 
 def _takes_context(name: str) -> ToolDefinitionError:
@@ -270,7 +274,7 @@ def _function(
     schema: Mapping[str, Any],
     work: Callable[..., Any],
     *,
-    holds: bool = False,
+    validates_itself: bool = False,
 ) -> Callable[..., Any]:
     """Make a function with the name, description and parameters of a foreign tool.
 
@@ -279,7 +283,7 @@ def _function(
         description: The description for the model.
         schema: A JSON Schema of its arguments.
         work: The function to call with keyword arguments.
-        holds: Whether the tool validates its arguments itself.
+        validates_itself: Whether the tool validates its arguments itself.
     """
     parts = cast("Mapping[str, Mapping[str, Any]]", schema.get("properties") or {})
     needed = set(cast("Iterable[str]", schema.get("required") or ()))
@@ -291,7 +295,7 @@ def _function(
     docs: list[str] = []
     for given, own in names.items():
         hint = _type(parts[own], schema)
-        if not holds and not _is_covered(parts[own], schema):
+        if not validates_itself and not _is_covered(parts[own], schema):
             hint = _with_validation(hint, own, schema, name)
         if own not in needed:
             hint = Union[hint, None]  # noqa: UP007 - of a value
@@ -311,13 +315,13 @@ def _function(
     def call(**given: Any) -> Any:
         return work(**arguments(given))
 
-    whole: Any = call_async if inspect.iscoroutinefunction(work) else call
-    whole.__name__ = whole.__qualname__ = _name(name)
+    function: Any = call_async if inspect.iscoroutinefunction(work) else call
+    function.__name__ = function.__qualname__ = _name(name)
     listed = ["", "Args:", *docs] if docs else []
-    whole.__doc__ = "\n".join([description.strip() or name, *listed])
-    whole.__signature__ = inspect.Signature(parameters)
-    whole.__annotations__ = hints
-    return whole
+    function.__doc__ = "\n".join([description.strip() or name, *listed])
+    function.__signature__ = inspect.Signature(parameters)
+    function.__annotations__ = hints
+    return function
 
 
 def _with_validation(hint: Any, own: str, schema: Mapping[str, Any], tool: str) -> Any:

@@ -33,7 +33,7 @@ class Tool(Generic[P, R]):
     def __init__(self, function: Callable[P, R], action: Action, confirm: bool) -> None:
         functools.update_wrapper(self, function)
         self.description_trust: Trust = "own"
-        """The author of the description, who may not be the program's for a foreign tool."""
+        """The author of the description; for a foreign tool, this may be a server."""
         self.function = function
         self.action = action
         self.name = action.name
@@ -129,7 +129,7 @@ def tool(
             target = _with_function_metadata(cast("functools.partial[Any]", target))
         _check(target, handle_error, confirm, effect)
         flow = check_flow("@tool", trust, sinks, contents, egress=egress, author=author)
-        made = action_from_function(
+        tool_action = action_from_function(
             target,
             flow=flow,
             name=name,
@@ -138,10 +138,10 @@ def tool(
             handle_error=_handler(handle_error),
         )
         _check_kind(target)
-        if isinstance(made.validate, ArgumentValidator):
-            made.validate.build()
-            made.validate.check_defaults()
-        return Tool(target, made, confirm)
+        if isinstance(tool_action.validate, ArgumentValidator):
+            tool_action.validate.build()
+            tool_action.validate.check_defaults()
+        return Tool(target, tool_action, confirm)
 
     return make(function) if function is not None else make
 
@@ -154,18 +154,20 @@ def _handler(given: HandleError) -> str | Callable[[Exception], str] | None:
 
 def _with_function_metadata(partial: functools.partial[Any]) -> functools.partial[Any]:
     """Copy name, docstring and hints of a function to its partial, without bound arguments."""
-    made: Any = functools.partial(partial.func, *partial.args, **partial.keywords)
+    new_partial: Any = functools.partial(partial.func, *partial.args, **partial.keywords)
     function = inspect.unwrap(partial.func)
     for name in ("__name__", "__qualname__", "__doc__", "__module__", "__globals__"):
         if hasattr(function, name):
-            setattr(made, name, getattr(function, name))
+            setattr(new_partial, name, getattr(function, name))
     signature = inspect.signature(partial)
-    open_ones = [item for name, item in signature.parameters.items() if name not in made.keywords]
-    made.__signature__ = signature.replace(parameters=open_ones)
+    unbound_parameters = [
+        item for name, item in signature.parameters.items() if name not in new_partial.keywords
+    ]
+    new_partial.__signature__ = signature.replace(parameters=unbound_parameters)
     hints = getattr(function, "__annotations__", {})
-    kept = {"return", *(item.name for item in open_ones)}
-    made.__annotations__ = {name: hint for name, hint in hints.items() if name in kept}
-    return made
+    kept = {"return", *(item.name for item in unbound_parameters)}
+    new_partial.__annotations__ = {name: hint for name, hint in hints.items() if name in kept}
+    return new_partial
 
 
 def _check(target: Any, handle_error: Any, confirm: Any, effect: Any) -> None:
@@ -239,9 +241,9 @@ def as_connections(items: Iterable[Any]) -> tuple[ConnectionLike, ...]:
             found.append(as_connection(item))
             continue
         for function in functions:
-            made = tool(function)
-            made.description_trust = "outside"  # its framework may have it from a server
-            found.append(made)
+            foreign_tool = tool(function)
+            foreign_tool.description_trust = "outside"  # its framework may have it from a server
+            found.append(foreign_tool)
     return tuple(found)
 
 

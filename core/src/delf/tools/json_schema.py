@@ -53,7 +53,7 @@ _BELOW: Final = (
 _BELOW_LISTS: Final = ("prefixItems", "items")
 _BELOW_MAPS: Final = ("properties", "patternProperties")
 _UNEVALUATED: Final = ("unevaluatedProperties", "unevaluatedItems")
-_DEAR: Final = ("pattern", "patternProperties", *_UNEVALUATED)
+_EXPENSIVE: Final = ("pattern", "patternProperties", *_UNEVALUATED)
 # Refused, because the targets depend on the path of the check: steps cannot be counted.
 _ELSEWHERE: Final = ("$dynamicRef", "$recursiveRef")
 _TAGS: Final = re.compile(
@@ -164,29 +164,31 @@ class Checker:
         if size > MAX_BYTES:
             raise ValueError(f"it has {size:,} characters, and at most {MAX_BYTES:,} are read")
         seen: set[int] = set()
-        left: list[Any] = [self._root]
-        here = _AppliedSchemas(self._target)
-        cheap = True
-        while left:
-            node = left.pop()
+        pending: list[Any] = [self._root]
+        applied_schemas = _AppliedSchemas(self._target)
+        is_cheap = True
+        while pending:
+            node = pending.pop()
             if not isinstance(node, dict):
                 continue
             found = cast("dict[str, Any]", node)
             if id(found) in seen:
-                cheap = False  # a shared or recursive schema
+                is_cheap = False  # a shared or recursive schema
                 continue
             seen.add(id(found))
             if len(seen) > MAX_PARTS:
                 raise ValueError(f"it has more than {MAX_PARTS:,} parts")
-            cheap = cheap and not any(name in found for name in _DEAR)
-            cheap = cheap and len(_as_list(found.get("enum"))) <= _VALUES_A_STEP
+            is_cheap = is_cheap and not any(name in found for name in _EXPENSIVE)
+            is_cheap = is_cheap and len(_as_list(found.get("enum"))) <= _VALUES_A_STEP
             self._check_addresses(found)
             for pattern in (found.get("pattern"), *_as_dict(found.get("patternProperties"))):
                 _check_pattern(pattern)
-            if here.weight(found) > _HEAVY and any(name in found for name in _UNEVALUATED):
+            if applied_schemas.weight(found) > _HEAVY and any(
+                name in found for name in _UNEVALUATED
+            ):
                 raise ValueError("it takes too long to check")
-            left += self._inner(found)
-        return cheap and len(seen) <= _CHEAP
+            pending += self._inner(found)
+        return is_cheap and len(seen) <= _CHEAP
 
     def _check_addresses(self, found: dict[str, Any]) -> None:
         for name in _ELSEWHERE:
@@ -233,10 +235,12 @@ def _fault(error: Any, root: Mapping[str, Any]) -> Fault:
     inner = [e for e in inner if not e.message.endswith('is not of type "null"')] or inner
     best = max(inner, key=_likeness)
     place = best.instance_path
-    alike = [e for e in inner if e.instance_path == place and _likeness(e) == _likeness(best)]
-    if len(alike) == 1:
+    equally_close = [
+        e for e in inner if e.instance_path == place and _likeness(e) == _likeness(best)
+    ]
+    if len(equally_close) == 1:
         return _fault(best, root)
-    problem = dict.fromkeys(error.message for error in alike)
+    problem = dict.fromkeys(error.message for error in equally_close)
     return Fault(tuple(place), clean("; or ".join(problem), _MESSAGE))
 
 
@@ -244,11 +248,11 @@ def _allowed_values(error: Any, root: Mapping[str, Any]) -> str | None:
     """Describe a wrong value or key together with the allowed ones; None for other faults."""
     kind = error.kind.name
     if kind == "enum":
-        given = error.instance
+        wrong_value = error.instance
         values = [value for value in _as_list(error.kind.options) if value is not None]
-        close = did_you_mean(given, map(str, values)) if isinstance(given, str) else ""
+        close = did_you_mean(wrong_value, map(str, values)) if isinstance(wrong_value, str) else ""
         listed = ", ".join(map(repr, values))
-        return f"{clean(repr(given), 80)} is not one of {listed}{close}"
+        return f"{clean(repr(wrong_value), 80)} is not one of {listed}{close}"
     if kind in ("additionalProperties", "unevaluatedProperties"):
         keys = [str(key) for key in error.kind.unexpected]
         known = _keys_at(root, error.schema_path)

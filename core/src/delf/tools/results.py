@@ -10,7 +10,7 @@ from delf.protocols.strategy import ToolDescription
 from delf.tools.resources import nouns_of
 
 _RECORD: Final = re.compile(r"(?P<before>list\[)?(?P<record>\{.+\})(?P<after>\]?(?: \| None)?)")
-_WORTH: Final = 80
+_MIN_NAMED_LENGTH: Final = 80
 """The minimum length of a record that gets a name; shorter records are written out."""
 
 
@@ -40,35 +40,35 @@ def named_results(tools: Iterable[ToolDescription]) -> Results:
     Args:
         tools: The shown tools.
     """
-    givers: dict[str, list[ToolDescription]] = {}
+    tools_by_record: dict[str, list[ToolDescription]] = {}
     for tool in tools:
         found = _RECORD.fullmatch(tool.returns)
-        if found is not None and len(found["record"]) >= _WORTH:
-            givers.setdefault(found["record"], []).append(tool)
+        if found is not None and len(found["record"]) >= _MIN_NAMED_LENGTH:
+            tools_by_record.setdefault(found["record"], []).append(tool)
     results: dict[str, Result] = {}
-    taken: set[str] = set()
-    for record, giving in givers.items():
-        if len(giving) < 2:
+    used_names: set[str] = set()
+    for record, record_tools in tools_by_record.items():
+        if len(record_tools) < 2:
             continue
-        name = _name(giving, taken)
-        taken.add(name)
-        first = giving[0]
+        name = _name(record_tools, used_names)
+        used_names.add(name)
+        first = record_tools[0]
         full = first.returns if first.full_types is None else first.full_types().returns
-        whole = _RECORD.fullmatch(full)
-        for tool in giving:
+        full_record = _RECORD.fullmatch(full)
+        for tool in record_tools:
             found = _RECORD.fullmatch(tool.returns)
             text = tool.returns.replace(record, name, 1) if found is not None else name
             results[tool.returns] = Result(
-                name, record if whole is None else whole["record"], text, first
+                name, record if full_record is None else full_record["record"], text, first
             )
     return results
 
 
-def _name(tools: Sequence[ToolDescription], taken: set[str]) -> str:
+def _name(tools: Sequence[ToolDescription], used_names: set[str]) -> str:
     """Name a record after the subject of the tools that return it."""
     words = min((nouns_of(tool.name) for tool in tools), key=len)
     name = "".join(word.capitalize() for word in words) or tools[0].connection.title() or "Result"
     base, number = name, 2
-    while name in taken:
+    while name in used_names:
         name, number = f"{base}{number}", number + 1
     return name

@@ -142,23 +142,24 @@ def read_signature(function: Callable[..., Any], *, skip_first: bool = False) ->
     )
 
 
-def warn_of_bare(where: str, bare: Sequence[str]) -> None:
+def warn_of_bare(where: str, unannotated: Sequence[str]) -> None:
     """Warn of parameters that accept anything, because they have no type hint."""
-    if bare:
+    if unannotated:
         _log.warning(
             "%s does not say what %s must be: a script may give anything; add type hints",
             where,
-            ", ".join(map(repr, bare)),
+            ", ".join(map(repr, unannotated)),
         )
 
 
-def check_hints(where: str, bare: Sequence[str]) -> None:
+def check_hints(where: str, unannotated: Sequence[str]) -> None:
     """Raise for parameters without a type hint."""
-    if bare:
-        kind = "CallContext" if bare[0] in ("context", "ctx") else "str"
+    if unannotated:
+        kind = "CallContext" if unannotated[0] in ("context", "ctx") else "str"
         raise ToolDefinitionError(
-            f"{where} does not say what {', '.join(map(repr, bare))} must be",
-            hint=f"add a type hint, as {bare[0]}: {kind} (typing.Any where anything will do)",
+            f"{where} does not say what {', '.join(map(repr, unannotated))} must be",
+            hint=f"add a type hint, as {unannotated[0]}: {kind} "
+            "(typing.Any where anything will do)",
         )
 
 
@@ -270,9 +271,9 @@ class ArgumentValidator:
             raise ToolRefusedError(
                 f"{self._where}: an argument cannot be checked: {type(error).__name__}: {error}"
             ) from error
-        given, values = checked.__pydantic_fields_set__, checked.__dict__
-        # In the order of the signature, which is for people.
-        return {name: values[key] for key, name in self._names if key in given}
+        passed, values = checked.__pydantic_fields_set__, checked.__dict__
+        # In the order of the signature, in which people read the arguments.
+        return {name: values[key] for key, name in self._names if key in passed}
 
     def _make_model(self) -> type[BaseModel]:
         from pydantic import ConfigDict, Field, create_model

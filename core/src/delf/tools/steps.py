@@ -11,7 +11,7 @@ _BORDER: Final = re.compile(
     r"[.;:?!,\n]+(?=\s|$)|\b(?:and|then|also|after|next|finally|but|before)\b", re.IGNORECASE
 )
 _MAX: Final = 12
-_TELLING: Final = 3
+_MIN_WORDS: Final = 3
 
 
 def steps_of(task: str) -> list[str]:
@@ -20,8 +20,8 @@ def steps_of(task: str) -> list[str]:
     Args:
         task: The task in plain words.
     """
-    telling = [part for part in _parts(task) if len(words_of(part)) >= _TELLING]
-    return [task, *telling[:_MAX]] if len(telling) > 1 else [task]
+    long_parts = [part for part in _parts(task) if len(words_of(part)) >= _MIN_WORDS]
+    return [task, *long_parts[:_MAX]] if len(long_parts) > 1 else [task]
 
 
 def short_steps_of(task: str) -> list[str]:
@@ -31,7 +31,7 @@ def short_steps_of(task: str) -> list[str]:
         task: The task in plain words.
     """
     parts = _parts(task)
-    short = [part for part in parts if 0 < len(words_of(part)) < _TELLING]
+    short = [part for part in parts if 0 < len(words_of(part)) < _MIN_WORDS]
     return short[:_MAX] if len(parts) > 1 else []
 
 

@@ -143,9 +143,9 @@ def _with_type_in_record(record: _Group, key: str, rest: Sequence[str], kind: st
 
 def _admits(text: str, kind: str) -> bool:
     """Return whether a type has an alternative for values of a plain kind."""
-    begins = {"dict": ("{", "dict"), "list": ("list",), "int": ("int", "float", "Decimal")}
+    prefixes = {"dict": ("{", "dict"), "list": ("list",), "int": ("int", "float", "Decimal")}
     known = [text, *text.split(" | ")]
-    return "Any" in known or any(each.startswith(begins.get(kind, (kind,))) for each in known)
+    return "Any" in known or any(each.startswith(prefixes.get(kind, (kind,))) for each in known)
 
 
 def _with_type_inside(parts: _Parts, place: Sequence[str], kind: str) -> _Parts:
