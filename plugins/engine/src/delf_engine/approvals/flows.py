@@ -186,7 +186,7 @@ class _Suspect:
         if origin.is_others or origin.kind != "result":
             return f"{path}: {origin.text}"
         if self.bound.action.effect == "read":
-            return f"it sends {path} out: {origin.text}"
+            return f"it sends your own data out as {path}: {origin.text}"
         return f"{path}: {origin.text}; the task does not say that it is this one"
 
     def _reason_of_contents(self) -> str | None:

@@ -21,8 +21,11 @@ _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?")
 _CARRYING: Final = re.compile(
     r"\w@\w|://|\bwww\.|\b[\w-]+\.[a-z]{2,12}/|[A-Z]{2}\d{10}|\d[\d ]{6,}\d"
     r"|(?<!\S)(?=\S*\d)(?=\S*[A-Za-z])[A-Za-z0-9+/=_-]{20,}"
+    # Spelled: ``evil [dot] example``, and at least eight single letters: ``G B 4 4 - E V I L``.
+    r"|\w\s?[\[({]\s?(?:[.@]|(?i:dot|at))\s?[\])}]\s?\w"
+    r"|(?<!\w)(?!(?:\d\W+){7})(?:[^\W_](?:[^\w\n|,;]|_){1,3}){7,}[^\W_](?!\w)"
 )
-"""Addresses, accounts, and encoded words."""
+"""Addresses, accounts, and encoded or spelled words."""
 _KINDS: Final = (
     re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"),
     re.compile(r"(?:https?://)?[\w-]+(?:\.[\w-]+)+(?:/[^\s,;)\"']*)?"),
@@ -71,7 +74,7 @@ def is_only_one(word: str, text: str) -> bool:
 
 
 def may_carry(text: str) -> bool:
-    """Return whether a text holds an address to follow, an account, or a word that is encoded."""
+    """Return whether a text holds an address, an account, or an encoded or spelled word."""
     return _CARRYING.search(text) is not None
 
 
