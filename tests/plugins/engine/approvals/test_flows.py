@@ -224,7 +224,7 @@ def test_request_states_the_origin_of_each_value(delf_host, scripted_model):
         ({"sinks": "to"}, "sinks is a text"),
         ({"sinks": ["goal"]}, "no parameter 'goal', which sinks names"),
         ({"contents": "to"}, "contents is a text"),
-        ({"contents": ["txt"]}, "the parameter 'txt', which does not exist"),
+        ({"contents": ["txt"]}, "no parameter 'txt', which contents names"),
         ({"contents": [], "sinks": []}, "sinks and contents are given at once"),
     ],
 )
