@@ -293,6 +293,65 @@ SOURCES = {
         "a = ['GB33']\nb = a\nb.append(mails()[0])\nfor c in a:\n    pay(c)",
         False,
     ),
+    "a spread argument that another spread follows": ("pay(**mails()[0], **{'x': 'GB33'})", False),
+    "another's value before a spread one": ("pay(mails()[0], *['GB33'])", False),
+    "a split text to which another's is appended": (
+        "a = 'GB33 GB44'.split()\nfor m in mails():\n    a.append(m)\nfor c in a:\n    pay(c)",
+        False,
+    ),
+    "a list changed by a method with a name of its own": (
+        "a = ['GB33']\nput = a.append\nput(mails()[0])\nfor c in a:\n    pay(c)",
+        False,
+    ),
+    "a list changed by a method given to another function": (
+        "a = ['GB33']\nlist(map(a.append, mails()))\nfor c in a:\n    pay(c)",
+        False,
+    ),
+    "a list changed through the class": (
+        "m = mails()\na = customers()\nlist.sort(a, key=lambda c: m.count(c))\npay(a[0]['iban'])",
+        False,
+    ),
+    "a list inside a record that another sorts": (
+        "m = mails()\na = {'all': customers()}\na['all'].sort(key=lambda c: m.count(c))\npay(a['all'][0]['iban'])",
+        False,
+    ),
+    "own data under a second name that another sorts": (
+        "m = mails()\na = customers()\nb = a\nb.sort(key=lambda c: m.count(c))\npay(a[0]['iban'])",
+        False,
+    ),
+    "own data that a helper function lets another sort": (
+        "def order(rows, m):\n    rows.sort(key=lambda c: m.count(c))\na = customers()\norder(a, mails())\npay(a[0]['iban'])",
+        False,
+    ),
+    "own data under a key that another chooses": (
+        "m = mails()\na = {}\nfor c in customers():\n    a[c['name'] in m] = c['iban']\npay(a[True])",
+        False,
+    ),
+    "an iterator that another's loop moves": (
+        "q = enumerate(customers())\nfor m in mails():\n    next(q)\npay(next(q)[1]['iban'])",
+        False,
+    ),
+    "a key's parameter": ("max(mails(), key=lambda m: pay(m))", False),
+    "a key's parameter over own data": (
+        "sorted(customers(), key=lambda c: pay(c['iban']), reverse=True)",
+        True,
+    ),
+    "a parameter by position alone": (
+        "def go(label, /, to):\n    pay(to)\ngo('GB33', to=mails()[0])",
+        False,
+    ),
+    "a parameter of one of two functions of a name": (
+        "def go(a):\n    pay(a)\nclass P:\n    def go(self, a):\n        pay(a)\ngo('GB33')\nP().go(mails()[0])",
+        False,
+    ),
+    "a name that another's condition binds beside a function in a loop": (
+        "to = 'GB33'\nfor n in [1]:\n    def to2():\n        pass\nif mails():\n    to = mails()[0]\npay(to)",
+        False,
+    ),
+    "a second way to the action on the line": (
+        "shop.keep('GB33'), getattr(shop, 'keep')(mails()[0])\npay(shop.rows()[0])",
+        False,
+    ),
     "no Python": ("pay('GB33'", False),
     "a service that took in another's": ("shop.keep(mails()[0])\npay(shop.rows()[0])", False),
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from delf_engine.origins.values import parameter_of
@@ -20,7 +20,7 @@ _PLAIN: Final = (
     "sorted str sum tuple"
 )
 """Builtins that introduce no data of others."""
-_PURE: Final = "base64 calendar datetime math string textwrap zoneinfo"
+_PURE: Final = "base64 datetime math string textwrap zoneinfo"
 """Modules that introduce no data of others, and whose values cannot be changed."""
 _HIDDEN_WAYS: Final = ("globals", "locals", "vars", "setattr", "exec", "eval")
 """Names by which a script changes variables without a statement that shows it."""
@@ -31,8 +31,17 @@ _FIXED: Final = (
 """Parts of expressions whose value no statement can change."""
 _JUMPS: Final = (ast.Break, ast.Continue)
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
-_TELLING: Final = "count get index items keys lower replace split strip upper values"
-"""Methods that change no list, record or text."""
+_TELLING: Final = (
+    "casefold count date endswith format get index isoformat items join keys lower replace split "
+    "splitlines startswith strftime strip title upper values"
+)
+"""Methods that change no list, record or text, nor their arguments."""
+_CHANGING: Final = (
+    "add append clear discard extend insert pop popitem remove reverse setdefault sort update"
+)
+"""Methods that change a list, record or set, also where they are only named."""
+_HARMLESS: Final = f"{_PLAIN} all any filter isinstance map print reversed type zip"
+"""Builtins that change no argument, except ``next``."""
 _UNKNOWN: Final = "?"
 AS_IS: Final = "="
 """A source of values that a statement may have changed, unless they equal a result's value."""
@@ -53,7 +62,9 @@ class Scripts:
         self._loose: set[str] = set()
         """The names whose values a statement may change, such as a list."""
         self._changed: set[str] = set()
-        """The names of which a statement calls a method that may change the value."""
+        """The names whose values a call or an assignment may change."""
+        self._aliased: dict[str, list[ast.expr]] = defaultdict(list)
+        """For each variable, the expressions whose value it may share."""
         self._bound: Counter[str] = Counter(given)
         """The number of times that the scripts bind a name to anything else."""
         self._uses: Counter[str] = Counter()
@@ -78,11 +89,53 @@ class Scripts:
             self._bound.update(_bound(node))
             if isinstance(node, ast.Call):
                 self._calls[dotted(node.func)].append(node)
-                if isinstance(node.func, ast.Attribute) and node.func.attr not in _TELLING.split():
-                    self._changed.add(dotted(node.func.value))
         for node in nodes:
-            if isinstance(node, (ast.comprehension, ast.keyword, *_FUNCTIONS)) or node in top:
+            if isinstance(node, (ast.comprehension, ast.Call)) or node in top:
                 self._add(node)
+        self._find_changes(tree)
+
+    def _find_changes(self, tree: ast.Module) -> None:
+        """Add the names whose values a script may change, with all that share a changed value."""
+        own = {each.name for each in tree.body if isinstance(each, _FUNCTIONS)}
+        stored = set[str]()
+        for node in ast.walk(tree):
+            match node:
+                case ast.Call():
+                    self._changed.update(self._changed_by(node, own))
+                case ast.Attribute(attr=name, value=value) if name in _CHANGING.split():
+                    self._changed.update(_names(value))
+                case (
+                    ast.Subscript(ctx=ast.Store() | ast.Del())
+                    | ast.Attribute(ctx=ast.Store() | ast.Del())
+                ):
+                    stored.update(_names(node.value))
+                case _:
+                    pass
+        # An assignment to a part binds the name anew, but what the name stood for changes, too.
+        self._changed.update(*(_names(value) for name in stored for value in self._aliased[name]))
+        todo = [*self._changed]
+        for name in todo:
+            for value in self._values.get(name, ()):
+                new = {*_names(value)} - self._changed
+                self._changed |= new
+                todo += new
+
+    def _changed_by(self, call: ast.Call, own: Container[str]) -> Iterator[str]:
+        """Yield the names whose values a call may change: its object, and arguments by name."""
+        name = dotted(call.func)
+        if self._is_action(name):
+            return
+        if isinstance(call.func, ast.Attribute):
+            telling, value = _TELLING.split(), call.func.value
+            if call.func.attr not in telling:
+                yield from _names(value)
+            if isinstance(value, ast.Constant) or call.func.attr in (*telling, "append"):
+                return
+        elif name in own or (name in _HARMLESS.split() and name != "next"):
+            return
+        for each in (*call.args, *(keyword.value for keyword in call.keywords)):
+            if isinstance(each, (ast.Name, ast.Subscript, ast.Attribute, ast.Starred)):
+                yield from _names(each)
 
     def sources(
         self, action: str, parameters: Sequence[str], path: str, line: int | None
@@ -101,8 +154,18 @@ class Scripts:
             given = [arguments_of(call, parameters) for call in calls]
             nodes = [each.get(name, each.get("*", ast.Name(_UNKNOWN))) for each in given]
             is_shown = calls and self._uses[action] <= len(every) and not self._is_hidden
+            is_shown = is_shown and not self._is_passed_on(action.partition(".")[0])
             self._known[key] = frozenset(self._sources(nodes)) if is_shown else None
         return self._known[key]
+
+    def _is_passed_on(self, connection: str) -> bool:
+        """Return whether the last script uses a connection other than to name its actions."""
+        if self._is_action(connection):
+            return False
+        named = (each for each in self._uses if each.startswith(f"{connection}."))
+        return self._uses[connection] > sum(
+            self._uses[each] for each in filter(self._is_action, named)
+        )
 
     def _sources(self, nodes: Iterable[ast.expr]) -> Iterator[str]:
         """Yield the actions in expressions, and ``?`` or ``=`` for names."""
@@ -114,7 +177,7 @@ class Scripts:
                 is_plain = name in self._values or name in _PLAIN.split()
                 is_action = self._is_action(name)
                 is_known = (is_plain or is_action) and not self._bound[name.partition(".")[0]]
-                if not is_known or (name in self._loose and name in self._changed):
+                if not is_known or (name in self._changed and self._values.get(name)):
                     yield _UNKNOWN
                 elif name in self._loose or is_action:
                     yield name if is_action else AS_IS
@@ -128,16 +191,21 @@ class Scripts:
         values: Sequence[ast.expr] = ()
         match node:
             case ast.Assign(targets=targets, value=value):
-                values = [value, *around]
+                keys = (part.slice for part in _parts(targets) if isinstance(part, ast.Subscript))
+                values = [value, *keys, *around]
             case ast.For(target=target, iter=value) | ast.comprehension(target=target, iter=value):
                 jumps = {type(each) for each in ast.walk(node)}.intersection(_JUMPS)
                 targets = [] if ast.Break in jumps else [target]
                 values = [*getattr(value, "elts", [value]), *around]
                 if isinstance(node, ast.For) and not jumps:
                     for each in node.body:
-                        self._add(each, values)
-            case ast.keyword(arg="key", value=ast.Lambda(args=arguments)):
-                targets = arguments.args
+                        if not isinstance(each, _FUNCTIONS):
+                            self._add(each, values)
+            case ast.Call(
+                func=ast.Name(id="sorted" | "min" | "max") | ast.Attribute(attr="sort") as function
+            ):
+                targets = _parameters_of_key(node)
+                values = [*node.args, *([] if isinstance(function, ast.Name) else [function.value])]
             case ast.Import(names=names) | ast.ImportFrom(names=names):
                 modules = {getattr(node, "module", None) or each.name for each in names}
                 targets = names if modules <= {*_PURE.split()} else []
@@ -152,7 +220,8 @@ class Scripts:
         calls, names = self._calls[node.name], [each.arg for each in node.args.args]
         given = [arguments_of(call, names) for call in calls]
         is_passed = self._uses[node.name] != len(calls) or bool(node.decorator_list)
-        if calls and not is_passed and not any("*" in each for each in given):
+        is_plain = not node.args.posonlyargs and self._bound[node.name] == 1
+        if calls and is_plain and not is_passed and not any("*" in each for each in given):
             for parameter in node.args.args:
                 letters = letters_of_name(parameter.arg)
                 values = [each[letters] for each in given if letters in each]
@@ -169,6 +238,7 @@ class Scripts:
         for name in (name for e in targets for each in ast.walk(e) for name in _bound(each)):
             self._values[name] += values
             self._bound[name] -= 1
+            self._aliased[name] += values
             self._loose.update([] if is_fixed else [name])
 
     def _read(self, node: ast.AST) -> Iterator[str]:
@@ -201,11 +271,34 @@ def _bound(node: ast.AST) -> Iterator[str]:
 
 
 def arguments_of(call: ast.Call, parameters: Sequence[str]) -> Mapping[str, ast.expr]:
-    """Return a call's arguments by normalised parameter name; ``*`` for all others."""
-    given = dict(zip(map(letters_of_name, parameters), call.args, strict=False))
-    given |= {letters_of_name(each.arg or "*"): each.value for each in call.keywords}
-    spread = next((each for each in call.args if isinstance(each, ast.Starred)), None)
-    return given if spread is None else {"*": spread}
+    """Return a call's arguments by normalised parameter name; ``*`` for all others.
+
+    What is spread may be for each parameter that has no keyword of its own.
+    """
+    named = {letters_of_name(each.arg): each.value for each in call.keywords if each.arg}
+    spread = [each.value for each in call.keywords if not each.arg]
+    if any(isinstance(each, ast.Starred) for each in call.args):
+        spread += call.args
+    else:
+        named |= dict(zip(map(letters_of_name, parameters), call.args, strict=False))
+    return {**named, "*": ast.Tuple(elts=spread)} if spread else named
+
+
+def _parameters_of_key(call: ast.Call) -> Sequence[ast.arg]:
+    """Return the parameters of a call's ``key=lambda …``, unless they have defaults."""
+    keys = [each.value for each in call.keywords if each.arg == "key"]
+    found = [each.args for each in keys if isinstance(each, ast.Lambda)]
+    return [arg for each in found if not each.defaults for arg in each.args]
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    """Yield the names in an expression."""
+    return (each.id for each in ast.walk(node) if isinstance(each, ast.Name))
+
+
+def _parts(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Yield all parts of expressions."""
+    return (part for node in nodes for part in ast.walk(node))
 
 
 def letters_of_name(name: str) -> str:
