@@ -8,7 +8,7 @@ from typing import Any, Self
 LATER = "__delf_later__"
 """The attribute of a tool that returns an awaitable call, where the tool itself would wait."""
 TOOLS = "__delf_tools__"
-WAIT, RESULT, SETTLE = "__delf_wait__", "__delf_result__", "__delf_settle__"
+WAIT, RESULT, SETTLE = "__delf_wait__", "__delf_unwrap__", "__delf_settle__"
 LATER_OF, NOW_OF, PICK = "__delf_later_of__", "__delf_now_of__", "__delf_pick__"
 ONCE, ALL, AGAIN = "__delf_once__", "__delf_all__", "__delf_again__"
 ASYNC_ITER, ITER = "__delf_aiter__", "__delf_iter__"
