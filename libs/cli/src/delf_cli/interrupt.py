@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
@@ -16,7 +17,7 @@ from delf_engine.sync import busy_at
 T = TypeVar("T")
 
 _SIGNALS: Final = ("SIGINT", "SIGTERM", "SIGHUP")
-_BUSY_SECONDS: Final = 2.0
+BUSY_SECONDS: Final = 2.0
 """The seconds after a signal until a blocked event loop is named."""
 _AGAIN: Final = "press Ctrl-C again to end the process at once"
 _LEFT_SECONDS: Final = 1.0
@@ -56,6 +57,7 @@ def run_until_done(
         raise InterruptedRunError(stop.number or signal.SIGINT) from None
     finally:
         _close(runner)
+        stop.close()
 
 
 def _close(runner: asyncio.Runner) -> None:
@@ -85,11 +87,14 @@ class _Stop:
         self.number: int | None = None
         self._received = 0
         self._task: asyncio.Task[Any] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        # A signal handler may interrupt code that holds a lock: it starts no thread and takes no
+        # lock, but writes to a pipe.
+        self._signalled, self._signal = os.pipe()
 
     def watch(self, task: asyncio.Task[Any] | None) -> None:
         self._task = task
-        loop = self._loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
+        threading.Thread(target=self._tell_if_blocked, args=(loop,), daemon=True).start()
         for name in _SIGNALS:
             number = getattr(signal, name, None)
             if number is None or signal.getsignal(number) is signal.SIG_IGN:
@@ -108,14 +113,19 @@ class _Stop:
         if self._received > 1:  # the clean-up hangs, or the person does not want to wait for it
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
-        telling = threading.Timer(_BUSY_SECONDS, self._tell_if_blocked)
-        telling.daemon = True
-        telling.start()
+        os.write(self._signal, b"\0")
 
-    def _tell_if_blocked(self) -> None:
-        """Name the function that keeps the event loop from taking the signal."""
-        if self.number is None and self._loop is not None and not self._loop.is_closed():
-            errors.say("warning", f"not stopped yet{busy_at(self._loop)}; {_AGAIN}")
+    def _tell_if_blocked(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Wait for a signal, and name the function that keeps the event loop from taking it."""
+        if os.read(self._signalled, 1):
+            time.sleep(BUSY_SECONDS)
+            if self.number is None and not loop.is_closed():
+                errors.say("warning", f"not stopped yet{busy_at(loop)}; {_AGAIN}")
+        os.close(self._signalled)
+
+    def close(self) -> None:
+        """End the thread that waits for a signal."""
+        os.close(self._signal)
 
     def _take(self, number: int) -> None:
         self.number = number
