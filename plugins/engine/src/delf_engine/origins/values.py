@@ -24,8 +24,8 @@ CONTENTS: Final = frozenset(
     | {"comment", "summary", "caption", "reason", "html", "markdown"}
 )
 """Words in the names of parameters that hold contents, for actions that declare nothing."""
-_DATA: Final = re.compile(r"[\d=:/@<&]")
-"""Characters that do not occur in words of a language."""
+_DATA: Final = re.compile(r"[\d/@<&]|\S[=:]\S")
+"""Characters that do not occur in words of a language; ``Done:`` is a word."""
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _Step = tuple[str, Any, Trust]
 """A path, its value, and the value's trust."""
