@@ -10,9 +10,9 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TextIO, cast
+from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
 from delf.values.json_reader import JSONReader
 from delf_confined.text import encoding_of_file
@@ -29,6 +29,9 @@ from delf_files.tables import (
     tell_uneven,
     tell_wider,
 )
+
+if TYPE_CHECKING:
+    from _csv import Reader
 
 CHUNK: Final = 4 * 1024 * 1024
 _SAMPLE_CHARS: Final = 64_000
@@ -49,6 +52,58 @@ class Table:
     columns: list[str]
     ragged: bool
     longest: int
+
+
+@dataclass
+class _Passed:
+    """The widths and the places of the rows of a table that have passed.
+
+    Args:
+        reader: The reader that yields the rows.
+    """
+
+    reader: Reader
+    widest: int = 0
+    narrowest: int = 0
+    fewest: int = LARGEST_CELL
+    """The fewest cells of a row after the header."""
+    longest: int = 0
+    """The number of characters of the longest row."""
+    wider_rows: int = 0
+    """The number of rows with more cells than the header names."""
+    first_wider_line: int = 0
+    row_start: int = 1
+    """The line at which the last row begins."""
+    next_start: int = 1
+    last_row: list[str] = field(default_factory=lambda: [END])
+    named: int | None = None
+    """The number of cells of a header with names."""
+
+    def begin(self, header: list[str], *, is_named: bool) -> None:
+        """Record the header.
+
+        Raises:
+            ValueError: If the table has no rows.
+        """
+        self.next_start = self.reader.line_num + 1
+        if header == [END]:
+            raise ValueError("it has no rows")
+        self.widest = self.narrowest = len(header)
+        self.named = len(header) if is_named else None
+
+    def count(self, row: list[str]) -> list[str]:
+        """Record a row, and return it."""
+        if row != [END]:
+            if self.named is not None and len(row) > self.named:
+                self.wider_rows += 1
+                self.first_wider_line = self.first_wider_line or self.reader.line_num
+            self.widest = max(self.widest, len(row))
+            self.narrowest = min(self.narrowest, len(row))
+            self.fewest = min(self.fewest, len(row))
+            self.longest = max(self.longest, sum(map(len, row)))
+            self.row_start, self.next_start = self.next_start, self.reader.line_num + 1
+        self.last_row = row
+        return row
 
 
 def write_table(
@@ -89,40 +144,11 @@ def write_table(
             if names_row != 0
             else itertools.chain([[]], filter(None, reader))
         )
-        row_start, next_start, last_row = 1, 1, [END]
+        passed = _Passed(reader)
         try:
             header = next(rows)
-            widest, narrowest, longest = len(header), len(header), 0
-            wider_rows, first_wider_line, fewest = 0, 0, LARGEST_CELL
-
-            def track(row: list[str]) -> list[str]:
-                nonlocal \
-                    widest, \
-                    narrowest, \
-                    longest, \
-                    row_start, \
-                    next_start, \
-                    last_row, \
-                    wider_rows, \
-                    first_wider_line, \
-                    fewest
-                if row != [END]:
-                    if names_row != 0 and len(row) > len(header):
-                        wider_rows, first_wider_line = (
-                            wider_rows + 1,
-                            first_wider_line or reader.line_num,
-                        )
-                    widest, narrowest = max(widest, len(row)), min(narrowest, len(row))
-                    fewest = min(fewest, len(row))
-                    longest = max(longest, sum(map(len, row)))
-                    row_start, next_start = next_start, reader.line_num + 1
-                last_row = row
-                return row
-
-            next_start = reader.line_num + 1
-            if header == [END]:
-                raise ValueError("it has no rows")
-            csv.writer(out).writerows(map(track, rows))
+            passed.begin(header, is_named=names_row != 0)
+            csv.writer(out).writerows(map(passed.count, rows))
         except csv.Error as error:
             message = str(error)
             is_large = message.startswith("field larger")
@@ -132,16 +158,17 @@ def write_table(
                 return write_table(path, ending, copy, about, names_row, strict=False)
             if is_large:
                 message = f"a cell over {_LARGEST_CELL:,} characters, or a quote that is not closed"
-            raise ValueError(f"line {next_start}: {message}") from None
-        if last_row != [END]:
-            raise ValueError(f"line {row_start}: a quote is not closed")
+            raise ValueError(f"line {passed.next_start}: {message}") from None
+        if passed.last_row != [END]:
+            raise ValueError(f"line {passed.row_start}: a quote is not closed")
     tell_escapes(sample[dialect.start :], dialect)
     if names_row == 0:
-        tell_uneven(fewest, widest)
-    tell_wider(wider_rows, first_wider_line, len(header), widest)
+        tell_uneven(passed.fewest, passed.widest)
+    tell_wider(passed.wider_rows, passed.first_wider_line, len(header), passed.widest)
     with Path(copy).open("r+b") as file:
         file.truncate(file.seek(0, os.SEEK_END) - len(END) - 2)
-    return Table(columns_of(header, widest), ragged=widest != narrowest, longest=longest)
+    ragged = passed.widest != passed.narrowest
+    return Table(columns_of(header, passed.widest), ragged=ragged, longest=passed.longest)
 
 
 def _rows_from(number: int | None, rows: Iterable[list[str]]) -> Iterator[list[str]]:
