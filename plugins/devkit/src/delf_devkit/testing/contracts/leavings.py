@@ -13,6 +13,7 @@ import locale
 import logging
 import os
 import random
+import re
 import signal
 import socket
 import ssl
@@ -40,7 +41,11 @@ _CONTAINERS: Final = (dict, list, set, deque, tuple, str)
 _LARGEST: Final = 1_000
 """The number of items from which a container counts as a table of constants."""
 _SHORTEST_MARK: Final = 4
-_OURS: Final = frozenset({"delf", "delf_devkit", "delf_engine", "builtins"})
+_OURS: Final = frozenset(
+    {"delf", "delf_devkit", "delf_engine", "builtins", "_pytest", "pytest", "pytest_asyncio"}
+)
+_TESTS: Final = re.compile(r"(^|\.)(tests?|conftest|test_\w+|\w+_test)(\.|$)")
+"""Matches the names of modules of tests, whose tables may be large."""
 _NO_FILES: Final = ("/proc/", "/sys/", "/memfd:", sys.prefix, sys.base_prefix)
 """The beginnings of paths that belong to the system, to Python or to installed packages."""
 _USES: Final = 2
@@ -335,8 +340,8 @@ def _containers(kind: type) -> dict[str, str]:
     found = dict(_class_containers(kind))
     package = _package(kind)
     for name, module in list(sys.modules.items()):
-        ours = package in _OURS or name.partition(".")[0] != package
-        if not ours:
+        is_part = name.partition(".")[0] == package and package not in _OURS
+        if is_part and (name == kind.__module__ or not _TESTS.search(name)):
             found |= dict(_module_containers(module))
     return {name: _text(value) for name, value in found.items()}
 
@@ -378,7 +383,7 @@ def _class_containers(kind: type) -> Iterator[tuple[str, object]]:
 def _module_containers(module: ModuleType) -> Iterator[tuple[str, object]]:
     """Yield the containers of a module and of its classes."""
     for name, value in list(vars(module).items()):
-        if name.startswith("__"):
+        if name.startswith("__") or name == "pytestmark":
             continue
         if isinstance(value, type) and value.__module__ == module.__name__:
             for inner, held in list(vars(value).items()):
