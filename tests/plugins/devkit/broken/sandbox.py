@@ -439,7 +439,7 @@ class TestUnconfined(Suite):
             "from delf_confined import landlock, seccomp; "
             "from delf_sandbox_local import namespaces; "
             "landlock.version = lambda: 0; namespaces.enter = lambda: []; "
-            "seccomp.supported = lambda: False; main(sys"
+            "seccomp.is_supported = lambda: False; main(sys"
         )
         monkeypatch.setattr(forkserver, "BOOT", forkserver.BOOT.replace("main(sys", opened, 1))
         environ = {**os.environ, "DELF_CONTRACT_SECRET": "hunter2-in-the-environment"}
