@@ -17,6 +17,8 @@ from aiohttp import web
 from support.until import until
 
 Person = Callable[["Slack", dict[str, Any]], Awaitable[None]]
+OURS = "T0OURS"
+"""The workspace in which the app is installed."""
 SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
 
 
@@ -129,6 +131,8 @@ class Slack:
                     }
                 self.sent.set()
                 return {"files": given["files"]}
+            case "auth.test":
+                return {"team_id": OURS, "team": "ours", "user_id": "U0DELF"}
             case "apps.connections.open":
                 return {"url": f"{self.url.replace('http', 'ws')}/socket"}
             case _:
@@ -222,21 +226,29 @@ class Slack:
             text = await response.text()
             return response.status, json.loads(text) if text else None
 
-    async def press(self, message: dict[str, Any], button: str, user: str = "U0ADA") -> None:
-        """Press a button of a message."""
+    async def press(
+        self,
+        message: dict[str, Any],
+        button: str,
+        user: str = "U0ADA",
+        team: str | None = OURS,
+    ) -> None:
+        """Press a button of a message, as a person of a workspace."""
         value = next(iter(_buttons(message).values()))["value"]
         action = {"action_id": button, "value": value, "type": "button"}
         await self.tell(
             {
                 "type": "block_actions",
-                "user": {"id": user, "username": user[2:].lower()},
+                "user": {"id": user, "username": user[2:].lower(), "team_id": team},
                 "trigger_id": "t1",
                 "channel": {"id": message["channel"]},
                 "actions": [action],
             }
         )
 
-    async def send(self, fields: dict[str, str | None], user: str = "U0ADA") -> Any:
+    async def send(
+        self, fields: dict[str, str | None], user: str = "U0ADA", team: str | None = OURS
+    ) -> Any:
         """Send the form that was opened last; a field that is not named stays as it is."""
         view = self.views[-1]
         values: dict[str, Any] = {}
@@ -255,7 +267,7 @@ class Slack:
         return await self.tell(
             {
                 "type": "view_submission",
-                "user": {"id": user, "username": user[2:].lower()},
+                "user": {"id": user, "username": user[2:].lower(), "team_id": team},
                 "view": {**view, "state": {"values": values}},
             }
         )

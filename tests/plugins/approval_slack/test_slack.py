@@ -21,7 +21,7 @@ from delf.events import ApprovalDecided
 from delf.protocols.approval import AlreadyDone, Edited
 from delf.testing import ApprovalContract, Shown, request_for
 from delf_approval_slack.channel import SlackChannel, SlackUnavailableError
-from plugins.approval_slack.slack import SECRET, Slack, buttons_of, signature, texts
+from plugins.approval_slack.slack import OURS, SECRET, Slack, buttons_of, signature, texts
 
 APPROVE, REJECT, EDIT, HAPPENED = "delf_approve", "delf_reject", "delf_edit", "delf_happened"
 ANSWER = "delf_answer"
@@ -304,6 +304,39 @@ async def test_unknown_slack_user_cannot_decide_under_a_rule(office):
     assert words.who.name == "ada"
     assert "does not know you" in slack.ephemeral[0]["text"]
     assert [reported["user"] for reported in slack.ephemeral] == ["U0BO"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "outsider"),
+    [
+        pytest.param({}, "T0THEIRS", id="another company in a shared channel"),
+        pytest.param({}, None, id="a workspace that Slack does not name"),
+        pytest.param({"workspaces": ["T0SISTER"]}, "T0THEIRS", id="with workspaces"),
+    ],
+)
+async def test_star_means_people_of_our_workspaces(office, settings, outsider):
+    slack, opens = office
+
+    async def several(slack, message):
+        await slack.press(message, APPROVE, "U0EVE", outsider)
+        await slack.press(message, REJECT)
+        refused = await slack.send({"reason": "x"}, "U0EVE", outsider)
+        assert "may not decide" in refused["errors"]["reason"]
+        await slack.press(message, APPROVE, "U0BO", [*settings.get("workspaces", ()), OURS][0])
+
+    channel = await opens(several, approvers=["*"], **settings)
+    assert (await channel.decide(asked())).who.name == "bo (U0BO)"
+    assert [reported["user"] for reported in slack.ephemeral] == ["U0EVE"]
+
+
+async def test_approver_of_another_workspace_decides_if_named(office):
+    _slack, opens = office
+
+    async def press(slack, message):
+        await slack.press(message, APPROVE, "U0EVE", "T0THEIRS")
+
+    channel = await opens(press, approvers=["*", "U0EVE"])
+    assert (await channel.decide(asked())).who.name == "eve (U0EVE)"
 
 
 async def test_form_of_another_user_is_ignored(office):

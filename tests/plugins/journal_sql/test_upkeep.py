@@ -40,6 +40,22 @@ async def names(journal):
 # -- old tasks ---------------------------------------------------------------------------------
 
 
+async def test_removed_tasks_are_known_by_id_in_every_process(journal_url, open_journal):
+    one, other = open_journal(journal_url), open_journal(journal_url)
+    for name in ("a", "b", "c"):
+        await end(one, name)
+    await one.remove(["a"])
+    await prune(one, None, 1)
+    assert [await other.was_removed(name) for name in ("a", "b", "c", "d")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    await end(one, "a")  # whoever begins the task again may remove the task again
+    assert (await one.remove(["a"])).tasks == ("a",)
+
+
 async def test_prune_accepts_an_age_per_state(journal_url, open_journal):
     journal = open_journal(
         journal_url, keep={"done": "30 days", "failed": "90 days", "interrupted": "60 days"}

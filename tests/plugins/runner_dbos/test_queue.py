@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.event import listens_for
 
 from delf.errors import ConfigurationError, ConnectionUnavailableError
 from delf.events import TaskQueued
 from delf.settings import SecretStr
+from delf_runner_dbos.engine import lock_claims
 from delf_runner_dbos.queue import DbosQueue, Ticket, task_id_of, task_queue
 from delf_runner_dbos.settings import QueueSettings, RunnerSettings
 
@@ -70,6 +73,39 @@ async def test_queue_settings_become_limits_of_queue_and_keys(queue: DbosQueue) 
         assert (one.global_concurrency, one.worker_concurrency) == (3, 3)
         assert one.limiter == {"limit": 1, "period": 2.0}
     assert (plain.partition_concurrency, keys.partition_concurrency) == (None, 3)
+
+
+async def test_global_concurrency_holds_between_count_and_claim(
+    queue: DbosQueue, tmp_path: Path
+) -> None:
+    """A process claims a workflow while another one has counted, and has not claimed yet."""
+    lock_claims()
+    await queue.register("q", QueueSettings(global_concurrency=1), concurrency=1)
+    for name in ("a", "b"):
+        await queue.enqueue(waits(name))
+    other = DbosQueue(f"sqlite:///{tmp_path}/dbos.sqlite")
+
+    def claim(client: Any) -> list[str]:
+        database = client._sys_db  # noqa: SLF001 - DBOS has no public way to claim
+        settings = database.get_queue("q")
+        return database.start_queued_workflows(settings, "x", "1", None, is_latest_version=True)[0]
+
+    with ThreadPoolExecutor(1) as pool:
+        theirs: list[Future[list[str]]] = []
+
+        def between(client: Any) -> None:
+            @listens_for(client._sys_db.engine, "before_cursor_execute")  # noqa: SLF001
+            def look(_c: Any, _cursor: Any, sql: str, *_more: Any) -> None:
+                if "ORDER BY" in sql and not theirs:
+                    theirs.append(pool.submit(lambda: other.call_here(claim)))
+                    wait(theirs, timeout=0.3)
+
+            _ = look
+
+        await queue.call(between)
+        ours = await queue.call(claim)
+        assert [*ours, *theirs[0].result()] == ["a"]
+    await other.aclose()
 
 
 async def test_task_without_a_workflow_is_enqueued_again(queue: DbosQueue) -> None:

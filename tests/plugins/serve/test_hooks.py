@@ -74,6 +74,17 @@ async def test_github_signature_is_accepted_once_per_body(serve):
     assert [one.json()["is_new"] for one in answers] == [True, False]
 
 
+async def test_message_starts_no_second_task_after_the_first_was_deleted(serve):
+    server = await serve(hooks=hook())
+    first = (await send(server)).json()["task_id"]
+    await server.until(first, "done")
+    assert (await server.client.delete(f"/tasks/{first}")).status_code == 204
+    again = await send(server)
+    assert (again.status_code, "was deleted" in again.text) == (409, True)
+    assert (await server.client.get("/tasks")).json()["tasks"] == []
+    assert (await send(server, name="msg-2")).status_code == 202
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [

@@ -262,7 +262,12 @@ async def test_remembered_approvals_are_listed_and_revoked(shop, open_page):
     await expect(page.locator(".remembered")).to_contain_text("No decision is remembered")
     last = await shop.run("print(await send('eve'))")
     await shop.until(last["task_id"], "waiting")
-    assert shop.box.sent == [("bob", 1), ("eve", 1)]
+    (asked,) = (await shop.client.get("/approvals")).json()["approvals"]
+    yes = {"decision": "approve", "remember": "until_revoked", "covers": "action"}
+    await shop.client.post(f"/approvals/{asked['request_id']}", json=yes)
+    await expect(held).to_contain_text("approved by local")  # the open list follows
+    await shop.until(last["task_id"], "done")
+    assert shop.box.sent == [("bob", 1), ("eve", 1), ("eve", 1)]
 
 
 async def test_arguments_are_edited_and_checked(shop, open_page):

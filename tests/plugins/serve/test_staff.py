@@ -195,4 +195,9 @@ async def test_lead_invites_and_removes_people_on_the_page(page_office, open_pag
     page.on("dialog", lambda dialog: dialog.accept())
     await page.get_by_role("button", name="Remove bo").click()
     await expect(page.get_by_role("heading", name="bo removed")).to_be_visible()
+    run = await page_office.run("print(await send('bob'))")
+    asked = await page_office.question(run["task_id"])
+    no = {"decision": "reject"}
+    await page_office.client.post(f"/approvals/{asked['request_id']}", json=no)
+    await expect(page.locator("tbody tr").first).to_contain_text("rejected")  # the list follows
     assert (await page_office.client.get("/tasks", headers=bearer(key))).status_code == 401

@@ -117,6 +117,13 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         """
         ...
 
+    async def was_removed(self, task_id: str) -> bool:
+        """Return True if a task with this id was removed, as far back as the journal knows.
+
+        A task whose id is derived, as from a message that may come twice, is then not begun again.
+        """
+        ...
+
     async def task(self, task_id: str) -> TaskRecord:
         """Return one task.
 
@@ -382,6 +389,11 @@ class PartialJournal:
     async def restore(self, path: Path) -> int:
         """Raise an error: the journal has no backups."""
         self._refuse("be filled from a copy")
+
+    async def was_removed(self, task_id: str) -> bool:
+        """Return False: the journal does not know the tasks that were removed."""
+        _ = task_id
+        return False
 
     def read_all(self) -> AsyncIterator[Sequence[Event]]:
         """Raise an error: the journal cannot be read as a whole."""

@@ -492,7 +492,7 @@ class SlackChannel:
         if not is_no and (name in self._unshown or not has_room):
             return _NOT_SHOWN
         person = str(user.get("id") or "")
-        if not await self._people.may(client, person):
+        if not await self._people.may(client, user):
             return "You may not decide this: you are not one of the configured approvers."
         if found.request.rule and person not in self._settings.names:
             return "A rule of the team holds, and delf does not know you: `names` says who you are."

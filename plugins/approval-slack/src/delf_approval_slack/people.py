@@ -30,17 +30,31 @@ class People:
         self._settings = settings
         self._journal: SharedJournal | None = None
         self._members: tuple[float, Mapping[str, frozenset[str]]] | None = None
+        self._workspace: str | None = None
 
     def use_journal(self, journal: Journal) -> None:
         """Use a journal for rights and teams from now on."""
         self._journal = journal if isinstance(journal, SharedJournal) else None
 
-    async def may(self, client: Any, user: str) -> bool:
+    async def may(self, client: Any, user: Mapping[str, Any]) -> bool:
         """Return True if a person is an approver."""
-        approvers = self._settings.approvers
-        if user and ("*" in approvers or user in approvers):
+        approvers, person = self._settings.approvers, str(user.get("id") or "")
+        if person and person in approvers:
             return True
-        return not (await self.groups_of(client, user)).isdisjoint(approvers)
+        if person and "*" in approvers and await self._is_colleague(client, user):
+            return True
+        return not (await self.groups_of(client, person)).isdisjoint(approvers)
+
+    async def _is_colleague(self, client: Any, user: Mapping[str, Any]) -> bool:
+        """Return True if a person belongs to the app's workspace or to one of the settings.
+
+        A channel of Slack Connect has members of other companies, who can press buttons, too.
+        """
+        if self._workspace is None:
+            with convert_failures("look up the app's workspace"):
+                self._workspace = str((await client.auth_test()).get("team_id") or "")
+        team = user.get("team_id")
+        return bool(team) and team in (self._workspace, *self._settings.workspaces)
 
     async def groups_of(self, client: Any, user: str) -> frozenset[str]:
         """Return the user groups of a person, among those in the settings."""

@@ -29,7 +29,12 @@ class SlackSettings(PluginSettings):
     approvers: list[str] = Field(
         min_length=1,
         description="Ids of people (U…) and user groups (S…) who may decide; `*` for everybody in "
-        "the channel.",
+        "the channel who belongs to the app's workspace.",
+    )
+    workspaces: list[str] = Field(
+        default_factory=list,
+        description="Ids (T…) of further workspaces whose people count for `*`, such as those of "
+        "an Enterprise organisation.",
     )
     names: dict[str, str] = Field(
         default_factory=dict,

@@ -9,6 +9,8 @@ from delf_journal_sql.database import Connection
 
 _AT_ONCE: Final = 128
 _NOT_COPIED: Final = ("delf_schema_version", "delf_owners", "delf_index")
+_REMOVED: Final = "delf_removed"
+"""The ids of removed tasks, which a journal without tasks may have."""
 
 
 def copy_tables(source: Connection, target: Connection) -> bool:
@@ -21,9 +23,11 @@ def copy_tables(source: Connection, target: Connection) -> bool:
         target: The target connection, in a transaction.
     """
     shared_tables = {t for t in source.tables() & target.tables() if not t.startswith(_NOT_COPIED)}
-    for table in shared_tables:
+    for table in shared_tables - {_REMOVED}:
         if target.execute(f"SELECT 1 FROM {table} LIMIT 1"):  # noqa: S608 - own names
             return False
+    if _REMOVED in shared_tables:
+        target.execute(f"DELETE FROM {_REMOVED}")  # noqa: S608 - own name
     for table in sorted(shared_tables):
         columns, rows = source.stream(table)
         while batch := list(itertools.islice(rows, _AT_ONCE)):

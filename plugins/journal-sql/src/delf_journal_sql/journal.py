@@ -422,6 +422,10 @@ class SqlJournal:
         names = tuple(task_ids)
         return await self._write(lambda c: store.remove_tasks(c, names, self.database.now(c)))
 
+    async def was_removed(self, task_id: str) -> bool:
+        """Return True if a task with this id was removed in the last months."""
+        return await self._read(lambda c: store.was_removed(c, task_id))
+
     async def index(self, seconds: float) -> int:
         """Update the search index; see :class:`delf.protocols.shared_journal.SharedJournal`."""
         # In batches, because an indexing transaction blocks all writers.

@@ -81,7 +81,12 @@ _VERSION_14: Final = f"""
 DROP INDEX delf_events_requests;
 CREATE INDEX delf_events_requests ON delf_events (task, seq) WHERE {REQUESTS};
 """
-MIGRATIONS: Final[Sequence[str]] = (_VERSION_13, _VERSION_14)
+# The ids of removed tasks: a message that comes again after its task was removed starts no other.
+_VERSION_15: Final = """
+CREATE TABLE delf_removed (task_id TEXT PRIMARY KEY, at {real} NOT NULL);
+CREATE INDEX delf_removed_at ON delf_removed (at);
+"""
+MIGRATIONS: Final[Sequence[str]] = (_VERSION_13, _VERSION_14, _VERSION_15)
 """The statements that create the first version, then those of each migration."""
 FIRST: Final = 13
 """The oldest supported version, as earlier ones were never released."""

@@ -31,6 +31,8 @@ _EVENTS: Final = "(SELECT MAX(seq) FROM delf_events AS e WHERE e.task = t.id) AS
 TASK: Final = ", ".join(_EVENTS if c == "events" else f"t.{c}" for c in _FIELDS.values())
 _AT_ONCE: Final = 200
 """The maximum number of tasks in one statement, because databases limit parameters."""
+_REMOVED_SECONDS: Final = 90 * 86_400.0
+"""The seconds for which the ids of removed tasks are known."""
 
 
 def key_of(connection: Connection, task_id: str) -> int:
@@ -372,6 +374,14 @@ def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) ->
         index.forget(connection, key)
     for table in ("delf_events", "delf_blobs", "delf_notes"):
         connection.execute(f"DELETE FROM {table} WHERE task IN {keys}")  # noqa: S608 - own names
+    connection.execute(
+        "INSERT INTO delf_removed (task_id, at) SELECT task_id, :now FROM delf_tasks "  # noqa: S608 - own names
+        f"WHERE id IN {keys} AND task_id NOT IN (SELECT task_id FROM delf_removed)",
+        {"now": now},
+    )
+    connection.execute(
+        "DELETE FROM delf_removed WHERE at < :before", {"before": now - _REMOVED_SECONDS}
+    )
     connection.execute(f"DELETE FROM delf_tasks WHERE id IN {keys}")  # noqa: S608 - own names
     still_used = input_files(connection) if inputs else set[str]()
     return Pruned(
@@ -380,6 +390,14 @@ def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) ->
         files=tuple(files),
         inputs=tuple(sorted(inputs - still_used)),
     )
+
+
+def was_removed(connection: Connection, task_id: str) -> bool:
+    """Return True if a task with this id was removed in the last months."""
+    rows = connection.execute(
+        "SELECT 1 FROM delf_removed WHERE task_id = :task_id", {"task_id": task_id}
+    )
+    return bool(rows)
 
 
 def written_files(connection: Connection, keys: str) -> list[str]:

@@ -11,11 +11,14 @@ import math
 import os
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
+from dbos._sys_db_sqlite import SQLiteSystemDatabase
+from sqlalchemy import Connection, text
 
 from delf_runner_dbos.queue import APPLICATION, SCHEDULED, TASK, Ticket, keyed_queue_name
 
@@ -44,6 +47,23 @@ def configuration(url: str) -> DBOSConfig:
     )
 
 
+def lock_claims() -> None:
+    """Let DBOS claim workflows under SQLite's write lock, so that limits hold across processes.
+
+    DBOS counts the workflows of a queue, then claims others. SQLite's driver begins a transaction
+    only at the first write, so that two processes could both count before either claims.
+    """
+
+    @contextmanager
+    def begin(self: SQLiteSystemDatabase, isolation: str | None) -> Generator[Connection]:
+        _ = isolation  # of PostgreSQL
+        with self.engine.begin() as connection:
+            connection.execute(text("BEGIN IMMEDIATE"))
+            yield connection
+
+    SQLiteSystemDatabase._begin = begin  # pyright: ignore[reportPrivateUsage] # noqa: SLF001
+
+
 class Workflows:
     """DBOS in this process, as a singleton.
 
@@ -63,6 +83,7 @@ class Workflows:
 
         A failure, such as a lost database, leaves nothing behind.
         """
+        lock_claims()
         self._register(asyncio.get_running_loop())
         DBOS.listen_queues([name for queue in queues for name in (queue, keyed_queue_name(queue))])
         try:

@@ -374,6 +374,13 @@ class Tasks:
         try:
             first = (await self.journal.read(name))[0]
         except UnknownTaskError:
+            if await self.journal.was_removed(name):
+                raise ProblemError(
+                    409,
+                    "the task of this message or idempotency key was deleted, and is not started "
+                    "again",
+                    "use a new key or message id for a new task",
+                ) from None
             return None
         if not isinstance(first, (TaskQueued, TaskStarted)):
             return None

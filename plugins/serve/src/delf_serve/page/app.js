@@ -22,6 +22,8 @@ const connection = document.getElementById("connection");
 
 const OTHERS = { schedules: ["schedules", SchedulesView], people: ["people", PeopleView], sessions: ["sessions", SessionsView], conversations: ["conversations", ConversationsView], compare: ["two tasks side by side", CompareView], figures: ["costs and figures", FiguresView], evals: ["evaluations", EvaluationsView] };
 
+const FOLLOW_MS = 1000; // from a change of a task to the next look at what follows from tasks
+
 const PLACES = [["figures", "costs and figures"], ["conversations", "conversations"], ["routines", "routines"], ["schedules", "schedules"], ["evals", "evaluations"], ["remembered", "remembered"]];
 
 const BACK = () => el("a", { class: "back", href: "#/" }, "‹ Tasks");
@@ -82,6 +84,7 @@ class Page {
     this.list.change(task);
     this.waiting.lookSoon();
     this.view?.inbox?.load();
+    this.soon ??= setTimeout(() => { this.soon = null; this.view?.taskChanged?.(); }, FOLLOW_MS);
     if (task.task_id === this.taskId) this.view?.know?.(task);
   }
 

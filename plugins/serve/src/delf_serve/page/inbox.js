@@ -9,6 +9,7 @@ const KEYS = [["j", "next request"], ["k", "previous request"], ["x", "choose th
   ["r", "reject, with a reason"], ["c", "ask for changes"], ["e", "edit it"], ["m", "comment"], ["s", "assign it to somebody"], ["o", "open its task"], ["?", "show or hide these keys"]];
 
 const AT_ONCE = 40;
+const RESTS = 5; // the share of loading in time is at most one in six
 
 /** What makes requests alike: the same action, asked for by the same person. */
 const kind = (one) => `${one.action}\n${one.asked_by}`;
@@ -71,7 +72,10 @@ export class InboxView {
     try {
       do {
         this.isOld = false;
+        const began = performance.now();
         await this.loadOnce();
+        // A long inbox is not loaded all the time while many tasks change.
+        if (this.isOld) await new Promise((done) => setTimeout(done, RESTS * (performance.now() - began)));
       } while (this.isOld && !this.dropped);
     } catch (error) { setText(this.shown, error.message); } finally { this.loading = false; }
   }

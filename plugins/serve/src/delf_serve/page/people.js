@@ -37,11 +37,23 @@ export class PeopleView {
 
   async load() {
     try {
-      const [{ people }, { entries }] = await Promise.all([get("people"), get("audit?limit=200")]);
+      const [{ people }] = await Promise.all([get("people"), this.loadAudit()]);
       fill(this.rows, people.length ? people.map((one) => this.row(one)) : el("li", { class: "quiet" }, "Nobody is known yet."));
-      fill(this.entries, entries.map((one) => el("tr", {}, el("td", {}, el("time", { title: exact(one.at) }, ago(one.at))), el("td", {}, one.by), el("td", {}, one.what),
-        el("td", {}, one.task_id ? el("a", { href: `#/${one.task_id}/${one.request_id}` }, one.about) : one.about), el("td", {}, one.via))));
     } catch (error) { setText(this.problem, error.message); }
+  }
+
+  /** Show the newest entries; of answers out of order, the one asked for last. */
+  async loadAudit() {
+    const asked = this.asked = (this.asked ?? 0) + 1;
+    const { entries } = await get("audit?limit=200");
+    if (asked !== this.asked) return;
+    fill(this.entries, entries.map((one) => el("tr", {}, el("td", {}, el("time", { title: exact(one.at) }, ago(one.at))), el("td", {}, one.by), el("td", {}, one.what),
+      el("td", {}, one.task_id ? el("a", { href: `#/${one.task_id}/${one.request_id}` }, one.about) : one.about), el("td", {}, one.via))));
+  }
+
+  /** A task has changed: somebody may have decided. */
+  async taskChanged() {
+    try { await this.loadAudit(); } catch (error) { setText(this.problem, error.message); }
   }
 
   row(one) {
@@ -95,6 +107,6 @@ export class PeopleView {
     await this.load();
   }
 
-  /** Nothing is followed. */
+  /** Nothing is followed; see taskChanged. */
   drop() {}
 }

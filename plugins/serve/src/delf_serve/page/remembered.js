@@ -23,8 +23,10 @@ export class RememberedView {
   }
 
   async load() {
+    const asked = this.asked = (this.asked ?? 0) + 1;
     try {
       const { remembered } = await get("remembered");
+      if (asked !== this.asked) return; // a later answer has come
       fill(this.rows, remembered.length ? remembered.map((one) => this.row(one))
         : el("p", { class: "quiet" }, "No decision is remembered: delf asks about every call that needs approval."));
     } catch (error) { setText(this.problem, error.message); }
@@ -54,6 +56,11 @@ export class RememberedView {
     }
   }
 
-  /** Nothing is followed. */
+  /** A task has changed: somebody may have decided. Whoever is at a button keeps it. */
+  taskChanged() {
+    if (!this.rows.contains(document.activeElement)) this.load();
+  }
+
+  /** Nothing is followed; see taskChanged. */
   drop() {}
 }
