@@ -20,10 +20,10 @@ from typing import Final
 import pytest
 
 from support.authorities import one_authority
-from support.quick_templates import quick_templates
+from support.quick_templates import quick_readers, quick_templates
 from support.server import session_folder, temporary_root
 
-__all__ = ["one_authority", "quick_templates"]
+__all__ = ["one_authority", "quick_readers", "quick_templates"]
 
 ACCEPTED_SKIPS: Final = (
     "needs ../shared",

@@ -116,6 +116,26 @@ quick_templates: Final = SimpleNamespace(
 """Stands in for the module ``subprocess`` where templates are started."""
 
 
+# -- templates of confined children -----------------------------------------------------------
+
+
+class _Reader(_Forked):
+    def _begin(self, streams: Sequence[int], pass_fds: Sequence[int], **options: Any) -> int:
+        paths, environ = options["command"][-2], tuple(options["env"].items())
+        return _readers(os.getpid(), paths, environ).fork(pass_fds)
+
+
+@cache
+def _readers(_host: int, paths: str, environ: tuple[tuple[str, str], ...]) -> Nursery:
+    return Nursery(["-I", "-X", "utf8", _FOLDER / "warm_reader.py", paths], dict(environ))
+
+
+quick_readers: Final = SimpleNamespace(
+    Popen=_Reader if sys.platform == "linux" else subprocess.Popen, DEVNULL=subprocess.DEVNULL
+)
+"""Stands in for the module ``subprocess`` where templates of confined children are started."""
+
+
 # -- the program ------------------------------------------------------------------------------
 
 

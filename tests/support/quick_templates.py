@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 
+from delf_confined import children
 from delf_sandbox_local import forkserver
 from delf_sandbox_local.backend import LocalBackend
 from support import nurseries
@@ -22,3 +23,9 @@ def quick_templates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forkserver, "subprocess", nurseries.quick_templates)
     usual = LocalBackend.__init__.__kwdefaults__ or {}
     monkeypatch.setattr(LocalBackend.__init__, "__kwdefaults__", {**usual, **NONE_AHEAD})
+
+
+@pytest.fixture(autouse=True)
+def quick_readers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests of confined children start templates as users do."""
+    monkeypatch.setattr(children, "subprocess", nurseries.quick_readers)

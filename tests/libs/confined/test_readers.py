@@ -24,6 +24,11 @@ JOBS = "libs.confined.jobs"
 confined = pytest.mark.skipif(not seccomp.is_supported(), reason="there is no filter here")
 
 
+@pytest.fixture(autouse=True)
+def quick_readers() -> None:
+    """Templates start here as they do for users."""
+
+
 @pytest.fixture
 async def readers():
     made = Readers()

@@ -19,6 +19,11 @@ SLOW = (
 )
 
 
+@pytest.fixture(autouse=True)
+def quick_readers() -> None:
+    """Templates start here as they do for users."""
+
+
 @pytest.fixture
 async def sql(tmp_path):
     path = tmp_path / "shop" / "a.duckdb"
