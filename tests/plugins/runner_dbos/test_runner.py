@@ -6,7 +6,7 @@ import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +16,7 @@ from unittest.mock import AsyncMock
 import pytest
 
 from delf.errors import ConfigurationError, ConnectionUnavailableError
-from delf.events import TaskFinished, TaskPostponed, TaskQueued
+from delf.events import TaskFinished, TaskPostponed, TaskQueued, TaskStarted
 from delf.protocols.people import Person
 from delf_journal_sql import SqlJournal
 from delf_runner_dbos import runner as module
@@ -345,6 +345,39 @@ async def test_schedule_submits_one_task_per_firing(
     (_, first) = await journal.find()
     assert (first.task_id, first.state, first.queue) == (name, "queued", "q")
     assert [event.task_id for event in queue.enqueued[:2]] == [name, name]
+
+
+async def test_item_belongs_to_the_firing_that_saw_it_first(
+    runner: Runner, journal: SqlJournal, queue: NotedQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two firings that overlap see the same item, as neither knows the outcome of the other."""
+
+    async def items(*_given: Any) -> list[dict[str, Any]]:
+        return [{"id": "m1"}]
+
+    async def seen(*_given: Any) -> list[str]:
+        return []
+
+    async def lend(_setup: Any) -> tuple[Any, Callable[[], None]]:
+        return None, lambda: None
+
+    monkeypatch.setattr(module, "items_of", items)
+    monkeypatch.setattr(module, "last_seen", seen)
+    monkeypatch.setattr(runner, "_looks", SimpleNamespace(lend=lend))
+    watch = {"name": "w", "made": 1.0, "task": "Do it.", "queue": "q", "setup": {"folder": "/"}}
+    context = {**watch, "each": "mails()"}
+    started = [
+        (await runner.fire(firing, context))["tasks"] for firing in ("one", "two", "one", "two")
+    ]
+    ((first,), *_) = started
+    assert started == [[first], [], [first], []]  # a repeated firing still knows its task
+    await journal.append(TaskStarted(task_id=first, seq=2, at=1.0, task="Do it."))
+    await journal.append(
+        TaskFinished(task_id=first, seq=3, at=2.0, status=True, text="", duration_ms=1.0)
+    )
+    await journal.remove([first])
+    assert (await runner.fire("three", context))["tasks"] == []
+    assert await journal.find() == []
 
 
 def test_task_of_a_former_folder_belongs_to_this_project(tmp_path, monkeypatch):

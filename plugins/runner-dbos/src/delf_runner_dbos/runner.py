@@ -45,6 +45,8 @@ _REMEMBER_SECONDS: Final = 86400.0
 _AT_ONCE: Final = 1000
 SOON: Final = (0.05,) * 10
 """Pauses until the journal has a task that was enqueued a moment ago."""
+_FIRING: Final = "firing"
+"""The key of a task's setup that names the firing of a schedule which submitted the task."""
 _UNKNOWN_RESTS: Final = 6
 
 
@@ -336,8 +338,8 @@ class Runner:
             context: The schedule as DBOS keeps it; ``test`` if its task may only read.
 
         Returns:
-            ``tasks``: their ids; for a watched call also ``seen``, with which the next look
-            compares; ``note`` and ``failure``, for people.
+            ``tasks``: the ids of the tasks that this firing started; for a watched call also
+            ``seen``, with which the next look compares; ``note`` and ``failure``, for people.
         """
         watches = context.get("each") is not None
         before = None
@@ -347,7 +349,7 @@ class Runner:
         try:
             await self._check_person(context.get("key"))
             if not watches:
-                return {"tasks": [await self._hand_in(workflow_id, context)]}
+                return {"tasks": await self._hand_in(workflow_id, workflow_id, context)}
             agent, give_back = await self._looks.lend(context["setup"])
             try:
                 items = await items_of(agent, context["each"])
@@ -363,8 +365,11 @@ class Runner:
         # crash submits the same tasks and not new ones.
         source = f"{context['name']}:{context['made']}"
         tasks = [
-            await self._hand_in(f"{source}:{digest}", context, {ITEM: item})
+            task
             for digest, item in reversed(look.new)  # oldest first
+            for task in await self._hand_in(
+                workflow_id, f"{source}:{digest}", context, {ITEM: item}
+            )
         ]
         return {**base, "seen": [*look.seen], "tasks": tasks, "note": look.note}
 
@@ -389,20 +394,26 @@ class Runner:
         """Start the task with the first item of a reading, as a test."""
         if not items:
             return {"tasks": [], "note": "the call returns no items now"}
-        task = await self._hand_in(workflow_id, context, {ITEM: truncate_item(items[0])})
-        return {"tasks": [task], "note": f"with the first of {format_count(len(items), 'item')}"}
+        item = truncate_item(items[0])
+        tasks = await self._hand_in(workflow_id, workflow_id, context, {ITEM: item})
+        return {"tasks": tasks, "note": f"with the first of {format_count(len(items), 'item')}"}
 
     async def _hand_in(
-        self, source: str, context: Mapping[str, Any], variables: Mapping[str, Any] | None = None
-    ) -> str:
-        """Submit a task of a schedule; return its id.
+        self,
+        firing: str,
+        source: str,
+        context: Mapping[str, Any],
+        variables: Mapping[str, Any] | None = None,
+    ) -> list[str]:
+        """Submit a task of a schedule; return its id, or nothing if another firing submitted it.
 
         Args:
+            firing: The id of the firing.
             source: An idempotency key for the task.
             context: The schedule.
             variables: The variables for scripts.
         """
-        setup: dict[str, Any] = dict(context["setup"])
+        setup: dict[str, Any] = {**context["setup"], _FIRING: firing}
         if context.get("test"):
             setup["flags"] = {**setup.get("flags", {}), "approval_mode": "read_only"}
         task = str(context["task"])
@@ -424,22 +435,27 @@ class Runner:
         outage = Outage(_log, f"the schedule of {name} waits", self._journal.place)
         while True:
             try:
-                await self._submit(queued)
+                is_ours = await self._submit(queued)
             except Exception as error:  # a database may be away; the drivers differ
                 outage.record_failure(error)
                 await asyncio.sleep(AWAY_SECONDS)
             else:
                 outage.record_success()
-                return name
+                return [name] if is_ours else []
 
-    async def _submit(self, queued: TaskQueued) -> None:
+    async def _submit(self, queued: TaskQueued) -> bool:
+        """Submit a task once; return False if another firing did, or the task was deleted."""
         # The journal first: restore() finds a task that no workflow has, and abandon() would remove
         # a workflow without a task.
         try:
-            await self._journal.task(queued.task_id)
+            begun = (await self._journal.read(queued.task_id))[0]
         except UnknownTaskError:
+            if await self._journal.was_removed(queued.task_id):
+                return False
             await self._journal.append(queued)
+            begun = queued
         await self._queue.enqueue(queued)
+        return isinstance(begun, TaskQueued) and begun.setup.get(_FIRING) == queued.setup[_FIRING]
 
     # -- what dead processes left -------------------------------------------------------
 
