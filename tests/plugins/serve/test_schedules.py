@@ -84,6 +84,7 @@ async def test_schedule_of_another_person_cannot_be_changed(team, method, path, 
 
 REFUSED: list[tuple[dict, int, str]] = [
     ({"name": "x", "cron": "every day"}, 422, "every day"),
+    ({"name": "x", "cron": "0 0 30 2 *"}, 422, "never come"),
     ({"name": "x", "zone": "Mars/Base"}, 422, "Mars/Base"),
     ({"name": "x", "each": "import os"}, 422, "is not a call with values"),
     ({"name": "x", "each": "post.search()"}, 422, "there is no tool 'post.search'"),

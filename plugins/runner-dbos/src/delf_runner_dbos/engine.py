@@ -100,9 +100,9 @@ class Workflows:
             return await _run_on(loop, self._work(str(DBOS.workflow_id), Ticket(**ticket)))
 
         @DBOS.workflow(name=SCHEDULED, max_recovery_attempts=None)
-        async def scheduled(at: datetime, context: Any) -> dict[str, Any]:
-            _ = at
-            return await _run_on(loop, self._fire(str(DBOS.workflow_id), context))
+        async def scheduled(at: datetime | str, context: Any) -> dict[str, Any]:
+            fired = {**context, "at": str(at)}
+            return await _run_on(loop, self._fire(str(DBOS.workflow_id), fired))
 
         _ = task, scheduled  # registered with DBOS by name
 

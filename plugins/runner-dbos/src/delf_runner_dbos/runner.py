@@ -27,6 +27,7 @@ from delf_engine.retention import prune
 from delf_engine.task import TRUST, VARIABLES
 from delf_runner_dbos.queue import DbosQueue, Ticket, is_here, task_id_of
 from delf_runner_dbos.schedules import forget_looks, last_seen
+from delf_runner_dbos.times import is_repeated
 from delf_runner_dbos.watching import items_of, look_at, truncate_item
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ SOON: Final = (0.05,) * 10
 """Pauses until the journal has a task that was enqueued a moment ago."""
 _FIRING: Final = "firing"
 """The key of a task's setup that names the firing of a schedule which submitted the task."""
+_CLOCKS: Final = "nothing was started: clocks were set back, and this time came before, too"
 _UNKNOWN_RESTS: Final = 6
 
 
@@ -335,7 +337,8 @@ class Runner:
 
         Args:
             workflow_id: The id of the firing.
-            context: The schedule as DBOS keeps it; ``test`` if its task may only read.
+            context: The schedule as DBOS keeps it, and ``at``, the time of the firing; ``test`` if
+                its task may only read.
 
         Returns:
             ``tasks``: the ids of the tasks that this firing started; for a watched call also
@@ -349,6 +352,8 @@ class Runner:
         try:
             await self._check_person(context.get("key"))
             if not watches:
+                if is_repeated(context):
+                    return {"tasks": [], "note": _CLOCKS}
                 return {"tasks": await self._hand_in(workflow_id, workflow_id, context)}
             agent, give_back = await self._looks.lend(context["setup"])
             try:

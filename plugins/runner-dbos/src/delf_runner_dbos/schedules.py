@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -17,6 +18,7 @@ from delf_cli.schedules import Firing, Schedule
 from delf_engine.one_call import read_call
 from delf_runner_dbos.queue import APPLICATION, SCHEDULED, DbosQueue
 from delf_runner_dbos.settings import PLUGIN, RunnerSettings
+from delf_runner_dbos.times import check_times
 
 if TYPE_CHECKING:
     from dbos import DBOSClient, EnqueueOptions, WorkflowStatus
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from delf_engine.project.any_project import AnyProject
 
 _CONTEXT: Final = ("name", "task", "queue", "setup", "each", "id_field", "key")
-"""The fields of a schedule that DBOS keeps as its context."""
+"""The fields of a schedule that DBOS keeps in its context alone."""
 _SHOWN: Final = 20
 """The number of idle times of each schedule kept in its history."""
 _NO_OPTIONS: Final[Mapping[str, Any]] = {
@@ -76,6 +78,7 @@ class DbosSchedules:
         Raises:
             ConfigurationError: If the name is taken, or times, zone or call are invalid.
         """
+        schedule = replace(schedule, cron=" ".join(schedule.cron.split()))
         name = schedule.name
         if not name or not name.isprintable() or name != name.strip():
             raise ConfigurationError(f"{name!r} cannot be the name of a schedule")
@@ -105,6 +108,11 @@ class DbosSchedules:
                     f"the schedule {schedule.cron!r} cannot be kept: {error}",
                     hint='as "0 8 * * 1-5": workdays at eight',
                 ) from None
+            try:
+                check_times(schedule.cron, schedule.zone)  # DBOS accepts times that never come
+            except ConfigurationError:
+                client.delete_schedule(name)
+                raise
 
         await self._queue.call(create)
 
@@ -171,6 +179,7 @@ class DbosSchedules:
 
     def _context(self, schedule: Schedule) -> dict[str, Any]:
         context = {name: getattr(schedule, name) for name in _CONTEXT}
+        context |= {"cron": schedule.cron, "zone": schedule.zone}
         context["setup"] = {**_NO_OPTIONS, "folder": str(self._folder), **schedule.setup}
         return context
 

@@ -1,0 +1,54 @@
+"""The times of schedules: expressions that never come, and clocks that are set back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+from delf.errors import ConfigurationError
+
+_EVERY_HOUR: Final = "@hourly"
+
+
+def check_times(cron: str, zone: str | None) -> None:
+    """Check that a valid cron expression has a time in the future.
+
+    Args:
+        cron: The expression.
+        zone: The time zone; UTC when None.
+
+    Raises:
+        ConfigurationError: If no time comes, as of ``0 0 30 2 *``.
+    """
+    from croniter import CroniterBadDateError, croniter
+
+    now = datetime.now(UTC if zone is None else ZoneInfo(zone))
+    try:
+        croniter(cron, now, second_at_beginning=True).get_next(datetime)
+    except CroniterBadDateError:
+        raise ConfigurationError(
+            f"the times {cron!r} never come", hint="look at the days of its months, and its years"
+        ) from None
+
+
+def is_repeated(firing: Mapping[str, Any]) -> bool:
+    """Return True if a firing's time of day came before, because clocks were set back.
+
+    A schedule with an hour, such as ``30 2 * * *``, has each of its times once a day. A schedule of
+    every hour goes on, as its hours do.
+
+    Args:
+        firing: The schedule as DBOS keeps it, and ``at``, the time with its offset.
+    """
+    cron, zone, at = (firing.get(name) for name in ("cron", "zone", "at"))
+    if not cron or not zone or not at or firing.get("test"):
+        return False
+    if datetime.fromisoformat(at).astimezone(ZoneInfo(zone)).fold == 0:
+        return False
+    fields = cron.split()
+    if len(fields) == 1:
+        return fields[0] != _EVERY_HOUR
+    hours = fields[1 if len(fields) == 5 else 2]  # six and seven fields begin with the seconds
+    return not hours.startswith("*")

@@ -1,0 +1,64 @@
+"""The times of schedules, where calendars and clocks are unusual."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from croniter import croniter
+
+from delf.errors import ConfigurationError
+from delf_runner_dbos.times import check_times, is_repeated
+
+SPRING, AUTUMN = datetime(2026, 3, 28, 12), datetime(2026, 10, 24, 12)
+
+
+@pytest.mark.parametrize(
+    ("cron", "begin", "zone", "times"),
+    [
+        ("30 2 * * *", AUTUMN, "Europe/Berlin", ["02:30+0200"]),
+        ("30 1-3 * * *", AUTUMN, "Europe/Berlin", ["01:30+0200", "02:30+0200", "03:30+0100"]),
+        ("0 30 2 * * *", AUTUMN, "Europe/Berlin", ["02:30+0200"]),
+        ("0 2 * * *", SPRING, "Europe/Berlin", ["03:00+0200"]),
+        ("0 8 * * *", AUTUMN, "Europe/Berlin", ["08:00+0100"]),
+        ("@daily", datetime(2026, 10, 31, 12), "America/Havana", ["00:00-0400"]),
+        ("45 1 * * *", datetime(2026, 4, 4, 12), "Australia/Lord_Howe", ["01:45+1100"]),
+    ],
+)
+def test_daily_times_come_once_when_clocks_change(cron, begin, zone, times):
+    assert times_of(cron, begin, zone) == times
+
+
+@pytest.mark.parametrize("cron", ["0 * * * *", "0 */1 * * *", "@hourly"])
+def test_hours_go_on_when_clocks_are_set_back(cron):
+    assert len(times_of(cron, AUTUMN, "Europe/Berlin")) == 25
+
+
+def test_test_run_and_schedule_in_utc_never_repeat():
+    again = {"cron": "30 2 * * *", "zone": "Europe/Berlin", "at": "2026-10-25T02:30:00+01:00"}
+    assert is_repeated(again)
+    assert not is_repeated({**again, "test": True})
+    assert not is_repeated({**again, "zone": None})
+
+
+@pytest.mark.parametrize("cron", ["0 0 30 2 *", "0 0 31 4,6 *", "0 0 0 1 1 * 2020"])
+def test_times_that_never_come_are_refused(cron):
+    with pytest.raises(ConfigurationError, match="never come"):
+        check_times(cron, "Europe/Berlin")
+
+
+def test_rare_time_is_accepted():
+    check_times("0 0 29 2 *", None)
+
+
+def times_of(cron, begin, zone):
+    """The times of the day after ``begin`` at which a schedule starts its task."""
+    day = (begin + timedelta(days=1)).date()
+    found = []
+    each = croniter(cron, begin.replace(tzinfo=ZoneInfo(zone)), second_at_beginning=True)
+    while (at := each.get_next(datetime)).date() <= day:
+        firing = {"cron": cron, "zone": zone, "at": at.isoformat()}
+        if at.date() == day and not is_repeated(firing):
+            found.append(at.strftime("%H:%M%z"))
+    return found
