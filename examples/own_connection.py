@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from delf import Agent, Connection, ToolExecutionError, action
+from delf import Agent, Connection, ToolException, action
 from delf.settings import PluginSettings, SecretStr
 from delf.testing import ScriptedModel, TestHost
 
@@ -50,7 +50,7 @@ class Desk(Connection[DeskSettings]):
     async def close(self, ticket_id: int) -> Ticket:
         """Close a ticket."""
         if ticket_id not in self._tickets:
-            raise ToolExecutionError(f"there is no ticket {ticket_id}")
+            raise ToolException(f"there is no ticket {ticket_id}")
         self._tickets[ticket_id].state = "closed"
         return self._tickets[ticket_id]
 

@@ -239,13 +239,20 @@ class ConnectionUnavailableError(DelfError):
 
 
 class ToolExecutionError(DelfError):
-    """A tool failed while it ran."""
+    """A tool failed while it ran: the base class of such errors, for programs that catch them.
+
+    An author of tools raises :class:`ToolException`.
+    """
 
     code = "ERR-TOOL-001"
 
 
 class ToolException(ToolExecutionError):  # noqa: N818 - the reference's name
-    """A failure raised by a tool's author, with a message for the script and the model."""
+    """The error that functions, actions and file formats raise to give the script a message.
+
+    A script that does not catch the error fails. If no retry is left, the message is the task's
+    answer.
+    """
 
     code = "ERR-TOOL-004"
 

@@ -6,7 +6,7 @@ import socket
 import time
 from pathlib import Path
 
-from delf.errors import OptionalDependencyError, ToolRefusedError
+from delf.errors import OptionalDependencyError, ToolException, ToolRefusedError
 from delf.notes import note
 
 
@@ -100,6 +100,11 @@ def deep():
     for _ in range(5000):
         value = [value]
     return value
+
+
+def tell():
+    """Raise the error of a file format's author."""
+    raise ToolException("two columns have one name")
 
 
 def refuse():

@@ -10,7 +10,12 @@ import time
 
 import pytest
 
-from delf.errors import OptionalDependencyError, ToolExecutionError, ToolRefusedError
+from delf.errors import (
+    OptionalDependencyError,
+    ToolException,
+    ToolExecutionError,
+    ToolRefusedError,
+)
 from delf.notes import notes_of_call
 from delf_confined import landlock, seccomp
 from delf_confined.children import Template
@@ -60,6 +65,7 @@ async def test_reader_returns_result_and_notes(call):
     ("function", "error", "message"),
     [
         ("refuse", ToolRefusedError, "not this one"),
+        ("tell", ToolException, "two columns have one name"),
         ("missing", OptionalDependencyError, "it needs x"),
         ("breaks", ToolExecutionError, "reading a.xyz failed: KeyError: 'no such key'"),
         ("nothing_there", ToolExecutionError, "reading a.xyz failed: AttributeError: .*"),

@@ -81,7 +81,7 @@ class FileFormat(Protocol):
             path: Absolute, on the host.
 
         Raises:
-            ToolExecutionError: If the file cannot be read, with a message for the script.
+            ToolException: If the file cannot be read, with a message for the script.
         """
         ...
 
@@ -93,7 +93,7 @@ class FileFormat(Protocol):
             part: The table's name; the first when None.
 
         Raises:
-            ToolExecutionError: If the file cannot be read or has no such table.
+            ToolException: If the file cannot be read or has no such table.
         """
         ...
 
@@ -128,7 +128,7 @@ class SupportsPeek(Protocol):
             most: The maximum number of rows; all when None.
 
         Raises:
-            ToolExecutionError: If the file cannot be read or has no such table.
+            ToolException: If the file cannot be read or has no such table.
         """
         ...
 
@@ -145,7 +145,7 @@ class SupportsWrite(Protocol):
                 are None, text, numbers, booleans, dates, times.
 
         Raises:
-            ToolExecutionError: If the format cannot represent the rows.
+            ToolException: If the format cannot represent the rows.
         """
         ...
 

@@ -8,7 +8,13 @@ from collections.abc import Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
 
-from delf.errors import DelfError, OptionalDependencyError, ToolExecutionError, ToolRefusedError
+from delf.errors import (
+    DelfError,
+    OptionalDependencyError,
+    ToolException,
+    ToolExecutionError,
+    ToolRefusedError,
+)
 from delf.notes import note
 from delf.values.encoding import dumps, loads
 from delf.values.sizes import LARGE, has_too_many_values, is_large, run_in_thread
@@ -20,7 +26,10 @@ from delf_confined.words import shorten_message
 
 AT_ONCE: Final = 4
 """The most concurrent children of one agent, over all its connections."""
-_ERRORS: Final[dict[str, type[DelfError]]] = {"ToolRefusedError": ToolRefusedError}
+_ERRORS: Final[dict[str, type[DelfError]]] = {
+    "ToolException": ToolException,
+    "ToolRefusedError": ToolRefusedError,
+}
 
 
 class Readers:

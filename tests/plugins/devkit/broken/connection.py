@@ -16,7 +16,7 @@ import pytest
 from planting import planting
 from pydantic import Field
 
-from delf import CallContext, Connection, ToolExecutionError, action
+from delf import CallContext, Connection, ToolException, action
 from delf.messages import user
 from delf.protocols.connection import Allowed, NeedsApproval
 from delf.settings import PluginSettings, SecretStr
@@ -47,7 +47,7 @@ class Desk(Connection[DeskSettings]):
     def close(self, ticket: str) -> bool:
         """Close a ticket."""
         if ticket == "none":
-            raise ToolExecutionError(f"there is no ticket {ticket!r}")
+            raise ToolException(f"there is no ticket {ticket!r}")
         return True
 
     @action(effect="read")
@@ -96,7 +96,7 @@ class Errands(Desk):
         reply = await context.ask([user("Is that so?")])
         agreed = await context.consent("Close it?", {"ticket": ticket})
         if not child.status or agreed is None:
-            raise ToolExecutionError("nobody closes it")
+            raise ToolException("nobody closes it")
         return f"{child.text}, {reply.text}, {agreed['ticket']}"
 
 
@@ -246,7 +246,7 @@ class TestRefusesToWork(Desk):
     @action(effect="read")
     async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[str]:
         """Tickets in a state."""
-        raise ToolExecutionError("not today")
+        raise ToolException("not today")
 
 
 @breaks("test_secrets_are_never_shown")
@@ -302,7 +302,7 @@ class TestLeaksInAnError(Desk):
         """Close a ticket."""
         if ticket == "none":
             cause = OSError(f"cannot reach {self.settings.url.get_secret_value()}")
-            raise ToolExecutionError("no ticket") from cause
+            raise ToolException("no ticket") from cause
         return True
 
 
@@ -594,7 +594,7 @@ class TestShowsTheRefusedLogin(TestRefusedLoginLooksEmpty):
             @action(effect="read")
             async def find(self, state: str, limit: int = 5) -> list[dict[str, str]]:
                 """Tickets in a state."""
-                raise ToolExecutionError(f"401 for {self.settings.token.get_secret_value()}")
+                raise ToolException(f"401 for {self.settings.token.get_secret_value()}")
 
         return Refused(token="wrong-secret")
 
@@ -614,7 +614,7 @@ class TestLeavesATask(Desk):
     async def close(self, ticket: str) -> bool:
         """Close a ticket."""
         if ticket == "none":
-            raise ToolExecutionError("there is no ticket 'none'")
+            raise ToolException("there is no ticket 'none'")
         self.poll = asyncio.ensure_future(asyncio.Event().wait())
         return True
 

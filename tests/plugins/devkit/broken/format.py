@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from planting import planting
 
-from delf.errors import ToolExecutionError
+from delf.errors import ToolException
 from delf.testing import FormatContract
 
 TEXT = "stock\nname=desk\nname=lamp\n"
@@ -22,7 +22,7 @@ class Good:
         try:
             return Path(path).read_text().splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise ToolExecutionError(f"{Path(path).name} cannot be read") from error
+            raise ToolException(f"{Path(path).name} cannot be read") from error
 
     async def parts(self, path):
         return self.lines(path)[:1]
@@ -30,19 +30,19 @@ class Good:
     async def read(self, path, part):
         first, *rows = self.lines(path)
         if part not in (None, first):
-            raise ToolExecutionError(f"there is no {part}")
+            raise ToolException(f"there is no {part}")
         if not all("=" in row for row in rows):
-            raise ToolExecutionError(f"{Path(path).name} is damaged")
+            raise ToolException(f"{Path(path).name} is damaged")
         return [dict([row.split("=")]) for row in rows]
 
     async def write(self, parts):
         if len(parts) > 1 or not all(parts.values()):
-            raise ToolExecutionError("one table with a head can be written")
+            raise ToolException("one table with a head can be written")
         ((name, (head, *rows)),) = parts.items()
         if any(len(row) != 1 or set("=\n") & set(str(row[0])) for row in (head, *rows)):
-            raise ToolExecutionError("such a table cannot be written")
+            raise ToolException("such a table cannot be written")
         if any(row[0] is None for row in rows):
-            raise ToolExecutionError("nothing cannot be written")
+            raise ToolException("nothing cannot be written")
         return "\n".join([name, *(f"{head[0]}={row[0]}" for row in rows)]).encode()
 
 
@@ -131,7 +131,7 @@ class TestWritesNothing(Good):
 
 class TestQuotesNothing(Suite):
     breaks = ("test_values_with_delimiters_round_trip",)
-    says = "quote it, or raise ToolExecutionError"
+    says = "quote it, or raise ToolException"
     rows = ({"name": "desk", "note": "a"}, {"name": "lamp", "note": "b"})
 
     class kind:
@@ -142,7 +142,7 @@ class TestQuotesNothing(Suite):
             try:
                 text = Path(path).read_text()
             except (OSError, UnicodeDecodeError) as error:
-                raise ToolExecutionError(f"{Path(path).name} cannot be read") from error
+                raise ToolException(f"{Path(path).name} cannot be read") from error
             first, *rows = (line.split(",") for line in text.splitlines())
             return [dict(zip(first, row, strict=False)) for row in rows]
 
@@ -162,19 +162,19 @@ class TestReadsGarbageAsNothing(Good):
     def lines(self, path):
         try:
             return super().lines(path)
-        except ToolExecutionError:
+        except ToolException:
             if not Path(path).is_file():
                 raise
             return ["stock"]
 
 
-@breaks("test_invalid_content_raises", says="raise ToolExecutionError")
+@breaks("test_invalid_content_raises", says="raise ToolException")
 class TestRaisesItsParsersError(Good):
     def lines(self, path):
         try:
             return Path(path).read_text().splitlines()
         except OSError as error:
-            raise ToolExecutionError(f"{Path(path).name} cannot be read") from error
+            raise ToolException(f"{Path(path).name} cannot be read") from error
 
 
 @breaks("test_empty_table_is_accepted", says="raised ValueError")
@@ -216,7 +216,7 @@ class TestReadsUpToTheDamage(Good):
     async def read(self, path, part):
         first, *rows = self.lines(path)
         if part not in (None, first):
-            raise ToolExecutionError(f"there is no {part}")
+            raise ToolException(f"there is no {part}")
         return [dict([row.split("=")]) for row in rows if "=" in row]
 
 
@@ -257,7 +257,7 @@ class TestReplacesWhatIsNoText(Good):
         try:
             return Path(path).read_text(errors="replace").splitlines()
         except OSError as error:
-            raise ToolExecutionError(f"{Path(path).name} cannot be read") from error
+            raise ToolException(f"{Path(path).name} cannot be read") from error
 
 
 def changing(change):

@@ -18,7 +18,7 @@ import pydantic
 import pytest
 from pydantic import Field
 
-from delf import Agent, ToolDefinitionError, ToolException, tool
+from delf import Agent, Connection, ToolDefinitionError, ToolException, action, tool
 from delf.errors import ToolExecutionError
 from delf.events import CallFinished
 from delf_devkit.testing.hosts import TestHost
@@ -429,24 +429,32 @@ def test_partials_methods_and_unusual_results_are_supported(
     assert response.trace.warnings == ["find: passed as text: Shop"]
 
 
-def test_refusal_is_not_reported_as_success(run):
-    @tool(confirm=False)
-    def refund(amount: int) -> str:
+class Shop(Connection):
+    """A shop."""
+
+    @action(effect="write")
+    async def refund(self, amount: int) -> str:
         """Refund."""
         raise ToolException("limit exceeded: at most 100")
 
-    response = run("await refund(500)\nprint('Refunded $500.')", refund)
-    assert response.text == "refund was refused: limit exceeded: at most 100"
+
+@tool(confirm=False)
+def refund(amount: int) -> str:
+    """Refund."""
+    raise ToolException("limit exceeded: at most 100")
+
+
+@pytest.mark.parametrize(
+    ("tool_", "name"), [(refund, "refund"), (Shop(confirm=False), "shop.refund")]
+)
+def test_refusal_is_not_reported_as_success(run, tool_, name):
+    response = run(f"await {name}(500)\nprint('Refunded $500.')", tool_)
+    assert response.text == f"{name} was refused: limit exceeded: at most 100"
     assert not response.changes
     assert response.trace.warnings == [f"{response.text}; the rest of the script was not done"]
 
 
 def test_only_tool_exceptions_end_the_task_with_a_message(run):
-    @tool(confirm=False)
-    def refund(amount: int) -> str:
-        """Refund."""
-        raise ToolException("limit exceeded: at most 100")
-
     own = "try: await refund(500)\nexcept ToolError: pass\nraise ToolException('my own words')"
     other = "try: await refund(500)\nexcept ToolError: pass\nawait refund('five')"
     for code in (own, other):

@@ -442,7 +442,7 @@ class ConnectionContract(Contract):
         assert result or result is False, (
             f"{call.action} gave {result!r} with the login that the service refuses, and more with "
             "the right one: the answer of a task would be that there is nothing; raise "
-            "ToolExecutionError"
+            "ConnectionUnavailableError"
         )
 
     async def _check_refused(self, refused_connection: Any) -> None:
@@ -456,7 +456,7 @@ class ConnectionContract(Contract):
             except Exception as error:
                 pytest.fail(
                     f"{call.action} raised {type(error).__name__} where the login is refused: "
-                    "raise ToolExecutionError, so that the task says what to do"
+                    "raise ConnectionUnavailableError, so that the task says what to do"
                 )
             pytest.fail(
                 f"{call.action} gave {result!r} although the service refuses the login: the "

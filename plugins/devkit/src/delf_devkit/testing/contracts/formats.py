@@ -71,7 +71,7 @@ class FormatContract(Contract):
             assert error.message.strip()  # noqa: PT017
         else:
             pytest.fail(
-                f"a part that does not exist was read as {rows!r}: raise ToolExecutionError"
+                f"a part that does not exist was read as {rows!r}: raise ToolException"
             )
 
     async def test_truncated_file_raises(
@@ -89,7 +89,7 @@ class FormatContract(Contract):
                 pytest.fail(f"a file that ends early raised {type(error).__name__}: {error}")
             assert not self.cuts_show or rows == list(self.rows), (
                 f"a file of {len(whole)} bytes that ends after {size} was read as {rows!r}: half "
-                "a table would count as the whole; raise ToolExecutionError"
+                "a table would count as the whole; raise ToolException"
             )
 
     async def test_unreadable_file_raises(
@@ -112,7 +112,7 @@ class FormatContract(Contract):
         except Exception as error:
             pytest.fail(
                 f"a damaged file raised {type(error).__name__}: {error}; raise "
-                "ToolExecutionError, so that a script learns what is wrong"
+                "ToolException, so that a script learns what is wrong"
             )
         assert rows, "random bytes were read as no rows: a damaged file would count as empty"
 
@@ -138,7 +138,7 @@ class FormatContract(Contract):
         )
         assert changed is None, (
             f"invalid bytes were read as {changed!r}: what is damaged would look like a "
-            "value; raise ToolExecutionError"
+            "value; raise ToolException"
         )
 
     async def test_concurrent_reads_are_independent(
@@ -189,7 +189,7 @@ class FormatContract(Contract):
                 continue  # it says that it cannot keep that
             rows = await file_format.read(str(made), None)
             wanted = [{"name": "desk", "note": value}, {"name": "lamp", "note": "plain"}]
-            assert rows == wanted, f"{value!r} is not kept: quote it, or raise ToolExecutionError"
+            assert rows == wanted, f"{value!r} is not kept: quote it, or raise ToolException"
 
     @needs("writes")
     async def test_values_keep_their_type(
@@ -212,7 +212,7 @@ class FormatContract(Contract):
             )
             assert same or (as_text and names[0] != "None"), (
                 f"{value!r} was read back as {names[:1]!r}: what a person wrote becomes something "
-                "else; keep it, or raise ToolExecutionError"
+                "else; keep it, or raise ToolException"
             )
 
     @needs("writes")
@@ -226,7 +226,7 @@ class FormatContract(Contract):
         assert table == before, "writing changed the rows that it was given"
         rows = await file_format.read(str(made), None)
         assert len(rows) == _MANY, (
-            f"of {_MANY} rows {len(rows)} are left: raise ToolExecutionError rather than cut it"
+            f"of {_MANY} rows {len(rows)} are left: raise ToolException rather than cut it"
         )
 
     @needs("writes")
@@ -245,11 +245,11 @@ class FormatContract(Contract):
             except ToolExecutionError:
                 continue
             except Exception as error:
-                pytest.fail(f"{fault} raised {type(error).__name__}: raise ToolExecutionError")
+                pytest.fail(f"{fault} raised {type(error).__name__}: raise ToolException")
             content = str(await file_format.read(str(file), None))
             lost = [value for value in table[1] if value not in content]
             assert not lost, (
-                f"{fault}: {lost[0]!r} was lost without a word; raise ToolExecutionError"
+                f"{fault}: {lost[0]!r} was lost without a word; raise ToolException"
             )
 
     async def test_use_leaves_the_process_unchanged(self, file_format: Any, path: Path) -> None:
@@ -277,7 +277,7 @@ class FormatContract(Contract):
             except Exception as error:
                 pytest.fail(
                     f"the table {table!r} raised {type(error).__name__}: {error}; raise "
-                    "ToolExecutionError"
+                    "ToolException"
                 )
             assert rows == [], f"the table {table!r} without rows was read back as {rows!r}"
 
@@ -295,7 +295,7 @@ class FormatContract(Contract):
         assert len(parts) == len(tables), f"of two tables {parts!r} are left: the other is lost"
         assert set(parts) == set(tables), (
             f"the tables {[*tables]!r} are called {parts!r} in the file: a script that asks for "
-            "one by its name would not find it; keep the names, or raise ToolExecutionError"
+            "one by its name would not find it; keep the names, or raise ToolException"
         )
         for part in parts:
             rows = await file_format.read(str(made), part)
@@ -318,7 +318,7 @@ class FormatContract(Contract):
             has_zone = moment.tzinfo is not None if moment else _names_zone(value)
             assert value is _REFUSED or has_zone, (
                 f"{zoned} was read back as {value!r}, which has no zone: it is another moment "
-                "wherever it is read; keep the zone, or say UTC, or raise ToolExecutionError"
+                "wherever it is read; keep the zone, or say UTC, or raise ToolException"
             )
             assert not has_zone or moment is None or moment == zoned, (
                 f"{zoned} was read back as {value!r}: that is another moment"
@@ -346,7 +346,7 @@ class FormatContract(Contract):
             same = "Decimal" not in str(value)
         assert same, (
             f"{_AMOUNT} was read back as {value!r}: an amount loses its cents, or can no longer be "
-            "added up; keep the digits, or raise ToolExecutionError"
+            "added up; keep the digits, or raise ToolException"
         )
         day = _NAIVE.date()
         value = await self._round_trip(file_format, tmp_path, path, day)
