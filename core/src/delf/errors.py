@@ -9,11 +9,12 @@ An error carries data and never logs or draws. ``code`` is stable, ``hint`` says
 from __future__ import annotations
 
 import difflib
+import re
 import shlex
 import sys
 from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Self
 
 from delf.packages.official import how_to_install
 
@@ -476,6 +477,50 @@ class UnrecordedCallError(TaskLeftError):
 
     code = "ERR-JOURNAL-005"
     default_hint = "the task stopped there; resume it when the journal can be written"
+
+
+_PASSWORD: Final = re.compile(r"(://[^\s/:@]*:)(?!\[redacted\]@)[^\s@]+@")
+"""Matches the beginning of a URL with a password, which may have a slash in it.
+
+A password that has been redacted already stays as it is.
+"""
+
+
+class ForeignError(Exception):
+    """A replacement for an exception that shows a secret; the message is the redacted traceback."""
+
+
+def without_passwords(text: str) -> str:
+    """Replace the passwords in the URLs of a text."""
+    return _PASSWORD.sub(r"\1***@", text)
+
+
+def describe_exception(error: BaseException) -> str:
+    """Describe an exception of a library in one text: its type and message, without passwords."""
+    text = without_passwords(str(error))
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def raise_because(error: DelfError, cause: BaseException) -> NoReturn:
+    """Raise an error of delf whose cause is an exception of a plugin or library.
+
+    Libraries quote the URL to which they connect. A cause whose traceback has a URL with a password
+    becomes a :class:`ForeignError`, so that no log and no error tracker shows the password.
+
+    Args:
+        error: The error.
+        cause: The exception.
+    """
+    import traceback
+
+    formatted = "".join(traceback.format_exception(cause))
+    safe = without_passwords(formatted)
+    if safe == formatted:
+        raise error from cause
+    try:
+        raise error from ForeignError(safe.rstrip())
+    finally:
+        error.__context__ = None  # the cause itself, while it is being handled
 
 
 # Comparing long texts is slow, and a longer text is not a mistyped name.

@@ -11,6 +11,8 @@ import pytest
 from delf import Agent, Chat, ChatMessage, ConfigurationError, LLMExecutionError, tool
 from delf.events import ModelReplied, TaskFinished, Warned
 from delf.messages import ModelReply, Usage
+from delf_journal_sql.conversations import SqlConversations
+from delf_journal_sql.journal import SqlJournal
 
 SUMMARY = "Summary of this conversation so far:\n"
 
@@ -459,3 +461,40 @@ class TestChatSetLater:
             agent.run_chat()
         assert conversation_of(scripted_model.requests[1]) == ["I am Ada.", "hello Ada"]
         assert len(agent.chat) == 4
+
+
+def test_journal_of_a_chat_is_used_on_one_event_loop(
+    make_agent, scripted_model, tmp_path, monkeypatch
+):
+    """The agent's tasks, the program's own loop and plain methods use the chat alike."""
+    loops = set()
+    for kind, method in (
+        *((SqlConversations, name) for name in ("append", "load", "summarize", "find")),
+        (SqlJournal, "aclose"),
+    ):
+        original = getattr(kind, method)
+
+        async def spied(*arguments, _original=original, **named):
+            loops.add(asyncio.get_running_loop())
+            return await _original(*arguments, **named)
+
+        monkeypatch.setattr(kind, method, spied)
+    scripted_model.default = lambda request: (
+        "summary" if request.purpose == "summarize" else "```python\nprint('yes')\n```"
+    )
+    chat = Chat(keep=1, persist=True, path=str(tmp_path / "chat.db"))
+    agent = make_agent(chat, journal="none")
+    assert agent.run("first").text == "yes"
+    asyncio.run(chat.aappend("user", "second"))
+    assert asyncio.run(chat.acompress())
+    chat.append("user", "third")
+    assert agent.run("fourth").text == "yes"
+    assert [record.conversation for record in chat.conversations()] == ["default"]
+    assert len(loops) == 1
+    agent.stop()
+    chat.close()
+    assert len(loops) == 1
+    chat.append("user", "after closing")
+    assert chat[-1].content == "after closing"
+    assert len(loops) == 2, "the chat opens the journal again, on its next loop"
+    chat.close()

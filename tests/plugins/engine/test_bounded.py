@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from delf import Agent, Connection, action
+from delf.errors import PluginError
 from delf.protocols.sandbox import Available, SupportsAbandoning
-from delf.specs import JournalSpec, ModelSpec, ObserverSpec, SandboxSpec, StrategySpec
+from delf.specs import JournalSpec, ModelSpec, ObserverSpec, SandboxSpec, Spec, StrategySpec
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
 from delf_engine import bounded, sync, toolset
 from delf_engine.journal import guarded, observers
 from delf_engine.journal.in_process import InProcessJournal
 from delf_engine.sandboxes import starting
+from support.chains import every_text_of
 
 SECONDS = 0.2
 
@@ -27,6 +30,10 @@ async def hangs() -> None:
 
 async def raises() -> None:
     raise KeyError("planted")
+
+
+async def quotes_its_url() -> None:
+    raise ConnectionError("cannot reach redis://ann:hunter2@10.0.0.1:6379/0")
 
 
 async def cancels_itself() -> None:
@@ -40,6 +47,7 @@ async def leaves() -> None:
 FAULTS: dict[str, Callable[[], Awaitable[None]]] = {
     "hangs": hangs,
     "raises": raises,
+    "quotes its url": quotes_its_url,
     "cancels itself": cancels_itself,
     "leaves": leaves,
 }
@@ -157,16 +165,20 @@ def test_faulty_method_ends_in_time_and_names_its_plugin(
     fault: str,
 ) -> None:
     scripted_model.default = "```python\nprint(1)\n```"
+    caplog.set_level(logging.DEBUG)
     agent = agent_with(method, FAULTS[fault], delf_host)
     try:
         response = agent.run("x")
-        message = (
-            f"{response.text} {response.error} {response.exception and response.exception.hint}"
-        )
+        failed = response.exception
+        message = f"{response.text} {response.error} {failed and failed.hint}"
+        assert "hunter2" not in repr(response.events)
     except Exception as error:
+        failed = error
         message = str(error)
     agent.stop()
     message += caplog.text
+    assert "hunter2" not in message
+    assert failed is None or "hunter2" not in every_text_of(failed)
     if method in ("actions", "available", "append"):
         verb = "did not answer" if fault == "hangs" else "failed in"
         assert NAMED[method].format(verb) in message.replace("does not work here: ", "")
@@ -228,3 +240,39 @@ def test_sandbox_of_a_closed_loop_is_abandoned_without_an_await(
     loop.close()
     agent.stop()
     assert ends == ["abandon"]
+
+
+FACTORIES: dict[str, tuple[Spec, dict[str, str]]] = {
+    "journal": (JournalSpec(name="odd", summary="x", factory="x:x"), {"journal": "odd"}),
+    "sandbox": (
+        SandboxSpec(name="odd", summary="x", factory="x:x", isolation="vm"),
+        {"sandbox": "odd"},
+    ),
+    "strategy": (StrategySpec(name="odd", summary="x", factory="x:x"), {"strategy": "odd"}),
+    "model": (ModelSpec(name="odd", summary="x", factory="x:x", serves=("odd",)), {"llm": "odd"}),
+}
+
+
+@pytest.mark.parametrize("kind", FACTORIES)
+@pytest.mark.usefixtures("scripted_model")
+def test_failing_factory_is_named_without_its_password(delf_host: TestHost, kind: str) -> None:
+    def refuses(**_: Any) -> Any:
+        raise ConnectionError("cannot reach redis://ann:hunter2@10.0.0.1:6379/0")
+
+    spec, options = FACTORIES[kind]
+    delf_host.provide(spec, refuses)
+    with pytest.raises(PluginError, match=f"the {kind} 'odd' of .* cannot be made") as raised:
+        Agent(host=delf_host, **{"llm": "scripted", **options}).run("x").raise_for_status()
+    assert "redis://ann:***@10.0.0.1" in every_text_of(raised.value)
+    assert "hunter2" not in every_text_of(raised.value)
+
+
+@pytest.mark.usefixtures("scripted_model")
+def test_url_in_place_of_a_name_does_not_show_its_password(delf_host: TestHost) -> None:
+    for option in ("journal", "memory", "sandbox", "strategy"):
+        agent = Agent(
+            llm="scripted", host=delf_host, **{option: "postgres://ann:hun/ter2@10.0.0.1/db"}
+        )
+        with pytest.raises(PluginError) as raised:
+            agent.run("x").raise_for_status()
+        assert "ter2" not in every_text_of(raised.value)

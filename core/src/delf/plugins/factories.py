@@ -10,7 +10,14 @@ from typing import Any, Final
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
 from delf.environment import call_in_empty_context
-from delf.errors import ConfigurationError, did_you_mean
+from delf.errors import (
+    ConfigurationError,
+    DelfError,
+    PluginError,
+    describe_exception,
+    did_you_mean,
+    raise_because,
+)
 from delf.plugins.host import PluginHost
 from delf.plugins.shapes import faults, protocol_of
 from delf.protocols.context import PluginContext
@@ -40,7 +47,7 @@ def make(
     Raises:
         ConfigurationError: For an unknown or mistyped option, or if the made object does not
             satisfy the protocol of its kind.
-        PluginError: If the factory cannot be imported.
+        PluginError: If the factory cannot be imported or fails.
     """
     factory = host.resolve(spec)
     given = fitting_options(host, spec, options.get(host.plugin_of(spec) or spec.name, {}))
@@ -56,7 +63,16 @@ def make(
             hint=f"its factory {spec.factory} is called with "
             f"{', '.join(sorted(known | more))} and its options, as keywords",
         ) from None
-    made = call_in_empty_context(factory, **arguments)
+    try:
+        made = call_in_empty_context(factory, **arguments)
+    except DelfError:
+        raise
+    except (Exception, SystemExit) as error:
+        what = f"the {spec.kind} {spec.name!r} of {host.origin(spec)} cannot be made"
+        failed = PluginError(
+            f"{what}: {describe_exception(error)}", hint=f"its factory is {spec.factory}"
+        )
+        raise_because(failed, error)
     check_made(spec.kind, made, f"the {spec.kind} {spec.name!r}")
     return made
 

@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 import pluggy
 
 from delf import hookspecs
-from delf.errors import did_you_mean
+from delf.errors import describe_exception, did_you_mean
 from delf.hookspecs import HOOKS, PLUGIN_API
 from delf.plugins.discovery import Candidate
 from delf.plugins.report import PluginRecord, State
@@ -134,8 +134,7 @@ def import_target(target: str) -> Any:
 
 def explain(error: BaseException) -> str:
     """Format an exception in one line: its type and the first line of its message."""
-    text = str(error).strip().split("\n", 1)[0]
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return describe_exception(error).strip().split("\n", 1)[0]
 
 
 def _register(

@@ -82,8 +82,8 @@ class ConversationRecord:
 class ConversationStore(Protocol):
     """The conversations of one namespace, by their ids.
 
-    A store may be used from several event loops, and other processes may write at the same time: no
-    message is lost, and messages of one ``append`` stay together.
+    Other processes may write at the same time: no message is lost, and messages of one ``append``
+    stay together.
     """
 
     async def append(self, conversation: str, messages: Sequence[ChatMessage]) -> int:

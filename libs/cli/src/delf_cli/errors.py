@@ -23,6 +23,7 @@ from delf.errors import (
     TaskTimeoutError,
     UndecidedCallError,
     UnknownRequestError,
+    without_passwords,
 )
 from delf.terminal import visible
 from delf_cli import colours, streams
@@ -97,7 +98,8 @@ def report(
     message, hint = _words(error)
     try:
         if debug:
-            click.echo(clean("".join(traceback.format_exception(error))), err=True, nl=False)
+            trace = without_passwords("".join(traceback.format_exception(error)))
+            click.echo(clean(trace), err=True, nl=False)
         say("error" if message != "interrupted" else "", clean(message))
         if hint and not (left_out and hint.startswith(left_out)):
             say("hint", clean(hint))
@@ -134,7 +136,7 @@ def _words(error: BaseException) -> tuple[str, str | None]:
         return "interrupted", None
     if isinstance(error, OSError) and error.errno in _NO_ROOM:
         return f"{error.filename or 'the output'} cannot be written: {error.strerror}", None
-    text = " ".join(str(error).split())
+    text = " ".join(without_passwords(str(error)).split())
     name = type(error).__name__
     return (
         f"unexpected {name}: {text}" if text else f"unexpected {name}",

@@ -22,6 +22,7 @@ from delf.errors import (
     JournalUnavailableError,
     TaskTimeoutError,
     did_you_mean,
+    without_passwords,
 )
 from delf.events import Event, TaskFinished
 from delf.records import dataclass
@@ -532,4 +533,4 @@ class _Lines(logging.Handler):
             text = " ".join(record.getMessage().split())
             error = record.exc_info[1] if record.exc_info is not None else None
             text += f" ({type(error).__name__}: {error})" if error is not None else ""
-        errors.say(record.levelname.lower(), self._clean(text))
+        errors.say(record.levelname.lower(), self._clean(without_passwords(text)))

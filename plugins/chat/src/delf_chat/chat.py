@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import threading
 import time
 import weakref
@@ -35,10 +36,11 @@ from delf.types import Trust
 from delf_chat.checks import check_count, check_name
 from delf_chat.history import Transform, apply_transform, for_model, make_message
 from delf_chat.memory import MemoryConversations
+from delf_chat.on_loop import StoreOnLoop
 from delf_chat.summary import Ask, ConversationCompressionError, fold
 from delf_engine.agent_context import AgentContext
 from delf_engine.journal.factory import need_durable_journal
-from delf_engine.sync import LoopThread, call
+from delf_engine.sync import LoopThread, call, call_async
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -121,6 +123,7 @@ class Chat(FixedAttributes):
         self._context: AgentContext | None = None
         self._journal: SharedJournal | None = None
         self._store: ConversationStore | None = None if persist else MemoryConversations()
+        self._pid = os.getpid()
         self._thread: LoopThread | None = None
         self._end: weakref.finalize[..., Chat] | None = None
         self.variables: dict[str, KeptVariables] = {}
@@ -332,12 +335,17 @@ class Chat(FixedAttributes):
         return ChatTurns(self, check_name("conversation_id", conversation_id))
 
     def store(self) -> ConversationStore:
-        """Return the store of conversations.
+        """Return the store of conversations, for callers on any event loop.
 
-        Raises:
-            OptionalDependencyError: If a plugin is missing that is needed to keep them.
-            PluginError: If the journal keeps no conversations.
+        Its methods raise ``OptionalDependencyError`` if a plugin is missing that is needed to keep
+        conversations, and ``PluginError`` if the journal keeps none.
         """
+        if self._store is not None and not self.persist:
+            return self._store
+        return StoreOnLoop(self._opened_store, self._loop())
+
+    def _opened_store(self) -> ConversationStore:
+        """Return the journal's store, opened on the loop that uses it."""
         with self._lock:
             if self._store is None:
                 context = self._agent_context()
@@ -358,9 +366,12 @@ class Chat(FixedAttributes):
 
     async def aclose(self) -> None:
         """Close the database. Idempotent; the chat can be used again."""
-        journal = self._journal
+        with self._lock:
+            journal, self._journal = self._journal, None
+            if journal is not None:
+                self._store = None
         if journal is not None:
-            await journal.aclose()
+            await call_async(journal.aclose(), self._loop())
 
     def __enter__(self) -> Self:
         return self
@@ -378,6 +389,10 @@ class Chat(FixedAttributes):
         return await self.store().load(self._conversation, self.history_window)
 
     def _loop(self) -> asyncio.AbstractEventLoop:
+        if self._pid != os.getpid():  # a forked process, which does not have the parent's thread
+            self._pid, self._lock = os.getpid(), threading.Lock()
+            self._thread = self._journal = None
+            self._store = None if self.persist else self._store
         with self._lock:
             if self._thread is None:
                 self._thread = LoopThread("delf-chat")

@@ -15,7 +15,12 @@ from urllib.parse import urlsplit
 import click
 
 from delf import __version__
-from delf.errors import ConfigurationError, DelfError, JournalUnavailableError
+from delf.errors import (
+    ConfigurationError,
+    DelfError,
+    JournalUnavailableError,
+    describe_exception,
+)
 from delf.hookspecs import DISTRIBUTION
 from delf.machine.kept_keys import own_variables
 from delf.network.proxies import proxy_for
@@ -355,7 +360,7 @@ async def _sandbox(
     except DelfError as error:
         return broken(error.message, errors.hint_of(error))
     except Exception as error:  # plugins raise anything; check the others
-        return broken(f"{type(error).__name__}: {error}")
+        return broken(describe_exception(error))
     finally:
         if backend is not None:
             await backend.aclose()

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import threading
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
-from delf.errors import DelfError, PluginError
+from delf.errors import (
+    DelfError,
+    PluginError,
+    describe_exception,
+    raise_because,
+    without_passwords,
+)
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -22,7 +27,6 @@ WARM_SECONDS: Final = 10.0
 """The longest time in seconds for a warm-up, which is optional."""
 SLOW_SECONDS: Final = 5.0
 """The seconds after which a method without an answer is named in the log."""
-_PASSWORD: Final = re.compile(r"(://[^\s/:@]*:)[^\s/@]+@")
 _HINT: Final = "delf does not wait any longer; tell the author of the plugin"
 
 
@@ -84,7 +88,7 @@ def failures_named(
     except (DelfError, ExceptionGroup):
         raise
     except Exception as cause:
-        raise error(f"{owner} failed in {method}(): {described(cause)}", hint=hint) from cause
+        raise_because(error(f"{owner} failed in {method}(): {described(cause)}", hint=hint), cause)
 
 
 class EndedItselfError(Exception):
@@ -112,10 +116,5 @@ async def contained(call: Callable[[], Awaitable[T]]) -> T:
 
 def described(error: Exception) -> str:
     """Describe an exception of a plugin, without passwords in URLs."""
-    kind = "" if isinstance(error, EndedItselfError) else f"{type(error).__name__}: "
-    return without_passwords(f"{kind}{error}")
-
-
-def without_passwords(text: str) -> str:
-    """Replace the passwords in the URLs of a text."""
-    return _PASSWORD.sub(r"\1***@", text)
+    is_end = isinstance(error, EndedItselfError)
+    return without_passwords(str(error)) if is_end else describe_exception(error)

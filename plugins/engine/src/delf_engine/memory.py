@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar, cast
 
-from delf.errors import DelfError, MemoryRetrievalError
+from delf.errors import DelfError, MemoryRetrievalError, describe_exception, raise_because
 from delf.machine.contexts import shared_task, without_context
 from delf.machine.threads import in_own_thread
 from delf.plugins.shapes import require_type
@@ -210,8 +210,8 @@ class AgentMemory:
         except DelfError as error:
             raise MemoryRetrievalError(error.message, hint=error.hint) from error
         except Exception as error:
-            kind = type(error).__name__
-            raise MemoryRetrievalError(f"the memory store failed: {kind}: {error}") from error
+            failed = MemoryRetrievalError(f"the memory store failed: {describe_exception(error)}")
+            raise_because(failed, error)
 
 
 class Memories:

@@ -20,7 +20,7 @@ from urllib.parse import quote, quote_plus
 
 from pydantic import SecretStr
 
-from delf.errors import DelfError
+from delf.errors import DelfError, ForeignError, without_passwords
 from delf.messages import ImagePart
 from delf.values.conversion import fields_of
 from delf_engine.secrets import SHORTEST, long_enough, secrets_of_settings
@@ -111,18 +111,25 @@ class Redactor:
             return text
         return forms.pattern.sub(REDACTED, text)
 
+    def failure(self, text: str) -> str:
+        """Redact the text of a failure: secrets, and passwords in URLs, declared or not."""
+        return without_passwords(self.text(text))
+
     def error(self, error: DelfError) -> DelfError:
-        """Redact an error in place; causes that contain a secret are replaced by a text."""
-        if self.knows_any:
-            error.message = self.text(error.message)
-            error.args = tuple(self.value(list(error.args)))
-            error.hint = None if error.hint is None else self.text(error.hint)
-            if hasattr(error, "__notes__"):
-                error.__notes__ = [self.text(str(note)) for note in error.__notes__]
-            is_quiet = error.__suppress_context__
-            error.__cause__ = self._cause(error.__cause__)
-            error.__context__ = self._cause(error.__context__)
-            error.__suppress_context__ = is_quiet
+        """Redact an error in place; causes that contain a secret are replaced by a text.
+
+        So are causes with a password in a URL, declared or not.
+        """
+        error.message = self.failure(error.message)
+        failure = self.failure
+        error.args = tuple(failure(a) if type(a) is str else self.value(a) for a in error.args)
+        error.hint = None if error.hint is None else failure(error.hint)
+        if hasattr(error, "__notes__"):
+            error.__notes__ = [failure(str(note)) for note in error.__notes__]
+        is_quiet, cause, context = error.__suppress_context__, error.__cause__, error.__context__
+        error.__cause__ = error.__context__ = None  # they may lead back to this error
+        error.__cause__, error.__context__ = self._cause(cause), self._cause(context)
+        error.__suppress_context__ = is_quiet
         return error
 
     def _cause(self, error: BaseException | None) -> BaseException | None:
@@ -130,8 +137,11 @@ class Redactor:
         if error is None:
             return None
         formatted = "".join(traceback.format_exception(error))
-        safe = self.text(formatted)
-        return error if safe is formatted else ForeignError(safe.rstrip())
+        safe = self.failure(formatted)
+        if safe == formatted:
+            return error
+        # The class of an error of delf decides about retries.
+        return self.error(error) if isinstance(error, DelfError) else ForeignError(safe.rstrip())
 
     def log_failure(
         self,
@@ -144,11 +154,11 @@ class Redactor:
         if not log.isEnabledFor(level):
             return
         formatted = "".join(traceback.format_exception(error))
-        safe = self.text(formatted)
+        safe = self.failure(formatted)
         if safe == formatted:
             log.log(level, "%s", message, exc_info=error)
         else:
-            log.log(level, "%s\n%s", self.text(message), safe)
+            log.log(level, "%s\n%s", self.failure(message), safe)
 
     def is_in(self, encoded: bytes) -> bool:
         """Return True if encoded JSON may contain a secret.
@@ -254,10 +264,6 @@ class RedactedStream:
         """Return the held-back tail; the next piece starts a new text."""
         held, self._held = self._held, ""
         return held
-
-
-class ForeignError(Exception):
-    """A replacement for an error that contained a secret; the message is the redacted traceback."""
 
 
 def put_back(

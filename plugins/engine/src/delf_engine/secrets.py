@@ -91,6 +91,8 @@ def secrets_of_agent(
             model = getattr(config, name)
             if model is not None:
                 yield from secrets_of_model(model)
+        others = {*LLM_FIELDS, "system_prompt"}
+        yield from secrets_of_options({n: value for n, value in config if n not in others})
         yield from config.providers.values()
         yield from config.api_key_for.values()
     for connection in connections:

@@ -305,7 +305,12 @@ class RuntimeHome:
         return await self._do(work)
 
     async def _do(self, work: Work[T]) -> T:
-        return await work(await self._started())
+        runtime = await self._started()
+        try:
+            return await work(runtime)
+        except DelfError as error:
+            runtime.resources.redactor.error(error)
+            raise
 
     def _bind(self, *, current: bool) -> asyncio.AbstractEventLoop:
         """Return the event loop that runs the agent's work, choosing one if there is none.

@@ -16,6 +16,7 @@ from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
 from delf_engine.journal.guarded import guarded
 from delf_engine.journal.in_process import InProcessJournal
+from support.chains import every_text_of
 
 
 class Redis(InProcessJournal):
@@ -104,4 +105,5 @@ def test_password_in_a_url_of_the_journal_is_not_shown() -> None:
     with pytest.raises(JournalFailedError) as raised:
         asyncio.run(journal.read("task_1"))
     assert "redis://ann:***@10.0.0.1" in str(raised.value)
+    assert "hunter2" not in every_text_of(raised.value)
     assert repr(journal) == "Remote(redis://ann:***@10.0.0.1:6379/0)"

@@ -126,7 +126,7 @@ async def _ask_channel(
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise  # this task is cancelled; otherwise the channel itself raised the error
         redactor.log_failure(_log, f"the approval channel {named.name!r} failed", error)
-        why = redactor.text(str(error) or type(error).__name__)
+        why = redactor.failure(str(error) or type(error).__name__)
         failures.append(f"{named.name} failed: {why[:_MAX_FAILURE_LENGTH]}")
         return None
 

@@ -17,6 +17,7 @@ from delf.errors import (
     TaskLeftError,
     TaskLimitError,
     ToolException,
+    describe_exception,
 )
 from delf.events import SAFE, Warned
 from delf.notes import notes_of_call
@@ -191,9 +192,7 @@ def describe_failure(error: BaseException) -> str:
     if isinstance(error, DelfError):
         text = error.for_model()
         return f"{text} ({error.hint})" if error.hint else text
-    if isinstance(error, UnsupportedValueError):
-        return str(error)
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return str(error) if isinstance(error, UnsupportedValueError) else describe_exception(error)
 
 
 def _http_status(error: BaseException | None) -> int | None:

@@ -8,9 +8,9 @@ import inspect
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final, TypeVar
 
-from delf.errors import DelfError, JournalFailedError
+from delf.errors import DelfError, JournalFailedError, raise_because, without_passwords
 from delf.protocols.journal import Journal
-from delf_engine.bounded import contained, described, without_passwords
+from delf_engine.bounded import contained, described
 
 J = TypeVar("J", bound=Journal)
 _MARK: Final = "_delf_guards"
@@ -69,7 +69,7 @@ def _awaited(function: Callable[..., Any], name: str) -> Callable[..., Any]:
             if limit.expired():
                 what = f"the journal {name!r} did not answer {function.__name__}()"
                 raise JournalFailedError(f"{what} within {ANSWER_SECONDS:g} s") from error
-            raise _failed(name, function, error) from error
+            raise_because(_failed(name, function, error), error)
 
     return method
 
@@ -83,7 +83,7 @@ def _iterated(function: Callable[..., Any], name: str) -> Callable[..., Any]:
         except DelfError:
             raise
         except Exception as error:
-            raise _failed(name, function, error) from error
+            raise_because(_failed(name, function, error), error)
 
     return method
 

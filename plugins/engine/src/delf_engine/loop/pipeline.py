@@ -24,6 +24,7 @@ from delf.errors import (
     TaskTimeoutError,
     ToolException,
     UnrecordedCallError,
+    without_passwords,
 )
 from delf.events import (
     ScriptGenerated,
@@ -242,9 +243,9 @@ class TaskPipeline:
             message = f"task {self._log.task_id} failed inside delf"
             self._log.redactor.log_failure(_log, message, error)
             cause = error.__cause__ if isinstance(error, EndedItselfError) else None
-            kind = type(cause or error).__name__
+            kind, words = type(cause or error).__name__, without_passwords(str(cause or error))
             inside = DelfError(
-                f"an unexpected {kind} inside {self._place_of(error)}: {cause or error}",
+                f"an unexpected {kind} inside {self._place_of(error)}: {words}",
                 hint="the log has the traceback; please report it",
             )
             inside.__cause__ = error

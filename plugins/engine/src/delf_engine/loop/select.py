@@ -8,7 +8,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from delf.errors import DelfError, PrefilterError
+from delf.errors import DelfError, PrefilterError, describe_exception
 from delf.events import Step, ToolsSelected
 from delf.plugins.shapes import require_type
 from delf.protocols.prefilter import Choice, Selection
@@ -78,7 +78,7 @@ async def _chosen(run: TaskRun, choice: Choice, task: str, seconds: float) -> Se
         why = error.message
     except Exception as error:
         safe.log_failure(_log, f"the prefilter {choice.name!r} failed", error)
-        why = f"an unexpected {type(error).__name__}: {error}"
+        why = f"an unexpected {describe_exception(error)}"
     why = safe.text(why)
     if choice.forced:
         raise PrefilterError(

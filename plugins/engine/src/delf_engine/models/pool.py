@@ -95,17 +95,12 @@ class ModelPool:
             self._host.with_load_failures(error)
 
     def _made(self, spec: ModelSpec, config: LLMConfig) -> Model:
-        """Create a client; every failure of its factory names the plugin."""
+        """Create a client."""
         try:
             return make(self._host, spec, {}, self._context, {"config": config})
         except DelfError as error:
             self.explain(error)
             raise
-        except Exception as error:
-            raise PluginError(
-                f"{self.name_of(config)} cannot be made: {type(error).__name__}: {error}",
-                hint=f"its factory is {spec.factory}",
-            ) from error
 
     def priced(self, config: LLMConfig) -> SupportsPrice | None:
         """Return the client if it knows the model's price in advance, else None."""

@@ -70,9 +70,7 @@ class FormatContract(Contract):
         except ToolExecutionError as error:
             assert error.message.strip()  # noqa: PT017
         else:
-            pytest.fail(
-                f"a part that does not exist was read as {rows!r}: raise ToolException"
-            )
+            pytest.fail(f"a part that does not exist was read as {rows!r}: raise ToolException")
 
     async def test_truncated_file_raises(
         self, file_format: Any, path: Path, tmp_path: Path
@@ -248,9 +246,7 @@ class FormatContract(Contract):
                 pytest.fail(f"{fault} raised {type(error).__name__}: raise ToolException")
             content = str(await file_format.read(str(file), None))
             lost = [value for value in table[1] if value not in content]
-            assert not lost, (
-                f"{fault}: {lost[0]!r} was lost without a word; raise ToolException"
-            )
+            assert not lost, f"{fault}: {lost[0]!r} was lost without a word; raise ToolException"
 
     async def test_use_leaves_the_process_unchanged(self, file_format: Any, path: Path) -> None:
         async def use() -> None:

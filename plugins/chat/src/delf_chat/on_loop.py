@@ -1,0 +1,84 @@
+"""``StoreOnLoop``: a store of conversations whose methods all run on one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from delf.protocols.conversation import (
+    ChatMessage,
+    ConversationRecord,
+    ConversationState,
+    ConversationStore,
+)
+from delf.types import Trust
+from delf_engine.sync import call_async
+
+T = TypeVar("T")
+
+
+class StoreOnLoop:
+    """Implements :class:`delf.protocols.conversation.ConversationStore` for callers on any loop.
+
+    An agent's tasks use a chat on the agent's loop, and a program uses the chat from elsewhere. A
+    journal's connections belong to a single loop.
+
+    Args:
+        opened: Returns the store; called on the loop.
+        loop: The loop, which runs in another thread.
+    """
+
+    def __init__(
+        self, opened: Callable[[], ConversationStore], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._opened = opened
+        self._loop = loop
+
+    async def append(self, conversation: str, messages: Sequence[ChatMessage]) -> int:
+        """Append messages together; return the position of the last message."""
+        return await self._run(lambda store: store.append(conversation, messages))
+
+    async def load(self, conversation: str, limit: int | None = None) -> ConversationState:
+        """Load a conversation; a missing conversation is empty."""
+        return await self._run(lambda store: store.load(conversation, limit))
+
+    async def read(self, conversation: str, after: int, limit: int) -> Sequence[ChatMessage]:
+        """Return the first kept messages after a position, in order."""
+        return await self._run(lambda store: store.read(conversation, after, limit))
+
+    async def summarize(
+        self,
+        conversation: str,
+        summary: str,
+        upto: int,
+        *,
+        instead_of: int,
+        trust: Trust = "outside",
+    ) -> bool:
+        """Replace the summary; return False without a change if another caller was faster."""
+        return await self._run(
+            lambda store: store.summarize(
+                conversation, summary, upto, instead_of=instead_of, trust=trust
+            )
+        )
+
+    async def clear(self, conversation: str) -> None:
+        """Remove messages and summary."""
+        await self._run(lambda store: store.clear(conversation))
+
+    async def find(self, limit: int = 100) -> Sequence[ConversationRecord]:
+        """Return the conversations that have messages, the newest first."""
+        return await self._run(lambda store: store.find(limit))
+
+    async def prune(
+        self, before: float | None, keep: int = 0, *, dry_run: bool = False
+    ) -> Sequence[ConversationRecord]:
+        """Remove conversations; return the removed ones, oldest first."""
+        return await self._run(lambda store: store.prune(before, keep, dry_run=dry_run))
+
+    async def _run(self, work: Callable[[ConversationStore], Awaitable[T]]) -> T:
+        async def run() -> T:
+            return await work(self._opened())
+
+        return await call_async(run(), self._loop)
