@@ -5,15 +5,9 @@ from pathlib import Path
 import pytest
 
 from repo.test_docs import PAGES
-from support.typed_pages import complaints, write_examples
+from support.typed_pages import PROGRAMS, complaints, write_examples
 from support.workspace import ROOT
 
-FRAMEWORKS = ROOT / "examples" / "frameworks"
-PROGRAMS = [
-    *(Path(__file__).with_name(f"typed_{name}.py") for name in ("answers", "programs")),
-    *(FRAMEWORKS / f"{name}.py" for name in ("orders", "programs", "rq_jobs")),
-]
-"""The programs of other frameworks need these to be installed."""
 WRONG = Path(__file__).with_name("typed_wrong.txt").read_text()
 """A program in which each line with ``# wrong`` is an error, and no other line."""
 

@@ -1,4 +1,4 @@
-"""Examples of documentation pages as files that a type checker can read."""
+"""Programs and examples of documentation pages as files that a type checker can read."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ from typing import Any, Final
 from repo.pages import blocks_of
 from support.workspace import ROOT
 
+_FRAMEWORKS: Final = ROOT / "examples/frameworks"
+PROGRAMS: Final = (
+    *sorted((ROOT / "tests/repo").glob("typed_*.py")),
+    *(_FRAMEWORKS / f"{name}.py" for name in ("orders", "programs", "rq_jobs")),
+)
+"""Programs of users and authors, which need no package but delf's: pyright and mypy accept them."""
 _CONTINUES: Final = "# continues the block above"
 _AWAITS: Final = re.compile(r"allowed (?:only within|outside of) async function")
 _LAX: Final = (

@@ -6,7 +6,7 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, cast, overload
 
 from delf.errors import ToolDefinitionError
 from delf.protocols.connection import ConnectionLike
@@ -16,8 +16,16 @@ from delf.tools.foreign import foreign_functions
 from delf.tools.signature import ArgumentValidator, warn_of_bare
 from delf.types import Effect, Permission, Trust
 
-P = ParamSpec("P")
-R = TypeVar("R")
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec, TypeVar
+
+    P = ParamSpec("P", default=...)
+    R = TypeVar("R", default=Any)
+else:  # only type checkers use the defaults, with which `list[Tool]` is a complete type
+    from typing import ParamSpec, TypeVar
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
 
 HandleError = bool | str | Callable[[Exception], str] | None
 
