@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from delf.hookspecs import PLUGIN_API
+from support.outside_names import OUTSIDE, outside_names
 from support.public_names import (
     PROGRAMS,
     imported_modules,
@@ -16,6 +17,7 @@ from support.public_names import (
     unannounced,
 )
 
+OUTSIDE_NOW = {*outside_names()}
 GAINS = "delf.protocols.memory.MemoryStore: Protocol.forget(fact: str) -> None"
 RENAMES = {
     "delf.llm": ["base_url"],
@@ -51,7 +53,8 @@ def test_public_names_and_signatures_match_the_snapshot() -> None:
     api, before = kept()
     now = public_names()
     programs = PROGRAMS.read_text(encoding="utf-8").splitlines()
-    gone = sorted(({*before} - {*now}) | ({*programs} - {*program_names()}))
+    outside = OUTSIDE.read_text(encoding="utf-8").splitlines()
+    gone = sorted({*before} - {*now} | {*programs} - {*program_names()} | {*outside} - OUTSIDE_NOW)
     assert not gone, "\n".join(
         [
             "names that plugins or programs import are gone, or have another signature; if that is",
@@ -72,6 +75,32 @@ def test_renamed_names_leave_the_snapshot() -> None:
     missing = " ".join(before - {*public_names(texts), *program_names(texts)})
     for names in RENAMES.values():
         assert not [name for name in names if not re.search(rf"\b{name}\b", missing)]
+
+
+def test_snapshot_has_names_outside_of_python() -> None:
+    """One for each kind of name that files, commands and other programs use."""
+    assert {
+        "HTTP POST /run",
+        "HTTP RunRequest.conversation_id",
+        "HTTP TaskStarted.type = TaskStarted",
+        "HTTP header X-API-Key",
+        "JSON of delf runs list: cost_usd",
+        "command delf runs list",
+        "error ERR-TOOL-004 ToolException",
+        "exit status UNDECIDED = 3",
+        "fixture delf_host",
+        "group of entry points delf.connections",
+        "key of [agent] rerun_count",
+        "key of a model base_url",
+        "kind of scaffold sandbox",
+        "name in scripts rerun",
+        "option delf run --wait-approvals",
+        "journal sql option url",
+        "section of delf.toml plugins",
+        "setting of a model reasoning_effort",
+        "strategy stream",
+        "variable DELF_TRUST",
+    } <= {*OUTSIDE.read_text(encoding="utf-8").splitlines()}
 
 
 def test_snapshots_cover_what_documentation_imports() -> None:

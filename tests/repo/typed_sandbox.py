@@ -40,7 +40,9 @@ class Session:
         """Run a script."""
         if self._seconds <= 0:
             return LimitReached(limit="cpu", message="no processor time is left")
-        answer: CallAnswer = await host.call(CallRequest(call_id=1, connection=code, method="", args=(), kwargs={}))
+        answer: CallAnswer = await host.call(
+            CallRequest(call_id=1, connection=code, method="", args=(), kwargs={})
+        )
         match answer:
             case Returned(value):
                 return Done(value=value)

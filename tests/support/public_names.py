@@ -2,7 +2,8 @@
 
 The core's names are for authors of plugins; all others, ``delf``'s exports, the engine and the
 testing kit, are for programs. Which modules count follows from what documentation, examples and
-scaffolds import. ``cd tests && ../.venv/bin/python -m support.public_names`` writes both lists.
+scaffolds import. ``cd tests && ../.venv/bin/python -m support.public_names`` writes the lists, with
+the names that are no Python (:mod:`support.outside_names`).
 """
 
 from __future__ import annotations
@@ -302,10 +303,14 @@ def unannounced(api: int, before: list[str], now: list[str]) -> list[str]:
 
 
 def write() -> None:
-    """Write both files; refuse where plugins would break without being told."""
+    """Write the files; refuse where plugins would break without being told."""
     now = public_names()
     if SNAPSHOT.exists() and (gained := unannounced(*kept(), now)):
         sys.exit("raise PLUGIN_API in hookspecs.py: required are now " + ", ".join(gained))
+    sys.path.append(str(ROOT / "scripts"))
+    from support.outside_names import OUTSIDE, outside_names
+
+    OUTSIDE.write_text("\n".join(outside_names()) + "\n", encoding="utf-8")
     SNAPSHOT.write_text("\n".join([f"{_HEAD}{PLUGIN_API}", *now]) + "\n", encoding="utf-8")
     PROGRAMS.write_text("\n".join(program_names()) + "\n", encoding="utf-8")
 
