@@ -20,6 +20,7 @@ from delf.messages import ModelReply, ModelRequest
 from delf.plugins.shapes import members, optional_protocols, protocol_of
 from delf.protocols.approval import ApprovalRequest, Approved
 from delf.protocols.facts import Fact
+from delf.protocols.shared_journal import PartialJournal, SharedJournal
 from delf.specs import Provider
 from delf_engine.config import LLM_FIELDS, AgentConfig
 from support import words
@@ -101,16 +102,28 @@ def optional_members(kind: str) -> str:
     lines = ["| protocol | member | is |", "|---|---|---|"]
     declared_by = protocol_of(kind)
     assert declared_by is not None
-    own = {*members(declared_by)}
+    known = {*members(declared_by)}
     for protocol in optional_protocols(kind):
         for name in members(protocol):
             declared = inspect.getattr_static(protocol, name)
-            if name not in own:
+            if name not in known:
+                known.add(name)
+                refused = protocol is SharedJournal and hasattr(PartialJournal, name)
+                of = PartialJournal if refused else protocol
                 member = f"`{_signature(name, declared)}`".replace("|", "\\|")
-                first = (inspect.getdoc(declared) or "").partition("\n\n")[0]
-                message = " ".join(re.sub(r":\w+:`~?([^`]*)`", r"`\1`", first).split())
-                lines.append(f"| `{protocol.__name__}` | {member} | {message.replace('``', '`')} |")
+                lines.append(f"| `{of.__name__}` | {member} | {_purpose(declared)} |")
     return "\n".join(lines) + "\n"
+
+
+def _purpose(declared: Any) -> str:
+    """The first sentence of a member's docstring, and what it raises."""
+    doc = inspect.getdoc(declared) or ""
+    raised = re.findall(
+        r"^    (\w+): (.*(?:\n {8,}.*)*)", doc.partition("Raises:\n")[2], re.MULTILINE
+    )
+    errors = [f"`{name}` {reason[0].lower()}{reason[1:]}" for name, reason in raised]
+    message = " ".join([doc.partition("\n\n")[0], *errors])
+    return " ".join(re.sub(r":\w+:`~?([^`]*)`", r"`\1`", message).split()).replace("``", "`")
 
 
 def with_optional(text: str, kind: str) -> str:

@@ -68,6 +68,46 @@ class TestGood(Suite):
     pass
 
 
+class Board(ScriptedApprovals):
+    """A board on which answers stay: an answer is found by the id of its request."""
+
+    def __init__(self, **given):
+        super().__init__(**given)
+        self.answers = {}
+
+    async def decide(self, request):
+        if request.request_id not in self.answers:
+            self.answers[request.request_id] = await super().decide(request)
+        return self.answers[request.request_id]
+
+
+class TestGoodBoard(Suite):
+    kind = Board
+
+
+class Short(ScriptedApprovals):
+    """A channel with room for 3,000 characters, where no longer request can be approved."""
+
+    async def decide(self, request):
+        decision = await super().decide(request)
+        long = len("\n".join(plain_lines(facts(request)))) > 3_000
+        is_yes = isinstance(decision, Approved | Edited)
+        return Rejected(reason="it is too long for this channel") if long and is_yes else decision
+
+
+class TestGoodShort(Suite):
+    kind = Short
+
+    def show(self, request):
+        text = "\n".join(plain_lines(facts(request)))
+        return Shown(text=text[:3_000], offers_yes=len(text) <= 3_000)
+
+
+@breaks("test_yes_approves_the_request", says="a person says yes, and the channel returns")
+class TestRejectsWhatItOffers(Short):
+    pass
+
+
 class TestAnswersOnlyWhatIsUntested(Suite):
     breaks = ("test_channel_with_answer_method_declares_questions",)
     people = ApprovalContract.people

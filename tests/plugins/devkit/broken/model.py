@@ -283,6 +283,18 @@ class TestAnswersTheLastAsked(ScriptedModel):
         return self.latest
 
 
+@breaks("test_concurrent_answers_are_independent", says="its reply is")
+class TestKeepsPiecesOfEarlierStreams(ScriptedModel):
+    streams = 0
+
+    async def stream(self, request):
+        self.streams += 1
+        *pieces, reply = [piece async for piece in super().stream(request)]
+        for piece in pieces:
+            yield piece
+        yield replace(reply, text="before" * (self.streams > 1) + reply.text)
+
+
 @breaks("test_truncated_answer_is_marked", says="half a script")
 class TestTakesACutAnswerForWhole(ScriptedModel):
     async def complete(self, request):

@@ -1,6 +1,7 @@
 """Journals for several processes that break one thing each."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from planting import planting
@@ -8,6 +9,7 @@ from planting import planting
 from delf.errors import JournalUnavailableError
 from delf.events import TaskPostponed
 from delf.testing import SharedJournalContract
+from delf.types import TaskState
 from delf_journal_sql import SqlJournal
 
 
@@ -82,6 +84,13 @@ class TestKeepsTasksWhenClosed(SqlJournal):
         if task_id == "left":
             raise JournalUnavailableError("another process has claimed the task")
         await super().claim(task_id)
+
+
+@breaks("test_closed_journal_owns_no_task", says="nobody learns that it has to be resumed")
+class TestQueuesWhatNoRunnerTakes(SqlJournal):
+    async def task(self, task_id):
+        record = await super().task(task_id)
+        return replace(record, state=TaskState.QUEUED) if record.events == 1 else record
 
 
 @breaks("test_postponed_task_waits_for_another_attempt", says="nobody would try it again")

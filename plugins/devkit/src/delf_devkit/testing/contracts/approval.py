@@ -192,17 +192,25 @@ class ApprovalContract(Contract):
         )
 
     @needs("people:approves")
-    async def test_yes_approves_the_request(self, channel_to: Callable[..., Any]) -> None:
+    async def test_yes_approves_the_request(
+        self,
+        channel_to: Callable[..., Any],
+        shown_to: Callable[[ApprovalRequest], Awaitable[Shown]],
+    ) -> None:
         channel = channel_to("approves")
         assert _can_ask(channel) is not False, "it says that nobody can be asked: nobody ever is"
         await self.leaves_the_loop(lambda: channel.decide(request_for()))
         requests = [request_for(f"bank.pay_{number}") for number in range(5)]
-        decided = await asyncio.gather(*(channel.decide(r) for r in requests))
-        # Sequentially, because these requests have the same id.
-        decided += [await channel.decide(request_for(**{n: value})) for n, value in _ODD.items()]
-        for answer in decided:
-            assert isinstance(_decision(answer), Approved)
-            assert _decision(answer).remember == "no", "it remembers without being asked to"
+        requests += [request_for(**{name: value}) for name, value in _ODD.items()]
+        requests = [_with_own_id(number, request) for number, request in enumerate(requests, 1)]
+        decided = await asyncio.gather(*(channel.decide(r) for r in requests[:5]))
+        decided += [await channel.decide(request) for request in requests[5:]]
+        for request, answer in zip(requests, map(_decision, decided), strict=True):
+            if isinstance(answer, Approved):
+                assert answer.remember == "no", "it remembers without being asked to"
+                continue
+            shown = await shown_to(request)
+            assert not shown.offers_yes, f"a person says yes, and the channel returns {answer!r}"
 
     @needs("people:rejects")
     async def test_rejection_has_a_reason(self, channel_to: Callable[..., Any]) -> None:
@@ -232,6 +240,7 @@ class ApprovalContract(Contract):
     ) -> None:
         channel = channel_to("changes their mind")
         requests = [request_for(), request_for(), request_for("bank.close", account=7)]
+        requests = [_with_own_id(number, request) for number, request in enumerate(requests)]
         first, *later = [_decision(await channel.decide(request)) for request in requests]
         assert isinstance(first, Approved), "the person approves the first request"
         for decision in later:

@@ -125,10 +125,10 @@ class ConnectionContract(Contract):
     ``refused_connection``, whose password or key the service refuses; ``logs_in = False`` says that
     its secrets are for no login. ``failing_calls``
     have valid arguments but are refused by the service. ``slow_call`` takes a second or more with
-    the fixture ``slow_connection``, for tests of cancellation. ``refused`` are calls that ``check``
-    always refuses; set ``refuses = False`` if the check only makes previews. Every action needs a
-    call that succeeds, or an entry in ``untested``. Actions with a ``CallContext`` get one in which
-    models and child tasks answer ``answer`` and the person agrees.
+    the fixture ``slow_connection``, and is then answered, for tests of cancellation. ``refused``
+    are calls that ``check`` always refuses; set ``refuses = False`` if the check only makes
+    previews. Every action needs a call that succeeds, or an entry in ``untested``. Actions with a
+    ``CallContext`` get one in which models and child tasks answer ``answer`` and the person agrees.
     """
 
     calls: ClassVar[Sequence[Call]] = ()

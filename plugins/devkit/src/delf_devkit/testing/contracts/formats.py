@@ -31,7 +31,7 @@ _ZONES = (timedelta(hours=5, minutes=30), -timedelta(hours=3, minutes=30))
 
 
 class FormatContract(Contract):
-    """Tests for a file format; needs fixtures ``format`` and ``path``, a file of the format.
+    """Tests for a file format; needs fixtures ``file_format`` and ``path``, a file of the format.
 
     ``rows`` are those of the file's first table. With ``writes``, a file is written from ``rows``
     and read back. ``cuts_show = False`` says that the format has no mark by which a file that ends

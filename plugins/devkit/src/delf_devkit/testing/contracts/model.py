@@ -335,6 +335,12 @@ class ModelContract(Contract):
                     f"the request about {mark} was answered {reply.text!r}: one user gets the "
                     "answer of another; keep an answer in variables, not in `self`"
                 )
+        for *pieces, reply in streams:
+            text = "".join(piece.text for piece in pieces if piece.call is None)
+            assert text == reply.text, (
+                f"a stream sent {text!r}, and its reply is {reply.text!r}: keep the pieces in "
+                "variables, not in `self`"
+            )
 
     @needs("cuts")
     async def test_truncated_answer_is_marked(self, cut_model: Any, question: ModelRequest) -> None:

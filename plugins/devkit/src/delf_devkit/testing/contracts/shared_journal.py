@@ -177,7 +177,16 @@ class SharedJournalContract(Contract):
     async def test_closed_journal_owns_no_task(self, two: Sequence[Any]) -> None:
         one, other = two
         await one.append(started("left"))
+        submitted = TaskQueued(task_id="sent", seq=1, at=1.0, task="do it", timeout=30)
+        await one.append(submitted)
+        await one.append(replace(submitted, task_id="queued", queue="night"))
         await one.aclose()
+        state = (await other.task("sent")).state
+        assert state == "interrupted", (
+            f"a submitted task without a queue is {state!r} after its process: no runner takes "
+            "it, and nobody learns that it has to be resumed"
+        )
+        assert (await other.task("queued")).state == "queued", "a runner would not take the task"
         (ended,) = await _ended(other.claim("left"))
         assert not isinstance(ended, Exception), (
             f"a closed journal keeps its tasks, so that nobody can resume them: {ended!r}; release "
