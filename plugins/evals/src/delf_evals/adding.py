@@ -59,29 +59,32 @@ def add_task(
     Raises:
         ConfigurationError: If the task cannot become a case, or the file is no YAML data set.
     """
-    begun = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
-    ended = next((e for e in reversed(events) if isinstance(e, TaskFinished)), None)
-    _check_task(record, begun, ended)
+    first_event = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
+    last_event = next((e for e in reversed(events) if isinstance(e, TaskFinished)), None)
+    _check_task(record, first_event, last_event)
     if path.suffix == ".json":
         raise ConfigurationError(f"{path} is JSON", hint="cases are added to YAML: --to NAME")
     if path.exists() and name in names_of_cases(read_data(path)):
         raise ConfigurationError(f"{path} has a case {name!r}", hint="choose another: --name NAME")
-    assert begun is not None and ended is not None  # noqa: PT018, S101 - checked above
+    assert first_event is not None and last_event is not None  # noqa: PT018, S101 - checked above
     folder = path.parent / RECORDINGS
     recording = folder / f"{short_id(record.task_id)}.json"
     calls = [vars(call) for call in past_calls(events)]
     data = {"calls": calls, "context": dict(context)}
     text = json.dumps(json.loads(dumps(data)), indent=1, ensure_ascii=False)
     write(recording, f"{text}\n")
-    inputs: dict[str, Any] = {"task": begun.task, "recording": f"{RECORDINGS}/{recording.name}"}
-    files = _copied(_files_of(begun.setup), folder / short_id(record.task_id))
+    inputs: dict[str, Any] = {
+        "task": first_event.task,
+        "recording": f"{RECORDINGS}/{recording.name}",
+    }
+    files = _copied(_files_of(first_event.setup), folder / short_id(record.task_id))
     inputs |= {"files": [f"{RECORDINGS}/{file}" for file in files]} if files else {}
     for field in ("output", "variables"):
-        if begun.setup.get(field):
-            inputs[field] = begun.setup[field]
+        if first_event.setup.get(field):
+            inputs[field] = first_event.setup[field]
     typed = "output" in inputs
     case: dict[str, Any] = {"name": name, "inputs": inputs}
-    case["expected_output"] = ended.value if typed else ended.text.strip()
+    case["expected_output"] = last_event.value if typed else last_event.text.strip()
     equal: Any = "EqualsExpected"
     if judged:
         equal = {"LLMJudge": {"rubric": _RUBRIC, "include_expected_output": True}}
@@ -93,10 +96,12 @@ def add_task(
 
 
 def _check_task(
-    record: TaskRecord, begun: TaskQueued | TaskStarted | None, ended: TaskFinished | None
+    record: TaskRecord,
+    first_event: TaskQueued | TaskStarted | None,
+    last_event: TaskFinished | None,
 ) -> None:
     task = f"the task {short_id(record.task_id)}"
-    if begun is None or ended is None:
+    if first_event is None or last_event is None:
         raise ConfigurationError(
             f"{task} is {record.state} and has no end yet", hint="wait for its end, or resume it"
         )
@@ -105,7 +110,7 @@ def _check_task(
             f"{task} is {record.state}, and a case expects the answer of a task that is done",
             hint="do the task again, and add that one",
         )
-    if begun.conversation is not None:
+    if first_event.conversation is not None:
         raise ConfigurationError(
             f"{task} continues a conversation, which a case does not have",
             hint="say the whole task at once: delf run TASK",
@@ -151,15 +156,15 @@ def _append(path: Path, case: Mapping[str, Any]) -> None:
     text = path.read_text(encoding="utf-8")
     root: Any = cast("Any", yaml).compose(text)
     pairs = root.value if isinstance(root, yaml.MappingNode) else ()
-    found = next((value for key, value in pairs if key.value == "cases"), None)
-    if not isinstance(found, yaml.SequenceNode) or found.flow_style or not found.value:
+    cases = next((value for key, value in pairs if key.value == "cases"), None)
+    if not isinstance(cases, yaml.SequenceNode) or cases.flow_style or not cases.value:
         raise ConfigurationError(
             f"{path} has no block list of cases to append to",
             hint="write cases: with an item on lines of its own, or choose another file: --to NAME",
         )
-    indent = " " * found.start_mark.column
+    indent = " " * cases.start_mark.column
     lines = text.splitlines(keepends=True)
-    end = int(found.value[-1].end_mark.line)
+    end = int(cases.value[-1].end_mark.line)
     while end > 0 and not lines[end - 1].strip():
         end -= 1
     added = "".join(f"{indent}{line}\n" for line in item.splitlines())

@@ -39,8 +39,8 @@ Context = EvaluatorContext[object, object, object]
 
 
 def _done(ctx: Context) -> Done:
-    done: Done = ctx.attributes[DONE]
-    return done
+    course: Done = ctx.attributes[DONE]
+    return course
 
 
 @dataclass
@@ -65,15 +65,15 @@ class Called(Evaluator[object, object, object]):
         """Count the calls."""
         of_name = [c for c in _done(ctx).calls if fnmatchcase(c["action"], self.action)]
         wanted = self.arguments or {}
-        found = [
+        problems = [
             call
             for call in of_name
             if all(is_same(call["arguments"].get(key), value) for key, value in wanted.items())
         ]
-        is_met = bool(found) if self.times is None else len(found) == self.times
-        count = f"{len(found)} such call{'' if len(found) == 1 else 's'}"
-        if len(found) < len(of_name):
-            count += f", {len(of_name) - len(found)} with other arguments"
+        is_met = bool(problems) if self.times is None else len(problems) == self.times
+        count = f"{len(problems)} such call{'' if len(problems) == 1 else 's'}"
+        if len(problems) < len(of_name):
+            count += f", {len(of_name) - len(problems)} with other arguments"
         if unknown := _unknown(self.action, _done(ctx)):
             count, is_met = unknown, False
         return EvaluationReason(value=is_met, reason=None if is_met else count)
@@ -109,11 +109,11 @@ class NoChanges(Evaluator[object, object, object]):
         return _none([call for call in _done(ctx).calls if call["effect"] != "read"])
 
 
-def _unknown(action: str, done: Done) -> str | None:
+def _unknown(action: str, course: Done) -> str | None:
     """Return a message if no action has the name: a misspelled one would never be called."""
-    if any(fnmatchcase(known, action) for known in done.actions):
+    if any(fnmatchcase(pattern_of_action, action) for pattern_of_action in course.actions):
         return None
-    return f"there is no action {action}{did_you_mean(action, done.actions)}"
+    return f"there is no action {action}{did_you_mean(action, course.actions)}"
 
 
 def _none(calls: Sequence[Mapping[str, Any]]) -> EvaluationReason:
@@ -140,13 +140,13 @@ class WroteFile(Evaluator[object, object, object]):
     def evaluate(self, ctx: Context) -> EvaluationReason:
         """Check that the file exists and contains the text."""
         files = _done(ctx).files
-        found = [path for name, path in files.items() if fnmatchcase(name, self.name)]
-        if not found:
+        matches = [path for name, path in files.items() if fnmatchcase(name, self.name)]
+        if not matches:
             return EvaluationReason(value=False, reason=f"files: {', '.join(files) or 'none'}")
         wanted = self.contains
-        if wanted is None or any(wanted in _text(path) for path in found):
+        if wanted is None or any(wanted in _text(path) for path in matches):
             return EvaluationReason(value=True)
-        return EvaluationReason(value=False, reason=f"the text is not in {found[0].name}")
+        return EvaluationReason(value=False, reason=f"the text is not in {matches[0].name}")
 
 
 def _text(path: Path) -> str:

@@ -74,12 +74,12 @@ def _context(state: State, task: str) -> dict[str, str]:
     from delf_evals.running import contexts_of
 
     try:
-        found = asyncio.run(contexts_of(Setup.of(state, Options(flags={})), task))
+        contexts = asyncio.run(contexts_of(Setup.of(state, Options(flags={})), task))
     except DelfError as error:
         why = state.clean(error.message)
         errors.say("warning", visible(f"no facts of connections are recorded: {why}"))
         return {}
-    return {name: state.clean(text) for name, text in found.items()}
+    return {name: state.clean(text) for name, text in contexts.items()}
 
 
 @evals.command("run", short_help="Run a data set.")
@@ -155,13 +155,13 @@ def run(
     loaded = load(path, template, checks)
     _choose(loaded, cases, path)
     before = runs_of(path)
-    report = asyncio.run(_run(state, loaded, path, variants, quiet=as_json, **options))
+    report = asyncio.run(_run(state, loaded, path, variants, is_quiet=as_json, **options))
     report.compare_with_last(before)
     # Shown and kept before the page, whose file may not be writable: the run has been paid.
     _write(report, None, as_json=as_json)
-    kept = reports.keep(report, path)
+    report_path = reports.keep(report, path)
     if not as_json:
-        click.echo(f"kept as {kept}", err=True)
+        click.echo(f"kept as {report_path}", err=True)
     _write_page(report, html, as_json=as_json)
     ctx.exit(0 if report.meets(options["fail_under"] / 100) else _FAILED)
 
@@ -172,12 +172,12 @@ def _choose(dataset: AnyDataset, names: tuple[str, ...], path: Path) -> None:
     Raises:
         ConfigurationError: For an unknown name.
     """
-    known = [str(case.name) for case in dataset.cases]
+    case_names = [str(case.name) for case in dataset.cases]
     for name in names:
-        if name not in known:
+        if name not in case_names:
             raise ConfigurationError(
-                f"{path} has no case {name!r}{did_you_mean(name, known)}",
-                hint=f"cases: {', '.join(known[:20])}",
+                f"{path} has no case {name!r}{did_you_mean(name, case_names)}",
+                hint=f"cases: {', '.join(case_names[:20])}",
             )
     if names:
         dataset.cases = [case for case in dataset.cases if case.name in names]
@@ -189,7 +189,7 @@ async def _run(
     path: Path,
     variants: tuple[str, ...],
     *,
-    quiet: bool,
+    is_quiet: bool,
     repeat: int,
     jobs: int,
     judge: str | None,
@@ -206,14 +206,14 @@ async def _run(
     names = variants or (_PROJECT,)
     settings = [running.variant_settings(text, path.parent) for text in variants] or [[]]
     options = Options(flags={}, connections=connections, tool_files=tool_files)
-    total, done = len(names) * len(dataset.cases) * repeat, 0
+    total, finished_runs = len(names) * len(dataset.cases) * repeat, 0
 
     def show_progress(case: CaseResult) -> None:
-        nonlocal done
-        done += 1
-        if not quiet:
+        nonlocal finished_runs
+        finished_runs += 1
+        if not is_quiet:
             outcome = "passed" if case.passed else "FAILED"
-            click.echo(f"{done}/{total} {outcome} {visible(case.name)}", err=True)
+            click.echo(f"{finished_runs}/{total} {outcome} {visible(case.name)}", err=True)
 
     how = running.RunOptions(
         repeat=repeat, jobs=jobs, live_reads=live_reads, on_result=show_progress

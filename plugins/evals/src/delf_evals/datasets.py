@@ -101,12 +101,12 @@ class CaseInputs(BaseModel):
             )
         try:
             data: Any = from_jsonable(json.loads(content))
-            known = Recording.model_validate(data)
+            recording = Recording.model_validate(data)
         except (ValueError, TypeError, RecursionError) as error:
             raise ConfigurationError(
                 f"{place}: {path} is not a recording: {_first_line(error)}"
             ) from None
-        calls, context = [*self.calls, *known.calls], {**known.context, **self.context}
+        calls, context = [*self.calls, *recording.calls], {**recording.context, **self.context}
         update = {"files": files, "calls": calls, "context": context}
         return self.model_copy(update=update)
 
@@ -161,7 +161,7 @@ def load(
     own = (*OWN_CHECKS, *checks)
     _check_names(path, data, own)
     try:
-        found = AnyDataset.from_dict(data, own, default_name=path.stem)
+        dataset = AnyDataset.from_dict(data, own, default_name=path.stem)
     except ValidationError as error:
         raise ConfigurationError(
             f"{path}: {_problems(error)}", hint="docs/evals.md shows the format of a data set"
@@ -171,24 +171,24 @@ def load(
         raise ConfigurationError(f"{path}: {text}") from None
     except ValueError as error:  # two cases have one name
         raise ConfigurationError(f"{path}: {_first_line(error)}") from None
-    if not found.cases:
+    if not dataset.cases:
         raise ConfigurationError(f"{path} has no case", hint="`delf evals add TASK` adds one")
-    for number, case in enumerate(found.cases, 1):
+    for number, case in enumerate(dataset.cases, 1):
         case.name = case.name or f"case {number}"
         place = f"{path}: {case.name}"
         case.inputs = _inputs(case.inputs, template, place).with_files(path.parent, place)
         if isinstance(case.expected_output, str):
             case.expected_output = case.expected_output.strip()
-    return found
+    return dataset
 
 
-def _inputs(given: object, template: str | None, place: str) -> CaseInputs:
-    table = cast("dict[str, Any]", given) if isinstance(given, dict) else None
+def _inputs(value: object, template: str | None, place: str) -> CaseInputs:
+    table = cast("dict[str, Any]", value) if isinstance(value, dict) else None
     try:
         if template is not None:
-            task = template.format(cast("Any", given), **(table or {}))
-            return CaseInputs(task=task).of(cast("object", given))
-        return CaseInputs.model_validate({"task": given} if table is None else table)
+            task = template.format(cast("Any", value), **(table or {}))
+            return CaseInputs(task=task).of(cast("object", value))
+        return CaseInputs.model_validate({"task": value} if table is None else table)
     except ValidationError as error:
         raise ConfigurationError(
             f"{place}: inputs: {_problems(error)}",
@@ -210,8 +210,8 @@ def _labelled(data: Any) -> list[tuple[str, dict[str, Any]]]:
     cases = table.get("cases")
     listed = cast("list[Any]", cases if isinstance(cases, list) else [])
     rows = [cast("dict[str, Any]", case) for case in listed if isinstance(case, dict)]
-    named = [(str(row.get("name") or "a case"), row) for row in rows]
-    return [("the data set", table), *named]
+    named_rows = [(str(row.get("name") or "a case"), row) for row in rows]
+    return [("the data set", table), *named_rows]
 
 
 def checks_of(module: ModuleType) -> list[type[Evaluator[Any, Any, Any]]]:
@@ -220,19 +220,19 @@ def checks_of(module: ModuleType) -> list[type[Evaluator[Any, Any, Any]]]:
     Raises:
         ConfigurationError: If the module defines no check.
     """
-    found: list[type[Evaluator[Any, Any, Any]]] = [
+    checks: list[type[Evaluator[Any, Any, Any]]] = [
         cast("type[Evaluator[Any, Any, Any]]", value)
         for value in vars(module).values()
         if isinstance(value, type)
         and issubclass(value, Evaluator)
         and value.__module__ == module.__name__
     ]
-    if not found:
+    if not checks:
         raise ConfigurationError(
             f"{module.__file__} defines no check",
             hint="a check is a dataclass that inherits from pydantic_evals.evaluators.Evaluator",
         )
-    return found
+    return checks
 
 
 def _check_names(path: Path, data: Any, own: Sequence[type[Evaluator[Any, Any, Any]]]) -> None:
@@ -246,19 +246,19 @@ def _check_names(path: Path, data: Any, own: Sequence[type[Evaluator[Any, Any, A
             f"{path} is not a data set: it has no table with cases",
             hint="docs/evals.md shows the format of a data set",
         )
-    known = [kind.get_serialization_name() for kind in (*own, *DEFAULT_EVALUATORS)]
+    names = [kind.get_serialization_name() for kind in (*own, *DEFAULT_EVALUATORS)]
     for place, row in _labelled(data):
         for name in _check_names_of(row.get("evaluators")):
-            if name not in known:
+            if name not in names:
                 raise ConfigurationError(
-                    f"{path}: {place} has an unknown check {name!r}{did_you_mean(name, known)}",
-                    hint=f"checks: {', '.join(known)}; --checks FILE adds those of a Python file",
+                    f"{path}: {place} has an unknown check {name!r}{did_you_mean(name, names)}",
+                    hint=f"checks: {', '.join(names)}; --checks FILE adds those of a Python file",
                 )
 
 
-def _check_names_of(given: Any) -> list[str]:
+def _check_names_of(value: Any) -> list[str]:
     names: list[str] = []
-    for item in cast("Sequence[Any]", given) if isinstance(given, list) else ():
+    for item in cast("Sequence[Any]", value) if isinstance(value, list) else ():
         if isinstance(item, str):
             names.append(item)
         elif isinstance(item, dict):
@@ -268,8 +268,8 @@ def _check_names_of(given: Any) -> list[str]:
 
 
 def _problems(error: ValidationError) -> str:
-    found = error.errors(include_url=False, include_input=False)
-    places = [f"{'.'.join(map(str, item['loc'])) or 'it'}: {item['msg']}" for item in found[:3]]
+    problems = error.errors(include_url=False, include_input=False)
+    places = [f"{'.'.join(map(str, item['loc'])) or 'it'}: {item['msg']}" for item in problems[:3]]
     return "; ".join(places)
 
 

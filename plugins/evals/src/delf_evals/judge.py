@@ -53,8 +53,8 @@ class Judge:
         """
         for check in checks:
             if hasattr(check, "model"):
-                named = getattr(check, "model", None)
-                model: Any = self._model(named if isinstance(named, str) else None)
+                model_name = getattr(check, "model", None)
+                model: Any = self._model(model_name if isinstance(model_name, str) else None)
                 setattr(check, "model", model)  # noqa: B010 - no class of theirs declares it
 
     def _model(self, name: str | None) -> FunctionModel:

@@ -21,8 +21,8 @@ _ENDINGS: Final = (".yaml", ".yml", ".json")
 def names_of(root: Path) -> list[str]:
     """Return the names of the project's data sets."""
     files = sorted((root / FOLDER).glob("*")) if (root / FOLDER).is_dir() else []
-    found = [path.stem for path in files if path.suffix in _ENDINGS and path.is_file()]
-    return [name for name in found if not name.endswith(_SCHEMA)]
+    names = [path.stem for path in files if path.suffix in _ENDINGS and path.is_file()]
+    return [name for name in names if not name.endswith(_SCHEMA)]
 
 
 def path_of(root: Path, name: str) -> Path:
@@ -40,10 +40,10 @@ def path_of(root: Path, name: str) -> Path:
             path = root / FOLDER / f"{name}{ending}"
             if path.is_file():
                 return path
-    known = names_of(root)
+    names = names_of(root)
     raise ConfigurationError(
-        f"there is no data set {name!r}{did_you_mean(name, known)}",
-        hint=f"data sets of {root / FOLDER}: {', '.join(known) or 'none'}; "
+        f"there is no data set {name!r}{did_you_mean(name, names)}",
+        hint=f"data sets of {root / FOLDER}: {', '.join(names) or 'none'}; "
         "`delf evals add TASK` makes one from a task",
     )
 

@@ -87,44 +87,46 @@ class World:
             may_repeat: Whether one result answers several equal calls.
         """
         spelled = {**defaults, **arguments}
-        for number, known in enumerate(self._left):
-            if _matches(known, name, defaults, spelled):
-                self._used.append(known)
+        for number, result in enumerate(self._left):
+            if _matches(result, name, defaults, spelled):
+                self._used.append(result)
                 del self._left[number]
-                return known
-        for known in reversed(self._used):
-            repeats = known.arguments is None or may_repeat
-            if repeats and _matches(known, name, defaults, spelled):
-                return known
+                return result
+        for result in reversed(self._used):
+            repeats = result.arguments is None or may_repeat
+            if repeats and _matches(result, name, defaults, spelled):
+                return result
         return None
 
     def note_unrecorded(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Note a call without a result; return the message about the call."""
-        shown = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
-        text = f"{name}({shown})"
+        arguments_text = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
+        text = f"{name}({arguments_text})"
         self.unrecorded.append(text if len(text) <= 300 else f"{text[:299]}…")
         return f"the case has no result for {self.unrecorded[-1]}"
 
     def answer(self, request: ApprovalRequest) -> Decision:
         """Return the recorded answer to a question of a script; reject a question without one."""
-        known = self.take(ASK, request.arguments, _ASK_DEFAULTS, may_repeat=True)
-        if known is None:
-            asked = {key: value for key, value in request.arguments.items() if value is not None}
-            return Rejected(reason=self.note_unrecorded(ASK, asked))
-        if known.error is not None and known.result is None:
-            return Rejected(reason=known.error)
-        return Answered(known.result)
+        recorded = self.take(ASK, request.arguments, _ASK_DEFAULTS, may_repeat=True)
+        if recorded is None:
+            asked_arguments = {
+                key: value for key, value in request.arguments.items() if value is not None
+            }
+            return Rejected(reason=self.note_unrecorded(ASK, asked_arguments))
+        if recorded.error is not None and recorded.result is None:
+            return Rejected(reason=recorded.error)
+        return Answered(recorded.result)
 
 
 def _matches(
-    known: RecordedResult, name: str, defaults: Mapping[str, Any], arguments: Mapping[str, Any]
+    recorded: RecordedResult, name: str, defaults: Mapping[str, Any], arguments: Mapping[str, Any]
 ) -> bool:
-    if not fnmatchcase(name, known.action):
+    if not fnmatchcase(name, recorded.action):
         return False
-    if known.arguments is None:
+    if recorded.arguments is None:
         return True
     # An explicit default is the same call.
-    return is_same({**defaults, **known.arguments}, arguments)
+    return is_same({**defaults, **recorded.arguments}, arguments)
 
 
 WORLD: Final[ContextVar[World]] = ContextVar("delf_evals_world")
@@ -159,23 +161,23 @@ class RecordedConnection:
     def __getattr__(self, name: str) -> Any:
         if name in _LEFT_OUT or name.startswith("__"):
             raise AttributeError(name)
-        found = getattr(self._inner, name)
-        return self._recorded_context if name == "context" else found
+        attribute = getattr(self._inner, name)
+        return self._recorded_context if name == "context" else attribute
 
     async def actions(self) -> Sequence[Action]:
         """Return the real actions, with recorded results."""
-        found = [self._recorded(action) for action in await self._inner.actions()]
-        self.names = {self._name_of(action) for action in found}
-        return found
+        recorded_actions = [self._recorded(action) for action in await self._inner.actions()]
+        self.names = {self._name_of(action) for action in recorded_actions}
+        return recorded_actions
 
     def _name_of(self, action: Action) -> str:
         return self.name if self.is_function else f"{self.name}.{action.name}"
 
     async def _recorded_context(self, task: str) -> str | None:
         """Return the case's facts for the prompt, else the live facts."""
-        given = WORLD.get().context.get(self.name)
-        if given is not None:
-            return given
+        context = WORLD.get().context.get(self.name)
+        if context is not None:
+            return context
         inner: Any = self._inner
         live: str | None = await inner.context(task)
         return live
@@ -183,18 +185,20 @@ class RecordedConnection:
     def _recorded(self, action: Action) -> Action:
         name = self._name_of(action)
 
-        async def call(**given: Any) -> Any:
-            arguments = {key: value for key, value in given.items() if key != action.context}
+        async def call(**arguments_given: Any) -> Any:
+            arguments = {
+                key: value for key, value in arguments_given.items() if key != action.context
+            }
             world = WORLD.get()
             reads = action.effect == "read"
-            known = world.take(name, arguments, action.defaults, may_repeat=reads)
-            if known is not None and known.error is not None and known.result is None:
-                raise ToolExecutionError(known.error)
-            if known is not None:
-                return known.result
+            recorded = world.take(name, arguments, action.defaults, may_repeat=reads)
+            if recorded is not None and recorded.error is not None and recorded.result is None:
+                raise ToolExecutionError(recorded.error)
+            if recorded is not None:
+                return recorded.result
             if world.live_reads and await self._may_read(action, arguments):
-                made = action.call(**given) if action.is_async else None
-                return await (made or asyncio.to_thread(action.call, **given))
+                coroutine = action.call(**arguments_given) if action.is_async else None
+                return await (coroutine or asyncio.to_thread(action.call, **arguments_given))
             raise ToolExecutionError(world.note_unrecorded(name, arguments), can_retry=False)
 
         return replace(action, call=call, resumes=False, handle_error=None)

@@ -110,10 +110,10 @@ class VariantResult(BaseModel):
 
     def runs(self) -> dict[str, list[CaseResult]]:
         """Return the results by case; a case has several with ``--repeat``."""
-        found: dict[str, list[CaseResult]] = {}
+        results_by_case: dict[str, list[CaseResult]] = {}
         for case in self.cases:
-            found.setdefault(_REPEATED.sub("", case.name), []).append(case)
-        return found
+            results_by_case.setdefault(_REPEATED.sub("", case.name), []).append(case)
+        return results_by_case
 
     @property
     def rate(self) -> float:
@@ -360,8 +360,10 @@ def _case_html(case: CaseResult) -> str:
     ]
     for title, text in (("answer", case.answer), ("expected", case.expected)):
         if text is not None:
-            shown = text if isinstance(text, str) else json.dumps(text, indent=1, default=str)
-            parts.append(f"<p>{title}</p><pre>{escape(shown)}</pre>")
+            text_of_value = (
+                text if isinstance(text, str) else json.dumps(text, indent=1, default=str)
+            )
+            parts.append(f"<p>{title}</p><pre>{escape(text_of_value)}</pre>")
     scores = [f"{c.name}: {c.value}" for c in case.checks if c.passed is None]
     parts += [f"<p>{escape(score)}</p>" for score in scores]
     parts += [f"<p>script</p><pre>{escape(code)}</pre>" for code in case.scripts]

@@ -173,9 +173,9 @@ async def run_variant(
             self, result: ReportCase[Any, Any, Any] | ReportCaseFailure[Any, Any, Any] | None
         ) -> None:
             if result is not None:
-                found = _result_of(result, _COURSE.get())
-                results.append((places[self.case.name], found))
-                options.on_result(found)
+                outcome = _result_of(result, _COURSE.get())
+                results.append((places[self.case.name], outcome))
+                options.on_result(outcome)
 
     await dataset.evaluate(
         task,
@@ -187,7 +187,7 @@ async def run_variant(
     )
     if refused:
         raise refused[0]
-    cases = [case for _, case in sorted(results, key=lambda found: (found[0], found[1].name))]
+    cases = [case for _, case in sorted(results, key=lambda outcome: (outcome[0], outcome[1].name))]
     return VariantResult(name=name, model=agent.config.main_llm.model, cases=cases)
 
 
@@ -217,12 +217,12 @@ async def contexts_of(setup: Setup, task: str) -> dict[str, str]:
     Raises:
         DelfError: If a connection does not answer.
     """
-    found: dict[str, str] = {}
+    contexts: dict[str, str] = {}
     async with isolated_agent(setup, setup.agent().tools, "") as agent:
         for tool in agent.tools:
             if isinstance(tool, SupportsContext) and (facts := await tool.context(task)):
-                found[tool.name] = facts
-    return found
+                contexts[tool.name] = facts
+    return contexts
 
 
 def make_judge(setup: Setup, model: str | None) -> Judge:
@@ -333,7 +333,7 @@ def _result_of(
 ) -> CaseResult:
     response = course.response
     events = () if response is None else response.events
-    made = CaseResult(
+    case_result = CaseResult(
         name=result.name,
         task=course.inputs.task,
         passed=False,
@@ -353,7 +353,7 @@ def _result_of(
     )
     if isinstance(result, ReportCaseFailure):
         _, _, message = result.error_message.partition(": ")
-        return made.model_copy(update={"error": message})
+        return case_result.model_copy(update={"error": message})
     checks = [
         CheckResult(name=name, passed=check.value, reason=check.reason)
         for name, check in result.assertions.items()
@@ -367,7 +367,7 @@ def _result_of(
         for failure in result.evaluator_failures
     ]
     passed = not any(check.passed is False for check in checks)
-    return made.model_copy(
+    return case_result.model_copy(
         update={"passed": passed, "checks": checks, "answer": _plain(result.output)}
     )
 

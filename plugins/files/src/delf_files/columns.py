@@ -89,10 +89,10 @@ def text_column(name: str, values: Sequence[str | None], *, whole: bool) -> Colu
     """
     if not any(value and value.strip() for value in values):
         return Column(name, "always ''")
-    return Column(name, _texts([value or "" for value in values], whole=whole))
+    return Column(name, _texts([value or "" for value in values], is_complete=whole))
 
 
-def _texts(values: Sequence[str], *, whole: bool) -> str:
+def _texts(values: Sequence[str], *, is_complete: bool) -> str:
     """Describe texts: all distinct texts if there are few, else an example with its notation."""
     non_blank = [value for value in values if value.strip()]
     stripped = [value.strip() for value in non_blank]
@@ -102,7 +102,7 @@ def _texts(values: Sequence[str], *, whole: bool) -> str:
     choices = list(dict.fromkeys(non_blank))  # unchanged, for comparisons in scripts
     example = short(non_blank[0])
     if not facts and _are_choices(choices, len(stripped)):
-        example = _choices(choices, whole)
+        example = _choices(choices, is_complete)
     if stripped != non_blank:
         facts.append("blanks around some: strip them")
     if len(stripped) < len(values):
@@ -120,15 +120,15 @@ def _are_choices(choices: Sequence[str], count: int) -> bool:
     )
 
 
-def _choices(choices: Sequence[str], whole: bool) -> str:
-    return " | ".join([*map(repr, choices), *(() if whole else ("…",))])
+def _choices(choices: Sequence[str], is_complete: bool) -> str:
+    return " | ".join([*map(repr, choices), *(() if is_complete else ("…",))])
 
 
 def _describe_notation(filled: Sequence[str]) -> Iterable[str]:
     """Describe the notation of numbers or dates, if all texts are numbers or dates."""
     if all(map(_ISO.fullmatch, filled)):
         return
-    dates = [found for found in map(_DAY.fullmatch, filled) if found]
+    dates = [match for match in map(_DAY.fullmatch, filled) if match]
     if len(dates) >= _MAX * len(filled):
         yield _date_order(dates)
         yield from _mention_others([text for text in filled if not _DAY.fullmatch(text)])
@@ -150,7 +150,7 @@ def _describe_notation(filled: Sequence[str]) -> Iterable[str]:
         )
     else:
         kind_text = kind or _describe_points([text for text in numbers if _PLAIN.fullmatch(text)])
-    units = dict.fromkeys(found[0] for text in filled if (found := _UNITS.search(text)))
+    units = dict.fromkeys(match[0] for text in filled if (match := _UNITS.search(text)))
     listed_units = " or ".join(map(repr, list(units)[:3]))
     yield f"number {kind_text}".strip() + (
         f", with {listed_units} to take off" if listed_units else ""
@@ -268,28 +268,30 @@ def described(values: Sequence[Any], depth: int = 0, *, whole: bool) -> str:
         return "nothing"
     is_mixed = len(kinds.keys() - {"NoneType"}) > 1
     parts = [
-        _describe_kind(kind, found, depth, whole, is_mixed=is_mixed)
-        for kind, found in kinds.items()
+        _describe_kind(kind, values_of_kind, depth, whole, is_mixed=is_mixed)
+        for kind, values_of_kind in kinds.items()
         if kind != "NoneType"
     ]
     return " | ".join([*parts, "None"] if "NoneType" in kinds else parts)
 
 
-def _describe_kind(kind: str, values: list[Any], depth: int, whole: bool, *, is_mixed: bool) -> str:
+def _describe_kind(
+    kind: str, values: list[Any], depth: int, is_complete: bool, *, is_mixed: bool
+) -> str:
     first = values[0]
     if kind == "dict":
-        return _describe_record(cast("list[dict[str, Any]]", values), depth, whole)
+        return _describe_record(cast("list[dict[str, Any]]", values), depth, is_complete)
     if kind == "list":
         items = list(islice(chain.from_iterable(values), _ITEMS))
         if not items or depth >= _DEEPEST:
             return "list" if items else "[]"
-        return f"[{described(items, depth + 1, whole=whole)}, …]"
+        return f"[{described(items, depth + 1, whole=is_complete)}, …]"
     if kind == "str" and is_mixed:
         odd = list(dict.fromkeys(values))
         more = " | …" if len(odd) > _ODD_TEXTS else ""
         return " | ".join(map(short, odd[:_ODD_TEXTS])) + more
     if kind == "str":
-        return _texts(values, whole=whole)
+        return _texts(values, is_complete=is_complete)
     return kind if kind == "bool" else f"{kind} {short(first)}"
 
 
@@ -312,18 +314,18 @@ def is_by_name(values: Sequence[Mapping[str, Any]]) -> bool:
     return sum(map(len, records)) >= _ALIKE * len(known) * len(records) > 0
 
 
-def _describe_record(values: list[dict[str, Any]], depth: int, whole: bool) -> str:
+def _describe_record(values: list[dict[str, Any]], depth: int, is_complete: bool) -> str:
     keys = list(dict.fromkeys(key for value in values for key in value))
     if not keys or depth >= _DEEPEST:
         return "dict" if keys else "{}"
     if is_by_name(values):
         inner = [item for value in values for item in value.values()]
         sample = spread(inner, _ITEMS)
-        kinds = described(sample, depth + 1, whole=whole and sample is inner)
+        kinds = described(sample, depth + 1, whole=is_complete and sample is inner)
         return f"{{{len(keys):,} keys such as {short(keys[0])}: {kinds}}}"
     parts: list[str] = []
     for key in keys:
         field_values = [value[key] for value in values if key in value]
         mark = "?" if len(field_values) < len(values) else ""
-        parts.append(f"{mark}{short(key)}: {described(field_values, depth + 1, whole=whole)}")
+        parts.append(f"{mark}{short(key)}: {described(field_values, depth + 1, whole=is_complete)}")
     return f"{{{', '.join(parts)}}}"

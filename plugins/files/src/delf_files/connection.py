@@ -123,10 +123,10 @@ class Files(Connection):
             )
         arguments = {"path": file.path, "name": file.name, "ending": file.ending, "kind": kind}
         arguments |= {"encoding": encoding, "most": self._most_bytes, "header": header}
-        found = await self._in_child("delf_files.reading:read_content", arguments, file, context)
-        if "too_large" in found:
-            raise self._too_large(file, found["too_large"])
-        return found["content"]
+        content = await self._in_child("delf_files.reading:read_content", arguments, file, context)
+        if "too_large" in content:
+            raise self._too_large(file, content["too_large"])
+        return content["content"]
 
     @action("reading", effect="read")
     async def query(
@@ -153,17 +153,19 @@ class Files(Connection):
 
         A statement may read any file, and so may a list.
         """
-        named = [file for file in self._files if arguments.get("name") in (file.name, file.visible)]
-        read = named if action == "read" else self._files
+        matches = [
+            file for file in self._files if arguments.get("name") in (file.name, file.visible)
+        ]
+        read = matches if action == "read" else self._files
         return "own" if read and all(file.trust == "own" for file in read) else "outside"
 
     async def context(self, task: str) -> str | None:
         """Describe the files: their tables, columns, types and examples, within a budget."""
-        shown = self._files[:MAX_SHOWN]
-        if not shown:
+        shown_files = self._files[:MAX_SHOWN]
+        if not shown_files:
             return None
-        room = min(MAX_SHAPE, MAX_SHAPES // len(shown))
-        parts = await asyncio.gather(*(self._shape(file, room) for file in shown))
+        room = min(MAX_SHAPE, MAX_SHAPES // len(shown_files))
+        parts = await asyncio.gather(*(self._shape(file, room) for file in shown_files))
         return "\n".join([_SHAPES, *parts])
 
     async def _shape(self, file: InputFile, room: int) -> str:
@@ -267,8 +269,8 @@ def _size(file: InputFile) -> int:
 
 
 def _size_and_mtime(file: InputFile) -> tuple[int, int]:
-    found = Path(file.path).stat()
-    return found.st_size, found.st_mtime_ns
+    status = Path(file.path).stat()
+    return status.st_size, status.st_mtime_ns
 
 
 def _kind(file: InputFile) -> str:

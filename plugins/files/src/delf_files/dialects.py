@@ -241,13 +241,13 @@ def line_of_odd_quote(text: str, dialect: Dialect) -> int | None:
 
 def unique_folded(names: Sequence[str]) -> list[str]:
     """Make names unique without regard to case, as SQL needs."""
-    seen: set[str] = set()
+    folded_names: set[str] = set()
     unique: list[str] = []
     for original in names:
         name, number = original, 1
-        while name.lower() in seen:
+        while name.lower() in folded_names:
             number += 1
             name = f"{original}_{number}"
-        seen.add(name.lower())
+        folded_names.add(name.lower())
         unique.append(name)
     return unique

@@ -47,6 +47,6 @@ def check_form(head: bytes) -> None:
     Raises:
         ValueError: If the bytes have another format; names the format.
     """
-    found = form_of(head)
-    if found is not None:
-        raise ValueError(f"it is {found}; open() it in the script")
+    form = form_of(head)
+    if form is not None:
+        raise ValueError(f"it is {form}; open() it in the script")

@@ -61,13 +61,13 @@ async def query(
     _require_duckdb()
     if limit is not None and not 1 <= limit <= MAX_ROWS:
         raise ToolRefusedError(f"limit can be from 1 to {MAX_ROWS}; page with LIMIT and OFFSET")
-    named = [file for file in files if _is_named(file, statement)]
-    if not named:
+    named_files = [file for file in files if _is_named(file, statement)]
+    if not named_files:
         listed = ", ".join(f"'{quoted_forms(file.name)[1]}'" for file in files)
         raise ToolRefusedError(f"the statement names no input file; FROM one of {listed}")
-    tables = [_table(file, formats, number) for number, file in enumerate(named)]
+    tables = [_table(file, formats, number) for number, file in enumerate(named_files)]
     headers = _headers(header, tables)
-    loaded = {module for file in named for module in PRELOADS.get(file.ending, ())}
+    loaded = {module for file in named_files for module in PRELOADS.get(file.ending, ())}
     with tempfile.TemporaryDirectory(prefix="delf-query-") as folder:
         question = {
             "statement": statement,
@@ -83,9 +83,9 @@ async def query(
         answer = await formats.shared(Readers).call(
             f"{query_child.__name__}:answer",
             {"question": question},
-            about=f"the query of {', '.join(file.name for file in named)}",
+            about=f"the query of {', '.join(file.name for file in named_files)}",
             key=key,
-            readable=[path for file in named for path in readable(file)],
+            readable=[path for file in named_files for path in readable(file)],
             limits=Limits(seconds=_SECONDS, memory=_MEMORY, scratch=folder, file_bytes=_SPILL),
             preload=("duckdb", *sorted(loaded)),
         )

@@ -76,7 +76,11 @@ async def answer(question: dict[str, Any]) -> dict[str, Any]:
     """
     import duckdb
 
-    tables = [made for table in question["tables"] for made in await _tables(table, question)]
+    tables = [
+        table_of_file
+        for table in question["tables"]
+        for table_of_file in await _tables(table, question)
+    ]
     question = {**question, "tables": tables}
     try:
         return _answer_despite_duplicate_keys(question)
@@ -98,7 +102,7 @@ async def _tables(table: dict[str, Any], question: dict[str, Any]) -> list[dict[
             _check_form(path, names[0])
         return [{**table, "copy": copy}]
     special = format_of(table["factory"])
-    made: list[dict[str, Any]] = []
+    tables: list[dict[str, Any]] = []
     with about(names[0]):
         parts = [*await special.parts(path)] or [None]
     for number, part in enumerate(parts):
@@ -111,8 +115,8 @@ async def _tables(table: dict[str, Any], question: dict[str, Any]) -> list[dict[
         with about(names[0]):
             row = _header_of(own, question)
             columns = write_rows(*await table_of_format(special, path, part, row), rows)
-        made.append({"names": own, "kind": "rows", "path": rows, "columns": columns})
-    return made
+        tables.append({"names": own, "kind": "rows", "path": rows, "columns": columns})
+    return tables
 
 
 def _header_of(names: Sequence[str], question: dict[str, Any]) -> int | None:
@@ -202,11 +206,11 @@ def _check_statement(connection: Any, text: str) -> Any:
 
 def _explained(text: str) -> tuple[str, str]:
     """Split EXPLAIN from the explained statement."""
-    found = _EXPLAIN.match(text)
-    if found is None:
+    match = _EXPLAIN.match(text)
+    if match is None:
         raise ToolRefusedError("files.query cannot read this EXPLAIN: EXPLAIN SELECT … works")
-    head = "EXPLAIN ANALYZE" if found["analyze"] else "EXPLAIN"
-    return head + (f" ({found['options']})" if found["options"] else ""), text[found.end() :]
+    head = "EXPLAIN ANALYZE" if match["analyze"] else "EXPLAIN"
+    return head + (f" ({match['options']})" if match["options"] else ""), text[match.end() :]
 
 
 def _prepare(table: dict[str, Any]) -> dict[str, Any]:
@@ -431,10 +435,10 @@ def _unreadable(number: int, kind: str) -> str:
     """Return SQL for the text of a nested value that Python cannot represent, otherwise NULL."""
     if _is_moment(kind):
         return "NULL"
-    found = [pattern for word, pattern in _UNREADABLE.items() if word in kind]
+    patterns = [pattern for word, pattern in _UNREADABLE.items() if word in kind]
     text = f"CAST(#{number} AS VARCHAR)"
-    condition = f"regexp_matches({text}, {_text('|'.join(found))})"
-    return f"CASE WHEN {condition} THEN {text} END" if found else "NULL"
+    condition = f"regexp_matches({text}, {_text('|'.join(patterns))})"
+    return f"CASE WHEN {condition} THEN {text} END" if patterns else "NULL"
 
 
 def _approximate_bytes(value: Any) -> int:
@@ -495,10 +499,10 @@ def _date_or_time(value: str, kind: str) -> Any:
 
 
 def _duration(value: str) -> dt.timedelta | None:
-    found = _DURATION.fullmatch(value)
-    if found is None or not value:
+    match = _DURATION.fullmatch(value)
+    if match is None or not value:
         return None
-    days, sign, hours, minutes, seconds = found.groups()
+    days, sign, hours, minutes, seconds = match.groups()
     clock = dt.timedelta(
         hours=int(hours or 0), minutes=int(minutes or 0), seconds=float(seconds or 0)
     )

@@ -43,20 +43,20 @@ def write_rows(
 
 def _kind(values: Sequence[Any]) -> str:
     """Return the type for all values of a column; text for mixed values."""
-    found: set[Any] = {type(value) for value in values if value is not None}
-    if found == {bool}:
+    kinds: set[Any] = {type(value) for value in values if value is not None}
+    if kinds == {bool}:
         return "BOOLEAN"
-    if found == {int} and all(abs(v) < _FIRST_LARGE_INT for v in values if v is not None):
+    if kinds == {int} and all(abs(v) < _FIRST_LARGE_INT for v in values if v is not None):
         return "BIGINT"
-    if found and found <= {int, float} and not any(map(_is_rounded, values)):
+    if kinds and kinds <= {int, float} and not any(map(_is_rounded, values)):
         return "DOUBLE"
-    if found == {dt.date}:
+    if kinds == {dt.date}:
         return "DATE"
-    if found and found <= {dt.date, dt.datetime}:
+    if kinds and kinds <= {dt.date, dt.datetime}:
         return "TIMESTAMP"
-    if found == {dt.time}:
+    if kinds == {dt.time}:
         return "TIME"
-    if found == {dt.timedelta}:
+    if kinds == {dt.timedelta}:
         return "INTERVAL"
     return "VARCHAR"
 

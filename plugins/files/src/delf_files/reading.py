@@ -85,10 +85,10 @@ def read_content(
 
 def _tell_other_form(data: bytes, name: str, kind: str) -> None:
     """Note the real format of a file that is not the document its name suggests."""
-    found = form_of(data[:LOOKED_AT]) if data else "empty"
-    if found is None:
-        found = "other bytes" if decode_if_text(data) is None else "text"
-    note(f"{name} is no .{kind} but {found}, and came as it is")
+    actual_form = form_of(data[:LOOKED_AT]) if data else "empty"
+    if actual_form is None:
+        actual_form = "other bytes" if decode_if_text(data) is None else "text"
+    note(f"{name} is no .{kind} but {actual_form}, and came as it is")
 
 
 def is_document(data: bytes, kind: str) -> bool:
@@ -165,10 +165,10 @@ async def read_rows(
     Raises:
         ToolExecutionError: If the file cannot be read.
     """
-    made = format_of(factory)
+    file_format = format_of(factory)
     with about(name):
-        _, rows = await table_of_format(made, path, part, header)
-        parts: Sequence[str] = () if part is not None else await made.parts(path)
+        _, rows = await table_of_format(file_format, path, part, header)
+        parts: Sequence[str] = () if part is not None else await file_format.parts(path)
     if len(parts) > 1:
         others = ", ".join(map(repr, parts[1:]))
         note(f"{name}: the first sheet, {parts[0]!r}, was read; there are {others}, too")
@@ -197,16 +197,16 @@ async def table_of_format(
         if not records:
             tell_empty([])
         return list(dict.fromkeys(name for row in records for name in row)), records
-    found = await made.peek(path, part, None)
-    if found.columns is not None:
+    peek = await made.peek(path, part, None)
+    if peek.columns is not None:
         if header is not None:
             raise ToolRefusedError(_DECLARED)
-        names = [column for column, _ in found.columns]
-        if not found.rows:
+        names = [column for column, _ in peek.columns]
+        if not peek.rows:
             tell_empty([names])
-        return names, [dict(zip(names, row, strict=True)) for _, row in found.rows]
+        return names, [dict(zip(names, row, strict=True)) for _, row in peek.rows]
     try:
-        rows = [row for _, row in rows_from_header([*found.rows], header)]
+        rows = [row for _, row in rows_from_header([*peek.rows], header)]
     except ValueError as error:
         raise ToolExecutionError(str(error)) from None
     return columns_of(rows[0], max(map(len, rows))) if rows else [], records_of(rows)
@@ -240,13 +240,13 @@ def format_of(factory: Sequence[str]) -> FileFormat:
     """
     module, attribute, file = factory
     try:
-        found = importlib.import_module(module)
+        module_object = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if not file or error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise
         spec = importlib.util.spec_from_file_location(module, file)
         if spec is None or spec.loader is None:
             raise
-        found = sys.modules[module] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(found)
-    return attrgetter(attribute)(found)()
+        module_object = sys.modules[module] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module_object)
+    return attrgetter(attribute)(module_object)()

@@ -196,23 +196,23 @@ def _remaining_names(columns: Sequence[Column], room: int) -> str:
     return f"  also {', '.join(names)}" + (f" and {more:,} more" if more else "")
 
 
-async def _describe_format(made: FileFormat, path: str) -> list[_Table]:
-    parts: Sequence[str | None] = [*await made.parts(path)] or [None]
+async def _describe_format(file_format: FileFormat, path: str) -> list[_Table]:
+    parts: Sequence[str | None] = [*await file_format.parts(path)] or [None]
     tables: list[_Table] = []
     cells = _CELLS
     for part in parts[:_MAX_PARTS]:
         title = "" if part is None else f"sheet={short(part)}, "
-        if not isinstance(made, SupportsPeek):
-            records = await made.read(path, part)
+        if not isinstance(file_format, SupportsPeek):
+            records = await file_format.read(path, part)
             looked = spread(records, _ITEMS)
             head = f"{title}{len(records):,} rows{_sample_note(len(looked), len(records))}"
             tables.append(_Table(head, record_columns(looked, whole=looked is records)))
             continue
-        peek = await made.peek(path, part, _ROWS)
+        peek = await file_format.peek(path, part, _ROWS)
         if peek.total is not None and peek.total > len(peek.rows):
             width = max((len(row) for _, row in peek.rows), default=1)
             most = max(_ROWS, cells // max(1, width))
-            peek = await made.peek(path, part, most if most < peek.total else None)
+            peek = await file_format.peek(path, part, most if most < peek.total else None)
         cells -= sum(len(row) for _, row in peek.rows)
         tables.append(_describe_peek(title, peek))
     if len(parts) > _MAX_PARTS:
@@ -228,13 +228,13 @@ def _describe_peek(title: str, peek: Peek) -> _Table:
         return _describe_sheet(title, rows, peek.total, typed_column)
     if peek.total is None:
         return _Table(f"{title}a view", [Column(*column) for column in peek.columns])
-    whole = peek.total <= len(rows)
+    is_complete = peek.total <= len(rows)
     columns = [
-        typed_column(name, [row[index] for _, row in rows], declared, whole=whole)
+        typed_column(name, [row[index] for _, row in rows], declared, whole=is_complete)
         for index, (name, declared) in enumerate(peek.columns)
     ]
     head = f"{title}{peek.total:,} rows{_sample_note(len(rows), peek.total)}"
-    return _Table(head, columns, rows=_all_rows(row for _, row in rows) if whole else "")
+    return _Table(head, columns, rows=_all_rows(row for _, row in rows) if is_complete else "")
 
 
 def _sample_note(looked: int, total: int) -> str:
@@ -284,7 +284,8 @@ def _describe_sheet(
         [row[index] if index < len(row) else None for _, row in below] for index in range(width)
     )
     columns = [
-        column(name, found, whole=is_whole) for name, found in zip(names, values, strict=True)
+        column(name, values_of_column, whole=is_whole)
+        for name, values_of_column in zip(names, values, strict=True)
     ]
     rest = "" if last is None else f"  last row, unlike the others: {short(last)}"
     return _Table(head, columns, rest, all_rows)
@@ -512,11 +513,11 @@ def _first_lines(data: bytes, about: str, encoding: str = "") -> str:
     if text is None and encoding and b"\0" not in cut:
         text = data.decode(encoding, "replace")
     lines = [f"\n  {_line(line)}" for line in (text or "").splitlines() if line.strip()]
-    shown = lines[:_MEMBER_LINES]
+    first_lines = lines[:_MEMBER_LINES]
     if len(data) < _PIECE and len(lines) > _MEMBER_LINES:
-        shown += ["\n  …"] if len(lines) > _MEMBER_LINES + 1 else []
-        shown.append(lines[-1])
-    return f"\n  {about}{''.join(shown)}" if lines else ""
+        first_lines += ["\n  …"] if len(lines) > _MEMBER_LINES + 1 else []
+        first_lines.append(lines[-1])
+    return f"\n  {about}{''.join(first_lines)}" if lines else ""
 
 
 def _line(text: str) -> str:
@@ -525,7 +526,7 @@ def _line(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+    return _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
 
 
 def _describe_separated(
@@ -547,12 +548,12 @@ def _describe_separated(
     width = len(rows[-1][1])
     for index, piece in enumerate(further, 1):
         with suppress(ValueError):  # a sample may begin in a quoted cell
-            found = lines_of(piece, dialect)
+            lines = lines_of(piece, dialect)
             is_end = index == len(further)
             rows += [
                 (0, row)
-                for row in found
-                if len(row) == width or (is_end and row is found[-1] and len(row) < width)
+                for row in lines
+                if len(row) == width or (is_end and row is lines[-1] and len(row) < width)
             ]
     by = _SEPARATORS.get(dialect.separator, repr(dialect.separator))
     facts = (
@@ -574,14 +575,16 @@ def _describe_value(value: Any, encoding_note: str, lines: int | None = None) ->
         items = cast("list[Any]", value)
         sample_items = spread(items, _ITEMS)
         count = lines or len(items)
-        whole = len(sample_items) >= count
+        is_complete = len(sample_items) >= count
         head = f"list of {'about ' if lines else ''}{count:,}"
         sample = _sample_note(len(sample_items), count)
         if sample_items and all(isinstance(item, dict) for item in sample_items):
-            all_rows = _all_rows([record] for record in sample_items) if whole else ""
-            columns = record_columns(sample_items, whole=whole)
+            all_rows = _all_rows([record] for record in sample_items) if is_complete else ""
+            columns = record_columns(sample_items, whole=is_complete)
             return _Table(f"{head} dicts{sample}{encoding_note}", columns, rows=all_rows)
-        return _Table(f"{head}{sample}{encoding_note}: {described(sample_items, whole=whole)}")
+        return _Table(
+            f"{head}{sample}{encoding_note}: {described(sample_items, whole=is_complete)}"
+        )
     if isinstance(value, dict):
         record = cast("dict[str, Any]", value)
         if is_by_name([record]):

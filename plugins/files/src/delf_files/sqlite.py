@@ -46,9 +46,9 @@ class SqliteFormat:
         Raises:
             ToolExecutionError: If the file cannot be read or does not have the table.
         """
-        found = _peek(path, part, None)
-        names = [name for name, _ in found.columns or ()]
-        return [dict(zip(names, row, strict=True)) for _, row in found.rows]
+        table = _peek(path, part, None)
+        names = [name for name, _ in table.columns or ()]
+        return [dict(zip(names, row, strict=True)) for _, row in table.rows]
 
     async def peek(self, path: str, part: str | None, most: int | None) -> Peek:
         """Return the columns of one table with their declared types, and its first rows.

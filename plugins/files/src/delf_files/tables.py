@@ -97,10 +97,10 @@ def rows_from_header(rows: list[tuple[int, Row]], header: int | None) -> list[tu
         nameless: Any = [""] * max((len(row) for _, row in rows), default=0)
         return [(0, nameless), *rows] if rows else []
     if header is not None:
-        kept = [(number, row) for number, row in rows if number >= header]
-        if not kept or kept[0][0] != header:
+        body = [(number, row) for number, row in rows if number >= header]
+        if not body or body[0][0] != header:
             raise ValueError(f"row {header} is empty or not there, so it names no columns")
-        return kept
+        return body
     tell_title(rows)
     return rows
 
@@ -111,16 +111,16 @@ def tell_title(rows: Sequence[tuple[int, Sequence[Any]]]) -> None:
     Args:
         rows: The non-empty rows with their numbers.
     """
-    found = header_of(rows)
+    header = header_of(rows)
     if is_headless(rows):
         note(
             f"row {rows[0][0]} was taken for the names of the columns, and seems to hold values: "
             "header=0 reads it as such"
         )
-    elif found:
+    elif header:
         note(
             f"row {rows[0][0]} was taken for the names of the columns, which seem to be in row "
-            f"{rows[found][0]}: header={rows[found][0]} reads from there"
+            f"{rows[header][0]}: header={rows[header][0]} reads from there"
         )
 
 

@@ -160,8 +160,8 @@ class SqlConversations:
         """
 
         def choose(connection: Connection) -> list[tuple[int, ConversationRecord]]:
-            found = _find(connection, self._namespace, 2**31 - 1)[keep:]
-            return [(k, r) for k, r in found if before is None or r.updated_at < before][::-1]
+            old_records = _find(connection, self._namespace, 2**31 - 1)[keep:]
+            return [(k, r) for k, r in old_records if before is None or r.updated_at < before][::-1]
 
         def clean(connection: Connection) -> None:
             connection.execute(

@@ -101,14 +101,14 @@ class StopRequests:
             task_ids: The tasks to look for.
         """
         with self._lock:
-            newest, known = newest_note(connection), self._known
+            newest, cached = newest_note(connection), self._known
             names = dict.fromkeys(task_ids)
-            notes = _stops_of(connection, [name for name in names if name not in known])
+            notes = _stops_of(connection, [name for name in names if name not in cached])
             if newest > self._position:
                 new_notes = notes_from(connection, self._position)
                 notes += [(note.task_id, note.data) for note in new_notes if note.kind == STOP]
             self._position = newest
-            self._known = {name: known.get(name) for name in names}
+            self._known = {name: cached.get(name) for name in names}
             for name, data in notes:
                 if name in names and self._known[name] is None:
                     by, via = data.get("by"), data.get("via")
@@ -120,7 +120,7 @@ def _stops_of(
     connection: Connection, task_ids: Sequence[str]
 ) -> list[tuple[str, Mapping[str, Any]]]:
     """Return the requests to stop some tasks, each with its data, oldest first."""
-    found: list[tuple[str, Mapping[str, Any]]] = []
+    stops: list[tuple[str, Mapping[str, Any]]] = []
     for start in range(0, len(task_ids), _AT_ONCE):
         names = {f"id{n}": name for n, name in enumerate(task_ids[start : start + _AT_ONCE])}
         rows = connection.execute(
@@ -129,8 +129,8 @@ def _stops_of(
             "ORDER BY n.pos",
             {"kind": STOP, **names},
         )
-        found += [(str(name), json.loads(data)) for name, data in rows]
-    return found
+        stops += [(str(name), json.loads(data)) for name, data in rows]
+    return stops
 
 
 def find_requests(
@@ -155,23 +155,23 @@ def find_requests(
         if start
         else {},
     )
-    found: dict[str, RequestRecord] = {}
+    requests: dict[str, RequestRecord] = {}
     is_alive = looking(now)
     for row in rows:
         task = stored_task(row, is_alive)
         blob = functools.cache(functools.partial(blob_data, connection, row.id))
         event = unpack(task.task_id, row, blob)
         if isinstance(event, ApprovalRequested):
-            found[event.request_id] = RequestRecord(requested=event, decided=None, task=task)
-        elif isinstance(event, ApprovalDecided) and event.request_id in found:
-            known = found[event.request_id]
-            found[event.request_id] = replace(known, decided=event, task=task)
-        elif isinstance(event, _REACTIONS) and event.request_id in found:
-            known = found[event.request_id]
-            found[event.request_id] = replace(known, so_far=(*known.so_far, event), task=task)
+            requests[event.request_id] = RequestRecord(requested=event, decided=None, task=task)
+        elif isinstance(event, ApprovalDecided) and event.request_id in requests:
+            known = requests[event.request_id]
+            requests[event.request_id] = replace(known, decided=event, task=task)
+        elif isinstance(event, _REACTIONS) and event.request_id in requests:
+            known = requests[event.request_id]
+            requests[event.request_id] = replace(known, so_far=(*known.so_far, event), task=task)
     chosen = [
         record
-        for name, record in found.items()
+        for name, record in requests.items()
         if name.startswith((start, f"req_{start}")) and (record.waits or not waiting)
     ]
     return chosen[-limit:]
@@ -180,11 +180,11 @@ def find_requests(
 def find_remembered(connection: Connection) -> list[RememberedDecision]:
     """Return the remembered decisions that are not revoked, oldest first."""
     rows = connection.execute(f"SELECT DISTINCT task FROM delf_events WHERE {REMEMBERED}")  # noqa: S608 - own names
-    found: list[RememberedDecision] = []
+    decisions: list[RememberedDecision] = []
     for (key,) in rows:
         revoked = _revoked_ids(connection, key)
-        found += [d for d in _remembered_in(connection, key) if d.request_id not in revoked]
-    return sorted(found, key=lambda decision: decision.at)
+        decisions += [d for d in _remembered_in(connection, key) if d.request_id not in revoked]
+    return sorted(decisions, key=lambda decision: decision.at)
 
 
 def _remembered_in(connection: Connection, key: int) -> Iterator[RememberedDecision]:
@@ -194,14 +194,14 @@ def _remembered_in(connection: Connection, key: int) -> Iterator[RememberedDecis
         f"WHERE e.task = :key AND {_KINDS} ORDER BY e.seq",
         {"key": key},
     )
-    asked: dict[str, ApprovalRequested] = {}
+    requests: dict[str, ApprovalRequested] = {}
     blob = functools.cache(functools.partial(blob_data, connection, key))
     for row in rows:
         event = unpack(row.task_id, row, blob)
         if isinstance(event, ApprovalRequested):
-            asked[event.request_id] = event
+            requests[event.request_id] = event
         elif isinstance(event, ApprovalDecided) and event.remember == "until_revoked":
-            request = asked.get(event.request_id)
+            request = requests.get(event.request_id)
             decision = request and RememberedDecision.from_events(request, event)
             if decision is not None:
                 yield decision
@@ -221,15 +221,15 @@ def revoke(connection: Connection, now: float, request_id: str, by: str) -> Reme
     Raises:
         UnknownRequestError: If no such decision holds.
     """
-    found = [d for d in find_remembered(connection) if d.request_id == request_id]
-    if not found:
+    decisions = [d for d in find_remembered(connection) if d.request_id == request_id]
+    if not decisions:
         raise UnknownRequestError(
             f"no remembered decision {request_id!r} holds",
             hint="delf approvals remembered lists those that do",
         )
     data = {"request_id": request_id, "by": by}
-    add_note(connection, now, found[0].task_id, _REVOKED, data)
-    return found[0]
+    add_note(connection, now, decisions[0].task_id, _REVOKED, data)
+    return decisions[0]
 
 
 def _begins(start: str) -> str:

@@ -153,9 +153,9 @@ class SqlJournal:
         """Return the size of the journal."""
 
         def look(connection: Connection) -> JournalSize:
-            whole, free = self.database.size(connection)
+            total, free = self.database.size(connection)
             ((events,),) = connection.execute("SELECT COUNT(*) FROM delf_events")
-            return JournalSize(place=self.place, bytes=whole, free_bytes=free, events=int(events))
+            return JournalSize(place=self.place, bytes=total, free_bytes=free, events=int(events))
 
         return await self._read(look)
 
@@ -238,11 +238,11 @@ class SqlJournal:
             self._opened = False
 
         def close() -> None:
-            ended = writer is None or writer.stop()
-            if watcher is not None and ended:
+            is_stopped = writer is None or writer.stop()
+            if watcher is not None and is_stopped:
                 watcher.stop()
             if threads is not None:
-                threads.shutdown(wait=ended)
+                threads.shutdown(wait=is_stopped)
             self.database.close()
 
         if watcher is not None:
@@ -475,8 +475,8 @@ class SqlJournal:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(_READERS, "delf-journal-read")
             # Under the lock, so that the threads are not shut down before this submission.
-            done = asyncio.get_running_loop().run_in_executor(self._threads, function)
-        return await done
+            future = asyncio.get_running_loop().run_in_executor(self._threads, function)
+        return await future
 
     async def _read(self, function: Callable[[Connection], T]) -> T:
         def once() -> T:

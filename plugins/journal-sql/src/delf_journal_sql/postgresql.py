@@ -288,12 +288,12 @@ class PostgresDatabase:
 
     def size(self, connection: Connection) -> tuple[int, int]:
         """Return the bytes of the tables with indexes; the unused part is unknown."""
-        ((whole,),) = connection.execute(
+        ((total,),) = connection.execute(
             "SELECT CAST(COALESCE(SUM(pg_total_relation_size(oid)), 0) AS bigint) FROM pg_class "
             "WHERE relkind = 'r' AND relname LIKE 'delf\\_%' "
             "AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())"
         )
-        return int(whole), 0
+        return int(total), 0
 
     def back_up(self, path: Path) -> None:
         """Copy the journal into an empty SQLite file."""

@@ -113,12 +113,12 @@ def migrate(database: Database, migrations: Sequence[str] = MIGRATIONS) -> None:
         if _version(connection, database) == newest(migrations):
             return
         with transaction(connection, write=True):
-            found = _version(connection, database)  # once more: another process may be quicker
-            _refuse_unknown(found, newest(migrations), database)
+            version = _version(connection, database)  # once more: another process may be quicker
+            _refuse_unknown(version, newest(migrations), database)
             if not connection.has_table(_VERSIONS):
                 connection.execute(f"CREATE TABLE {_VERSIONS} (version INTEGER NOT NULL)")
                 connection.execute(f"INSERT INTO {_VERSIONS} VALUES (0)")  # noqa: S608 - own name
-            missing = migrations[found - FIRST + 1 :] if found else migrations
+            missing = migrations[version - FIRST + 1 :] if version else migrations
             for sql in ";".join(missing).format(**database.types).split(";"):
                 if sql.strip():
                     connection.execute(sql)
@@ -139,14 +139,15 @@ def _version(connection: Connection, database: Database) -> int:
     return int(rows[0][0])
 
 
-def _refuse_unknown(found: int, known: int, database: Database) -> None:
-    if found > known:
+def _refuse_unknown(version: int, newest_version: int, database: Database) -> None:
+    if version > newest_version:
         raise JournalSetupError(
-            f"the journal {database.name} is of version {found}, and this delf knows {known}",
+            f"the journal {database.name} is of version {version}, and this delf "
+            f"knows {newest_version}",
             hint="upgrade: delf plugins install journal-sql",
         )
-    if 0 < found < FIRST:
+    if 0 < version < FIRST:
         raise JournalSetupError(
-            f"the journal {database.name} is of version {found}, which was never released",
+            f"the journal {database.name} is of version {version}, which was never released",
             hint="move the journal away, or set another one: [plugins.journal-sql] url",
         )

@@ -75,24 +75,24 @@ def find(
         return Found(behind=unindexed)
     now = database.now(connection)
     end = None if before is None else key_of(connection, before)
-    found: list[tuple[FoundTask, int | None]] = []
+    matches: list[tuple[FoundTask, int | None]] = []
     if terms:
         for places in _places(connection, database, terms, end):
             conditions = [f"i.task IN ({', '.join(map(str, places))})"] if places else ["1 = 0"]
-            page = _newest(connection, now, wanted, conditions, limit + 1 - len(found))
-            found += [(task, places[key]) for key, task in page]
-            if len(found) > limit:
+            page = _newest(connection, now, wanted, conditions, limit + 1 - len(matches))
+            matches += [(task, places[key]) for key, task in page]
+            if len(matches) > limit:
                 break
     else:
         conditions = [] if end is None else [f"i.task < {end}"]
-        found = [
+        matches = [
             (task, None) for _, task in _newest(connection, now, wanted, conditions, limit + 1)
         ]
     tasks = [
         task if place is None else _with_excerpt(connection, place, task, terms)
-        for task, place in found[:limit]
+        for task, place in matches[:limit]
     ]
-    return Found(tasks=tuple(tasks), more=len(found) > limit, behind=unindexed)
+    return Found(tasks=tuple(tasks), more=len(matches) > limit, behind=unindexed)
 
 
 def _newest(
@@ -211,7 +211,7 @@ def _of_tasks(
         f"{source} {_where(where)} GROUP BY 1 ORDER BY 1",
         values,
     )
-    found = {
+    figures = {
         row.one: Figures(
             group=str(row.one),
             tasks=int(row.tasks),
@@ -227,8 +227,8 @@ def _of_tasks(
     )
     for row in sums:
         add = _money(row) if row.kind == "model" else _calls(row)
-        found[row.one] = replace(found[row.one], **add)
-    return list(found.values())
+        figures[row.one] = replace(figures[row.one], **add)
+    return list(figures.values())
 
 
 def _of_uses(
@@ -301,9 +301,9 @@ def _by_day(slots: Sequence[Figures], zone: tzinfo) -> list[Figures]:
     days: dict[str, Figures] = {}
     for slot in slots:
         day = datetime.fromtimestamp(int(slot.group) * _QUARTER, zone).date().isoformat()
-        known = days.setdefault(day, Figures(group=day))
-        added = {name: getattr(known, name) + getattr(slot, name) for name in _ADDED}
-        days[day] = replace(known, **added)
+        figures_of_day = days.setdefault(day, Figures(group=day))
+        added = {name: getattr(figures_of_day, name) + getattr(slot, name) for name in _ADDED}
+        days[day] = replace(figures_of_day, **added)
     return sorted(days.values(), key=lambda one: one.group)
 
 
@@ -354,7 +354,7 @@ def _conditions(
 
 
 def _with_excerpt(
-    connection: Connection, place: int, found: FoundTask, terms: Sequence[Sequence[str]]
+    connection: Connection, place: int, task: FoundTask, terms: Sequence[Sequence[str]]
 ) -> FoundTask:
     """Return a found task with an excerpt around the words."""
     key, seq = event_at(place)
@@ -363,14 +363,14 @@ def _with_excerpt(
         {"task": key, "seq": seq},
     )
     if not rows:
-        return found
+        return task
     blob = functools.partial(blob_data, connection, key)
-    event = unpack(found.task.task_id, rows[0], blob)
+    event = unpack(task.task.task_id, rows[0], blob)
     data = {name: getattr(event, name, None) for name in _TEXT_FIELDS}
     texts = texts_of(type(event).__name__, cast("Mapping[str, Any]", to_jsonable(data)))
     part, text, at = _best(texts, terms)
     excerpt = text[max(at - _AROUND, 0) : at + _AROUND]
-    return replace(found, place=part, seq=seq, excerpt=" ".join(excerpt.split()))
+    return replace(task, place=part, seq=seq, excerpt=" ".join(excerpt.split()))
 
 
 _TEXT_FIELDS: Final = ("task", "code", "action", "description", "arguments", "text", "error")

@@ -20,8 +20,8 @@ _UNITS: Final = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
 def _seconds(value: Any) -> Any:
     """Parse a duration to seconds; a number is taken as seconds."""
-    found = _DURATION.fullmatch(value.strip().lower()) if isinstance(value, str) else None
-    return value if found is None else float(found[1]) * _UNITS[found[2][:1]]
+    match = _DURATION.fullmatch(value.strip().lower()) if isinstance(value, str) else None
+    return value if match is None else float(match[1]) * _UNITS[match[2][:1]]
 
 
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0)]

@@ -148,10 +148,10 @@ class SqliteConnection:
     def _check_file(self) -> None:
         # SQLite continues to use a deleted file, and all writes are lost.
         try:
-            found = self._path.stat()
+            status = self._path.stat()
         except OSError:
-            found = None
-        file = None if found is None else (found.st_dev, found.st_ino)
+            status = None
+        file = None if status is None else (status.st_dev, status.st_ino)
         self._file = self._file or file
         if file is None or file != self._file:
             raise JournalError(
@@ -249,9 +249,9 @@ class SqliteDatabase:
 
     def check(self, connection: Connection) -> None:
         """Check the integrity of the whole file."""
-        ((found,),) = connection.execute("PRAGMA quick_check(1)")
-        if found != "ok":
-            raise explain(_damage(str(found)), self._path, 0.0)
+        ((outcome,),) = connection.execute("PRAGMA quick_check(1)")
+        if outcome != "ok":
+            raise explain(_damage(str(outcome)), self._path, 0.0)
 
     def reclaim(self) -> None:
         """Release the space of deleted rows."""
@@ -394,8 +394,8 @@ class SqliteChanges:
         return int(self._connection.execute("PRAGMA data_version")[0][0])
 
 
-def _damage(found: str) -> sqlite3.DatabaseError:
-    error = sqlite3.DatabaseError(" ".join(found.split()))
+def _damage(outcome: str) -> sqlite3.DatabaseError:
+    error = sqlite3.DatabaseError(" ".join(outcome.split()))
     error.sqlite_errorname = "SQLITE_CORRUPT"
     return error
 

@@ -36,14 +36,14 @@ async def stop_task(journal: SharedJournal, task_id: str, by: StoppedBy) -> bool
     if (await journal.task(task_id)).state.is_terminal:
         return False
     coming = journal.subscribe(task_id)
-    deadline, asked = time.monotonic() + STOP_SECONDS, False
+    deadline, is_requested = time.monotonic() + STOP_SECONDS, False
     while not (record := await journal.task(task_id)).state.is_terminal:
         if record.state in _FREE:
             await end_task(journal, record, TaskStoppedError("the task was stopped"), by)
             continue
-        if not asked:
+        if not is_requested:
             await journal.post(task_id, STOP, {"by": by.name, "via": by.via})
-            asked = True
+            is_requested = True
         if time.monotonic() > deadline:
             raise DelfError(
                 f"{record.owner or 'the process of the task'} has not stopped it yet",

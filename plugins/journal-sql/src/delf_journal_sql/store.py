@@ -135,9 +135,9 @@ def find_tasks(
     where: list[str] = []
     values: dict[str, Any] = {"limit": limit}
     if state is not None:
-        condition, named = in_state(connection, now, state)
+        condition, parameters = in_state(connection, now, state)
         where.append(condition)
-        values |= named
+        values |= parameters
     if text is not None:
         where.append("LOWER(t.task) LIKE :text ESCAPE '!'")
         values["text"] = f"%{like_text(text.lower())}%"
@@ -145,9 +145,9 @@ def find_tasks(
         where.append("t.started_at >= :since")
         values["since"] = since
     if keys is not None:
-        condition, named = _on_behalf_of(keys)
+        condition, parameters = _on_behalf_of(keys)
         where.append(condition)
-        values |= named
+        values |= parameters
     if after is not None:  # if removed, skips tasks of the same start time
         after_key = "SELECT id FROM delf_tasks WHERE task_id = :after"
         where.append(f"(t.started_at, t.id) < (:at, COALESCE(({after_key}), 0))")
@@ -160,8 +160,8 @@ def find_tasks(
         values,
     )
     is_alive = looking(now)
-    found = [stored_task(row, is_alive) for row in rows]
-    return [task for task in found if state in (None, task.state)]  # a process may die meanwhile
+    records = [stored_task(row, is_alive) for row in rows]
+    return [task for task in records if state in (None, task.state)]  # a process may die meanwhile
 
 
 def _on_behalf_of(keys: Collection[str] | None) -> tuple[str, Mapping[str, str]]:
@@ -192,16 +192,16 @@ def in_state(connection: Connection, now: float, state: TaskState) -> tuple[str,
 def count_tasks(connection: Connection, now: float) -> dict[TaskState, int]:
     """Count the tasks by state, omitting states without tasks."""
     rows = connection.execute("SELECT state, COUNT(*) FROM delf_tasks GROUP BY state")
-    found = {TaskState(state): int(number) for state, number in rows}
-    if begun := found.pop(TaskState.RUNNING, 0):
+    counts = {TaskState(state): int(number) for state, number in rows}
+    if running_count := counts.pop(TaskState.RUNNING, 0):
         chosen, owners = in_state(connection, now, TaskState.RUNNING)
         ((running,),) = connection.execute(
             f"SELECT COUNT(*) FROM delf_tasks AS t WHERE {chosen}",  # noqa: S608 - own names
             owners,
         )
-        found[TaskState.RUNNING] = int(running)
-        found[TaskState.INTERRUPTED] = begun - int(running)
-    return {state: number for state, number in found.items() if number}
+        counts[TaskState.RUNNING] = int(running)
+        counts[TaskState.INTERRUPTED] = running_count - int(running)
+    return {state: number for state, number in counts.items() if number}
 
 
 def one_task(connection: Connection, now: float, task_id: str) -> TaskRecord:
@@ -257,7 +257,7 @@ def resolve_id(connection: Connection, text: str, keys: Collection[str] | None =
     )
     if exact:
         return text
-    found: list[str] = []
+    ids: list[str] = []
     for start in dict.fromkeys((text, f"task_{text}")):
         rows = connection.execute(
             "SELECT t.task_id FROM delf_tasks AS t "  # noqa: S608 - own names
@@ -265,13 +265,13 @@ def resolve_id(connection: Connection, text: str, keys: Collection[str] | None =
             "ORDER BY t.started_at DESC, t.id DESC LIMIT 6",
             {"start": f"{like_text(start)}%", **values},
         )
-        found += [str(row[0]) for row in rows if str(row[0]).startswith(start)]
-    if len(found) == 1:
-        return found[0]
-    if not found:
+        ids += [str(row[0]) for row in rows if str(row[0]).startswith(start)]
+    if len(ids) == 1:
+        return ids[0]
+    if not ids:
         raise unknown(text)
-    shown = ", ".join(found[:5]) + (", …" if len(found) > 5 else "")
-    raise UnknownTaskError(f"more than one task begins with {text!r}", hint=f"one of: {shown}")
+    id_list = ", ".join(ids[:5]) + (", …" if len(ids) > 5 else "")
+    raise UnknownTaskError(f"more than one task begins with {text!r}", hint=f"one of: {id_list}")
 
 
 # -- retention --------------------------------------------------------------------------------
@@ -296,13 +296,13 @@ def to_prune(
     for number, (state, age) in enumerate(ages.items()):
         if state not in AT_REST:
             continue
-        condition, named = in_state(connection, now, state)
-        if "state" in named:
-            condition, named = (
+        condition, parameters = in_state(connection, now, state)
+        if "state" in parameters:
+            condition, parameters = (
                 f"t.state = :state_{number}",
                 {f"state_{number}": TaskState(state).value},
             )
-        values |= named
+        values |= parameters
         if age is not None:
             condition += f" AND COALESCE(t.finished_at, t.started_at) < :before_{number}"
             values[f"before_{number}"] = now - age
@@ -326,7 +326,7 @@ def to_prune(
 
 def count_events(connection: Connection, task_ids: Sequence[str]) -> int:
     """Count the events of some tasks."""
-    found = 0
+    count = 0
     for start in range(0, len(task_ids), _AT_ONCE):
         among, values = _among(task_ids[start : start + _AT_ONCE])
         ((events,),) = connection.execute(
@@ -334,8 +334,8 @@ def count_events(connection: Connection, task_ids: Sequence[str]) -> int:
             f"(SELECT id FROM delf_tasks WHERE task_id IN ({among}))",
             values,
         )
-        found += int(events)
-    return found
+        count += int(events)
+    return count
 
 
 def _among(task_ids: Sequence[str]) -> tuple[str, dict[str, Any]]:
@@ -430,8 +430,8 @@ def forget_prompts(connection: Connection, before: float, limit: int) -> int:
         'AND (data LIKE \'%"prompt":"%\' OR blobs LIKE \'%"prompt":%\') LIMIT :limit',
         {"before": before, "limit": limit},
     )
-    found = list(rows)
-    for pos, task, data, blobs in found:
+    rows_to_change = list(rows)
+    for pos, task, data, blobs in rows_to_change:
         fields, digests = json.loads(data), json.loads(blobs or "{}")
         fields.pop("prompt", None)
         digest = digests.pop("prompt", None)
@@ -450,4 +450,4 @@ def forget_prompts(connection: Connection, before: float, limit: int) -> int:
                 "AND e.blobs LIKE :mention)",
                 {"task": task, "digest": digest, "mention": f"%{digest}%"},
             )
-    return len(found)
+    return len(rows_to_change)

@@ -171,12 +171,12 @@ class Watcher:
                 changes.close()
         try:
             with self._database.reader() as connection:
-                seen = newest_position(connection)
+                position = newest_position(connection)
             self._outage.record_success()
             self._wake(None)  # for writes before the watch began
             while changes.wait():
                 with self._database.reader() as connection:
-                    seen, tasks = changed_since(connection, seen)
+                    position, tasks = changed_since(connection, position)
                 self._wake(tasks)
         finally:
             with self._lock:

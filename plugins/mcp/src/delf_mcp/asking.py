@@ -222,8 +222,8 @@ class Asking:
     ) -> types.ListRootsResult | types.ErrorData:
         """Return the folders that the settings name."""
         paths = await asyncio.to_thread(lambda: [Path(root).resolve() for root in self._roots])
-        named = [{"uri": path.as_uri(), "name": path.name} for path in paths]
-        return types.ListRootsResult(roots=[types.Root.model_validate(root) for root in named])
+        roots = [{"uri": path.as_uri(), "name": path.name} for path in paths]
+        return types.ListRootsResult(roots=[types.Root.model_validate(root) for root in roots])
 
     async def _consent(
         self, caller: Caller, question: str, arguments: dict[str, Any], **options: Any

@@ -194,6 +194,6 @@ class _RequireKey:
         await self._app(scope, receive, send)
 
     def _has_key(self, scope: Any) -> bool:
-        given = dict(scope["headers"]).get(b"authorization", b"")
-        scheme, _, token = given.partition(b" ")
+        header = dict(scope["headers"]).get(b"authorization", b"")
+        scheme, _, token = header.partition(b" ")
         return secrets.compare_digest(scheme.lower() + b" " + token, self._key)

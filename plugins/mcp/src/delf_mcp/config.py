@@ -141,8 +141,8 @@ def _text(value: Any, where: str, source: Source) -> Any:
 
 def _strip_comments(text: str) -> str:
     """Remove comments and trailing commas, which other programs allow in JSON."""
-    text = _COMMENT.sub(lambda found: found[1] or " ", text)
-    return _COMMA.sub(lambda found: found[1] or "", text)
+    text = _COMMENT.sub(lambda match: match[1] or " ", text)
+    return _COMMA.sub(lambda match: match[1] or "", text)
 
 
 def _variables(
@@ -158,8 +158,8 @@ def _variables(
     if env is not None and not isinstance(env, dict):
         raise ConnectionConfigurationError(f"{where}: env is not an object")
     values: dict[str, Any] = {}
-    if named := entry.get("envFile"):
-        path = Path(str(_expand(named, environ, where, source))).expanduser()
+    if env_file := entry.get("envFile"):
+        path = Path(str(_expand(env_file, environ, where, source))).expanduser()
         values |= _read_env_file(folder / path, where, source)
     for key, value in cast("dict[str, Any]", env or {}).items():
         if value is not None:
@@ -176,14 +176,14 @@ def _read_env_file(path: Path, where: str, source: Source) -> dict[str, Any]:
         ) from None
     values: dict[str, Any] = {}
     for line in lines:
-        found = _LINE.fullmatch(line.strip())
-        if found is not None:
-            text = found[2].strip()
+        match = _LINE.fullmatch(line.strip())
+        if match is not None:
+            text = match[2].strip()
             if text[:1] in ("'", '"') and text.endswith(text[0]) and len(text) > 1:
                 text = text[1:-1]
             else:
                 text = text.partition(" #")[0].rstrip()
-            values[found[1]] = SourcedText(text, source)
+            values[match[1]] = SourcedText(text, source)
     return values
 
 

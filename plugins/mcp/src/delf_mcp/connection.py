@@ -83,9 +83,9 @@ class _Inspect:
             """Return the connection's actions as data, with the omitted tools."""
             if instance is None:
                 return describe_actions(owner.type_name(), owner.summary, (), verbose=verbose)
-            shown = instance.listed
-            found = describe_actions(instance.name, instance.summary, shown, verbose=verbose)
-            return {**found, "notices": list(instance.notices())}
+            listed = instance.listed
+            description = describe_actions(instance.name, instance.summary, listed, verbose=verbose)
+            return {**description, "notices": list(instance.notices())}
 
         return inspect
 
@@ -155,17 +155,17 @@ class MCP(Connection[MCPSettings]):
                 tools = await whole_list(
                     client.list_tools, "tools", most, _MORE_TOOLS, cache_mode="refresh"
                 )
-            made = await asyncio.to_thread(self._make_actions, server, tools, deadline)
-        actions, omitted, changed = made
+            action = await asyncio.to_thread(self._make_actions, server, tools, deadline)
+        actions, omitted, changed = action
         if capabilities.resources is not None:
             for function in (self.list_resources, self.read_resource):
-                made = action_from_function(
+                action = action_from_function(
                     function,
                     effect=_READ,
                     where=f"{self.name}.resources",
                     flow=_FLOW,
                 )
-                actions.setdefault(made.name, made)
+                actions.setdefault(action.name, action)
         self._report_notices([*server.sieve.taken_out("tools"), *omitted], changed, tools, actions)
         self.declared = {tool.name: declared_by(tool) for tool in tools}
         self.listed = tuple(actions.values())
@@ -183,10 +183,10 @@ class MCP(Connection[MCPSettings]):
         """Return the server's instructions, and learned result types."""
         async with self._link(self._server(), "instructions") as (client, _):
             instructions = client.instructions
-        shown = clean(instructions, _MAX_INSTRUCTIONS)
+        text = clean(instructions, _MAX_INSTRUCTIONS)
         if any(action.returns == UNDECLARED for action in self.listed):
-            shown = f"{shown}\n{_PIECES}" if shown else _PIECES
-        return f"{self.name}: {shown}" if shown else None
+            text = f"{text}\n{_PIECES}" if text else _PIECES
+        return f"{self.name}: {text}" if text else None
 
     async def aclose(self) -> None:
         """Stop or disconnect the server; the next call starts it again."""
@@ -240,8 +240,8 @@ class MCP(Connection[MCPSettings]):
         digests = {
             tool.name: digest_of(tool) for tool in reversed(tools)
         }  # of tools with the same name the first counts
-        effects, known = self.settings.effects, KnownTools(self.name, self.settings)
-        recorded = known.read() if effects and self._trusted_digests is None else {}
+        effects, known_tools = self.settings.effects, KnownTools(self.name, self.settings)
+        recorded = known_tools.read() if effects and self._trusted_digests is None else {}
         is_first_listing, new_digests = self._trusted_digests is None, dict[str, str]()
         self._trusted_digests = trusted = (
             {**digests, **recorded} if self._trusted_digests is None else self._trusted_digests
@@ -259,13 +259,13 @@ class MCP(Connection[MCPSettings]):
                 continue
             seen_names.add(tool.name)
             try:
-                made = self._action(server, tool)
+                action = self._action(server, tool)
             except ToolDefinitionError as error:
                 omitted.append(LeftOut("tools", shown(tool.name), reason(error)))
                 continue
-            name, number = made.name, 2
+            name, number = action.name, 2
             while name in actions:  # different names may be equal as Python names
-                name, number = f"{made.name}_{number}", number + 1
+                name, number = f"{action.name}_{number}", number + 1
             version = digests[tool.name]  # a changed tool needs new approvals
             effect = effect_of((tool.name, name), effects)
             if effect != _IRREVERSIBLE and trusted.get(tool.name) != version:
@@ -274,7 +274,7 @@ class MCP(Connection[MCPSettings]):
             elif effect != _IRREVERSIBLE and is_first_listing and tool.name not in recorded:
                 new_digests[tool.name] = version
             actions[name] = replace(
-                made,
+                action,
                 name=name,
                 permission=name,
                 effect=effect,
@@ -282,7 +282,7 @@ class MCP(Connection[MCPSettings]):
                 egress=effect == _READ,  # the server may send data anywhere
             )
         if new_digests:
-            known.keep({**recorded, **new_digests})
+            known_tools.keep({**recorded, **new_digests})
         return actions, omitted, changed
 
     def believe(self) -> None:

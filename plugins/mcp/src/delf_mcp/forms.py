@@ -113,10 +113,10 @@ def _form(question: Question) -> dict[str, Any]:
     return {"type": "object", "properties": {_ANSWER: field}, "required": [_ANSWER]}
 
 
-def _answer(question: Question, given: object) -> Answered | Rejected:
+def _answer(question: Question, content: object) -> Answered | Rejected:
     """Read the answer to a question, which the client may not have checked."""
     try:
-        return Answered(question.read(given))
+        return Answered(question.read(content))
     except DelfError as error:
         return Rejected(reason=error.message)
 
@@ -135,9 +135,9 @@ def _shortened(request: ApprovalRequest, message: str) -> str:
     )
 
 
-def _result(given: object) -> Any:
+def _result(content: object) -> Any:
     """Read the result that a person gives for a call: JSON, or a text."""
-    text = str(given or "").strip()
+    text = str(content or "").strip()
     try:
         return json.loads(text) if text else None
     except (ValueError, RecursionError):

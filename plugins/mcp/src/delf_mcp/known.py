@@ -36,8 +36,8 @@ class KnownTools:
     def read(self) -> dict[str, str]:
         """Return the digests of the tools that are known."""
         try:
-            found = read_own(self._path) if is_own_folder(self._path.parent) else None
-            stored: Any = json.loads(found or b"")
+            text = read_own(self._path) if is_own_folder(self._path.parent) else None
+            stored: Any = json.loads(text or b"")
             if stored["format"] != _FORMAT:
                 return {}
             return {str(name): str(digest) for name, digest in stored["tools"].items()}
@@ -70,8 +70,8 @@ class Learned:
     def read(self) -> Any:
         """Implements :class:`delf_schemas.samples.Store`."""
         try:
-            found = read_own(self._path) if is_own_folder(self._path.parent) else None
-            return json.loads(found or b"null")
+            text = read_own(self._path) if is_own_folder(self._path.parent) else None
+            return json.loads(text or b"null")
         except (ValueError, RecursionError):
             return None
 

@@ -62,14 +62,14 @@ class Results:
             samples.note(f"{key} {name}", text)
         faults = await asyncio.to_thread(self._faults, tool, key, value)
         reported = self._reported.setdefault(key, set(samples.found(key)))
-        new_faults = {found: path for found, path in faults.items() if found not in reported}
+        new_faults = {fault: path for fault, path in faults.items() if fault not in reported}
         reported.update(new_faults)
         declared = result_text(tool.output_schema) if new_faults else ""
-        found = {each for each in new_faults if with_types(declared, [each]) != declared}
-        samples.note_found(key, found)
+        fault = {each for each in new_faults if with_types(declared, [each]) != declared}
+        samples.note_found(key, fault)
         nulls = (each for each in new_faults if each[1] == "None")
         return ", ".join(
-            f"{each[1]} at {new_faults[each]}" for each in new_faults if each in {*found, *nulls}
+            f"{each[1]} at {new_faults[each]}" for each in new_faults if each in {*fault, *nulls}
         )
 
     async def aclose(self) -> None:

@@ -61,9 +61,9 @@ class _LimitedStream(httpx2.AsyncByteStream):
         async for piece in self._pieces():
             searched = max(0, len(buffer) - _LONGEST_END)
             buffer += piece
-            while found := _BLANK.search(buffer, searched):
-                yield await _repair_event(bytes(buffer[: found.end()]))
-                del buffer[: found.end()]
+            while blank := _BLANK.search(buffer, searched):
+                yield await _repair_event(bytes(buffer[: blank.end()]))
+                del buffer[: blank.end()]
                 searched = 0
             if len(buffer) > MAX_MESSAGE:
                 raise TooLargeError(f"an event has more than {MAX_MESSAGE:,} bytes")

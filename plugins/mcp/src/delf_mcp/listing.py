@@ -74,9 +74,9 @@ class Sieve:
 
     def taken_out(self, kind: str) -> list[LeftOut]:
         """Return the removed items of a kind since the last call."""
-        found = [item for item in self._left_out if item.kind == kind]
+        items = [item for item in self._left_out if item.kind == kind]
         self._left_out = [item for item in self._left_out if item.kind != kind]
-        return found
+        return items
 
     def __call__(self, message: Any) -> None:
         """Remove invalid items from a message."""
@@ -98,17 +98,17 @@ class Sieve:
         """Return the valid items of a list, and record the others as removed."""
         if self._fault(method, {**result, kind: []}) is not None:
             return items  # not a list result, or invalid even without items
-        kept: list[Any] = []
+        valid_items: list[Any] = []
         for index, item in enumerate(items):
             why = self._fault(method, {**result, kind: [item]})
             if why is None and kind == "tools" and self.version in MODERN_PROTOCOL_VERSIONS:
                 why = find_invalid_x_mcp_header(item["inputSchema"])
             if why is None:
-                kept.append(item)
+                valid_items.append(item)
                 continue
             name = cast("dict[str, Any]", item).get("name") if isinstance(item, dict) else None
             self._left_out.append(LeftOut(kind, shown(name) or f"number {index + 1}", why))
-        return kept
+        return valid_items
 
     def _fault(self, method: str, result: Mapping[str, Any]) -> str | None:
         try:
@@ -172,11 +172,11 @@ def effect_of(names: Collection[str], effects: Mapping[str, Effect]) -> Effect:
         names: The tool's names: the server's and the scripts'.
         effects: The effects by name or pattern.
     """
-    found: list[Effect] = [effects[name] for name in names if name in effects]
-    if not found:
+    effects_of_tool: list[Effect] = [effects[name] for name in names if name in effects]
+    if not effects_of_tool:
         patterns = effects.items()
-        found = [e for p, e in patterns if any(fnmatchcase(name, p) for name in names)]
-    return strictest(found) if found else "irreversible"
+        effects_of_tool = [e for p, e in patterns if any(fnmatchcase(name, p) for name in names)]
+    return strictest(effects_of_tool) if effects_of_tool else "irreversible"
 
 
 def declared_by(tool: types.Tool) -> Effect:

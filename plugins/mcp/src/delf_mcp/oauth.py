@@ -59,8 +59,8 @@ class TokenFile:
     @property
     def issuer(self) -> str | None:
         """The origin of the server that issued the tokens; None if unknown."""
-        found = self._content().get("issuer")
-        return found if isinstance(found, str) else None
+        issuer = self._content().get("issuer")
+        return issuer if isinstance(issuer, str) else None
 
     def set_pending_issuer(self, origin: str) -> None:
         """Record the origin that tokens are being requested from."""
@@ -68,10 +68,10 @@ class TokenFile:
 
     async def get_tokens(self) -> OAuthToken | None:
         """Return the stored tokens."""
-        found = self._read("tokens", OAuthToken)
-        if found is not None:
-            self._learn(found)
-        return found
+        tokens = self._read("tokens", OAuthToken)
+        if tokens is not None:
+            self._learn(tokens)
+        return tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         """Keep tokens."""
@@ -254,9 +254,9 @@ def _program_login(
         return PrivateKeyJWTOAuthProvider(
             url, tokens, client, prove, scope=scope, issuer=settings.issuer
         )
-    given = "" if secret is None else secret.get_secret_value()
+    secret_text = "" if secret is None else secret.get_secret_value()
     return ClientCredentialsOAuthProvider(
-        url, tokens, client, given, scope=scope, issuer=settings.issuer
+        url, tokens, client, secret_text, scope=scope, issuer=settings.issuer
     )
 
 

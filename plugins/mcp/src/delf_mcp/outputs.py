@@ -24,14 +24,14 @@ class Outputs:
 
     def links(self, task_id: str, files: Mapping[str, str]) -> list[types.ContentBlock]:
         """Return links to a task's files."""
-        found: list[types.ContentBlock] = []
+        blocks: list[types.ContentBlock] = []
         for name, path in files.items():
             uri = f"delf://{task_id}/{quote(name, safe='')}"
             self._paths[uri] = Path(path)
-            found.append(types.ResourceLink(uri=uri, name=name, mime_type=_type_of(name)))
+            blocks.append(types.ResourceLink(uri=uri, name=name, mime_type=_type_of(name)))
         while len(self._paths) > _MAX:
             del self._paths[next(iter(self._paths))]
-        return found
+        return blocks
 
     async def read(self, uri: str) -> types.TextResourceContents | types.BlobResourceContents:
         """Return the content of a file.

@@ -148,11 +148,11 @@ def _parsed(line: bytes) -> SessionMessage | None:
 def _unreadable(line: bytes) -> SessionMessage | None:
     """Return an error message instead of an unreadable response, to end the wait for it."""
     ends = line[:_ENDS] + b" " + line[-_ENDS:]
-    found = _ID.search(ends)
-    if found is None or b'"jsonrpc"' not in ends or b'"method"' in ends:
+    match = _ID.search(ends)
+    if match is None or b'"jsonrpc"' not in ends or b'"method"' in ends:
         return None
     error = types.ErrorData(code=types.PARSE_ERROR, message="its answer is not JSON that is read")
-    number = json.loads(found[1])
+    number = json.loads(match[1])
     return SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=number, error=error))
 
 
@@ -173,10 +173,10 @@ async def _keep_stderr_tail(process: asyncio.subprocess.Process, ending: Ending)
     """Keep the tail of the program's standard error."""
     stderr = process.stderr
     assert stderr is not None  # noqa: S101 - it was asked for
-    kept = b""
+    tail = b""
     while piece := await stderr.read(_PIECE):
-        kept = (kept + piece)[-_TAIL:]
-        ending.wrote = kept.decode("utf-8", "replace")
+        tail = (tail + piece)[-_TAIL:]
+        ending.wrote = tail.decode("utf-8", "replace")
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -85,8 +85,8 @@ def model_question(server: str, model: str, params: types.CreateMessageRequestPa
         lines += ["System prompt, in its words:", *inside(params.system_prompt)]
     for number, message in enumerate(params.messages, 1):
         lines.append(f"Message {number} of {len(params.messages)}, as {visible(message.role)}:")
-        given: Any = message.content
-        for block in cast("list[Any]", given if isinstance(given, list) else [given]):
+        content: Any = message.content
+        for block in cast("list[Any]", content if isinstance(content, list) else [content]):
             lines += inside(_block_text(block))
     return _joined(lines)
 

@@ -63,12 +63,12 @@ def _wrap(message: dict[str, Any]) -> bool:
     result = message.get("result")
     if not isinstance(result, dict):
         return False
-    found = cast("dict[str, Any]", result)
-    data: Any = found.get("structuredContent")
+    record = cast("dict[str, Any]", result)
+    data: Any = record.get("structuredContent")
     if data is None or isinstance(data, dict):
         return False
-    found["structuredContent"] = {"value": data}
-    meta = found.setdefault("_meta", {})
+    record["structuredContent"] = {"value": data}
+    meta = record.setdefault("_meta", {})
     if isinstance(meta, dict):
         meta[_BARE] = True
     return True

@@ -147,9 +147,9 @@ def as_message(message: types.SamplingMessage) -> Message:
     Raises:
         ToolExecutionError: If the message has content that no model supports.
     """
-    given: Any = message.content
+    content: Any = message.content
     parts: list[Part] = []
-    for block in cast("list[Any]", given if isinstance(given, list) else [given]):
+    for block in cast("list[Any]", content if isinstance(content, list) else [content]):
         if isinstance(block, types.TextContent):
             parts.append(TextPart(block.text))
         elif isinstance(block, types.ImageContent):

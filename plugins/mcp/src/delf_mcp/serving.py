@@ -316,11 +316,11 @@ def _tool(name: str, item: Mapping[str, Any]) -> types.Tool:
     )
 
 
-def _unique_name(name: str, taken: Mapping[str, Any]) -> str:
-    found, number = name, 2
-    while found in taken:
-        found, number = f"{name[: _LONGEST - 4]}_{number}", number + 1
-    return found
+def _unique_name(name: str, names: Mapping[str, Any]) -> str:
+    candidate, number = name, 2
+    while candidate in names:
+        candidate, number = f"{name[: _LONGEST - 4]}_{number}", number + 1
+    return candidate
 
 
 async def _elicit(context: ServerRequestContext[Any], work: Work, request: ApprovalRequest) -> None:

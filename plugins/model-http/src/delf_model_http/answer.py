@@ -165,11 +165,11 @@ class Answer:
             names: The names of such fields.
         """
         for name in names:
-            piece, known = message.get(name), self.kept.get(name)
+            piece, collected = message.get(name), self.kept.get(name)
             if isinstance(piece, str):
-                self.kept[name] = f"{known or ''}{piece}"
+                self.kept[name] = f"{collected or ''}{piece}"
             elif isinstance(piece, list):
-                self.kept[name] = [*items(known), *items(piece)]
+                self.kept[name] = [*items(collected), *items(piece)]
 
     def of_thinking(self) -> list[ModelDelta]:
         """Use the reasoning as the answer if only it contains a script."""
@@ -205,9 +205,9 @@ class Answer:
         """
         if len(self._calls) >= _MAX_CALLS:
             raise UnreadableError(f"more than {_MAX_CALLS} calls")
-        known = _text(id_) if id_ else f"{MADE_UP}{uuid4().hex[:12]}"
+        call_id = _text(id_) if id_ else f"{MADE_UP}{uuid4().hex[:12]}"
         complete = self.complete(is_over=False)
-        self._calls.append(_Call(known, _text(name), token=token, kept=kept or {}))
+        self._calls.append(_Call(call_id, _text(name), token=token, kept=kept or {}))
         return [*complete, *self.argue(self.last_call, arguments)]
 
     def is_last(self, id_: Any) -> bool:
@@ -275,10 +275,10 @@ def _text(value: Any) -> str:
 def arguments_of(call: ToolCall) -> dict[str, Any]:
     """Return a call's arguments as an object; invalid ones unchanged."""
     try:
-        given: Any = json.loads(call.arguments)
+        arguments: Any = json.loads(call.arguments)
     except ValueError:
-        given = None
-    return dict(fields(given)) if isinstance(given, dict) else {"arguments": call.arguments}
+        arguments = None
+    return dict(fields(arguments)) if isinstance(arguments, dict) else {"arguments": call.arguments}
 
 
 def count(counts: Any, name: str) -> int:
@@ -308,7 +308,7 @@ def required(value: Any, name: str) -> Any:
     Raises:
         UnreadableError: If the field is missing.
     """
-    found = fields(value).get(name)
-    if found is None:
+    field = fields(value).get(name)
+    if field is None:
         raise UnreadableError(f"it has no {name!r}")
-    return found
+    return field

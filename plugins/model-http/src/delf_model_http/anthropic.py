@@ -187,9 +187,9 @@ class Messages:
 
 def _thinking(parts: RequestParts) -> dict[str, Any]:
     """Return the request fields for thinking, from the settings."""
-    given, effort = parts.settings.get("thinking"), parts.settings.get("reasoning_effort")
-    if given is not None:
-        chosen = {"thinking": dict(given)}
+    thinking, effort = parts.settings.get("thinking"), parts.settings.get("reasoning_effort")
+    if thinking is not None:
+        chosen = {"thinking": dict(thinking)}
         return {} if _is_enabled(chosen) and not may_think(parts.request) else chosen
     if effort is None or effort == "none":
         return {}
@@ -241,8 +241,8 @@ def _block(part: Part) -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
     if isinstance(part, ToolCall):
-        given = arguments_of(part)
-        return {"type": "tool_use", "id": part.id, "name": part.name, "input": given}
+        arguments = arguments_of(part)
+        return {"type": "tool_use", "id": part.id, "name": part.name, "input": arguments}
     if isinstance(part, ImagePart):
         return {"type": "image", "source": _source(part.data, part.media_type)}
     if not isinstance(part, FilePart):
@@ -263,20 +263,20 @@ def _begin(block: Mapping[str, Any], answer: Answer, *, is_whole: bool = True) -
     if block.get("type") == "text":
         return answer.say(block.get("text"))
     if block.get("type") == "tool_use":
-        given = json.dumps(block.get("input") or {}, ensure_ascii=False) if is_whole else ""
+        arguments = json.dumps(block.get("input") or {}, ensure_ascii=False) if is_whole else ""
         token = json.dumps(answer.signed) if answer.signed else None
         answer.signed.clear()
-        return answer.call(block.get("id"), required(block, "name"), given, token)
+        return answer.call(block.get("id"), required(block, "name"), arguments, token)
     if block.get("type") in ("thinking", "redacted_thinking"):
         answer.signed.append(dict(block))
         answer.think(block.get("thinking"))
     return []
 
 
-def _check(given: Any) -> None:
-    if fields(given).get("type") == "error":
-        kind = fields(fields(given).get("error")).get("type")
-        raise ReportedError(_STATUSES.get(str(kind), 500), given)
+def _check(reply: Any) -> None:
+    if fields(reply).get("type") == "error":
+        kind = fields(fields(reply).get("error")).get("type")
+        raise ReportedError(_STATUSES.get(str(kind), 500), reply)
 
 
 def _searches(used: Any) -> int:

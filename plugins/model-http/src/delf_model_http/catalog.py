@@ -68,8 +68,8 @@ class Facts:
         """The price in delf's form."""
         if self.rates is None:
             return None
-        known = self.rates
-        return Price(input=known.input, output=known.output, cached_input=known.cached)
+        rates = self.rates
+        return Price(input=rates.input, output=rates.output, cached_input=rates.cached)
 
     def cost(self, tokens: Tokens | None) -> float | None:
         """Return the cost of an answer in USD; None if unknown."""
@@ -86,22 +86,22 @@ def facts(dialect: str, model: str) -> Facts:
         dialect: The provider.
         model: The name, without a provider in front.
     """
-    known = _models().get(dialect.removesuffix("-responses"), {}).get(model.removeprefix("models/"))
-    if known is None:
+    facts = _models().get(dialect.removesuffix("-responses"), {}).get(model.removeprefix("models/"))
+    if facts is None:
         return Facts()
-    long: list[float] = known.get("long") or []
+    long: list[float] = facts.get("long") or []
     return Facts(
-        rates=Rates(**_rates(known["usd"])),
+        rates=Rates(**_rates(facts["usd"])),
         long_from=int(long[0]) if long else 0,
         long_rates=Rates(**_rates(long[1:])) if long else None,
-        longest=known.get("longest", 0),
-        reasons=known.get("reasons", False),
-        fixed=known.get("fixed", False),
+        longest=facts.get("longest", 0),
+        reasons=facts.get("reasons", False),
+        fixed=facts.get("fixed", False),
     )
 
 
-def _rates(given: list[float]) -> dict[str, float]:
-    return dict(zip(("input", "cached", "written", "output"), given, strict=True))
+def _rates(rates: list[float]) -> dict[str, float]:
+    return dict(zip(("input", "cached", "written", "output"), rates, strict=True))
 
 
 @cache

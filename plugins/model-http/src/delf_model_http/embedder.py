@@ -102,8 +102,8 @@ class HttpEmbedder:
         if not texts:
             return []
         # Servers refuse empty texts.
-        given = [text if text.strip() else " " for text in texts]
-        rows = await self._attempts.complete(lambda: self._ask(given, kind))
+        inputs = [text if text.strip() else " " for text in texts]
+        rows = await self._attempts.complete(lambda: self._ask(inputs, kind))
         self._dimension = len(rows[0])
         return rows
 
@@ -142,14 +142,14 @@ class HttpEmbedder:
             else:
                 entries = sorted(data["data"], key=lambda entry: int(entry["index"]))
                 rows = [entry["embedding"] for entry in entries]
-            found = [[float(value) for value in row] for row in rows]
+            vectors = [[float(value) for value in row] for row in rows]
         except (ValueError, KeyError, TypeError) as error:
             raise UnreadableError("no list of vectors") from error
         except UnreadableError as error:
             raise UnreadableError(f"no list of vectors: {error}") from None
-        if len(found) != count or len({len(row) for row in found}) != 1 or not found[0]:
-            raise UnreadableError(f"{len(found)} vectors for {count} texts")
-        return found
+        if len(vectors) != count or len({len(row) for row in vectors}) != 1 or not vectors[0]:
+            raise UnreadableError(f"{len(vectors)} vectors for {count} texts")
+        return vectors
 
     async def aclose(self) -> None:
         """Close this loop's connections; a later use opens new ones."""

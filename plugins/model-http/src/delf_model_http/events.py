@@ -68,9 +68,9 @@ class EventReader:
         return self._event_data() if self._data else None
 
     def _event_data(self) -> str:
-        whole = b"\n".join(self._data)
+        data = b"\n".join(self._data)
         self._data, self._size = [], 0
         try:
-            return whole.decode("utf-8")
+            return data.decode("utf-8")
         except UnicodeDecodeError:
             raise UnreadableError("it is not UTF-8") from None

@@ -75,10 +75,10 @@ class GeminiLive:
             _without_cancelled(m, cancelled) for m in request.messages if m.role != "system"
         ]
         parts = [part for message in messages for part in message.parts]
-        given = [part for part in parts if isinstance(part, ToolResult)]
+        results = [part for part in parts if isinstance(part, ToolResult)]
         texts = [part.text for part in parts if isinstance(part, TextPart)]
-        if given and all(message.role == "user" for message in messages):
-            answers = [_response(result) for result in given]
+        if results and all(message.role == "user" for message in messages):
+            answers = [_response(result) for result in results]
             if texts:  # a separate text would interrupt the model
                 answers[-1]["response"]["notice"] = "\n".join(texts)
             return [{"toolResponse": {"functionResponses": answers}}]
@@ -111,8 +111,8 @@ class GeminiLive:
             if not fields(part).get("thought"):
                 pieces += answer.say(fields(part).get("text"))
         for call in items(fields(event.get("toolCall")).get("functionCalls")):
-            given = json.dumps(fields(call).get("args") or {}, ensure_ascii=False)
-            pieces += answer.call(fields(call).get("id"), required(call, "name"), given)
+            arguments = json.dumps(fields(call).get("args") or {}, ensure_ascii=False)
+            pieces += answer.call(fields(call).get("id"), required(call, "name"), arguments)
         if content.get("interrupted"):
             raise ReportedError(500, {"message": "the answer was interrupted"})
         if "toolCall" in event:

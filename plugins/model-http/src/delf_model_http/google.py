@@ -137,9 +137,9 @@ class GenerateContent:
 
 def _thinking(parts: RequestParts) -> dict[str, Any]:
     """Return the thinking configuration from the settings."""
-    given, effort = parts.settings.get("thinking"), parts.settings.get("reasoning_effort")
-    if given is not None:
-        return {"thinkingConfig": dict(given)}
+    thinking, effort = parts.settings.get("thinking"), parts.settings.get("reasoning_effort")
+    if thinking is not None:
+        return {"thinkingConfig": dict(thinking)}
     if effort is None:
         return {}
     if _LEVELS.search(parts.endpoint.name):
@@ -200,8 +200,8 @@ def _part(part: Part) -> dict[str, Any]:
     return _inline(part.data, part.media_type)
 
 
-def _id(given: str) -> dict[str, str]:
-    return {} if given.startswith(MADE_UP) else {"id": given}
+def _id(call_id: str) -> dict[str, str]:
+    return {} if call_id.startswith(MADE_UP) else {"id": call_id}
 
 
 def _inline(data: bytes, media_type: str) -> dict[str, Any]:
@@ -210,9 +210,9 @@ def _inline(data: bytes, media_type: str) -> dict[str, Any]:
 
 def _read_part(part: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
     if called := fields(part.get("functionCall")):
-        given = json.dumps(called.get("args") or {}, ensure_ascii=False)
+        arguments = json.dumps(called.get("args") or {}, ensure_ascii=False)
         token = part.get("thoughtSignature")
-        return answer.call(called.get("id"), required(called, "name"), given, token)
+        return answer.call(called.get("id"), required(called, "name"), arguments, token)
     return [] if part.get("thought") else answer.say(part.get("text"))
 
 

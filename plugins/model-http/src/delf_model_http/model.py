@@ -96,8 +96,8 @@ class HttpModel(EndpointModel):
         if refuses_tools(self._endpoint):
             self._with_tools = _DIALECTS["openai-responses"]
         self._facts = catalog.facts(dialect, self._endpoint.name)
-        given = {**_HEADERS, **self._dialect.headers(self._endpoint), **self._endpoint.headers}
-        self._headers = {name.lower(): value for name, value in given.items()}
+        headers = {**_HEADERS, **self._dialect.headers(self._endpoint), **self._endpoint.headers}
+        self._headers = {name.lower(): value for name, value in headers.items()}
         address = self._dialect.address(self._endpoint, stream=False)
         self._pool = Pool(is_encrypted=urlsplit(address).scheme == "https")
 
@@ -112,8 +112,8 @@ class HttpModel(EndpointModel):
             return None
         if _LIVE_NAME.search(self._endpoint.name):
             return SourcedText(self._endpoint.name, source_of(self._endpoint.model))
-        given = self._settings.get("live_model")
-        return None if given is None else cast("str", given)
+        live_model = self._settings.get("live_model")
+        return None if live_model is None else cast("str", live_model)
 
     async def connect(self) -> LiveSession | None:
         """Open a session, if the model has sessions.
@@ -214,7 +214,7 @@ class HttpModel(EndpointModel):
 
     async def _streamed(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         deadline = asyncio.get_running_loop().time() + self._timeout(request)
-        answer, seen = Answer(), ""
+        answer, last_event = Answer(), ""
         async with aclosing(self._receive_events(request, deadline, answer)) as events:
             async for data in events:
                 if isinstance(data, str) and data.strip() in ("", _DONE):
@@ -229,15 +229,15 @@ class HttpModel(EndpointModel):
                     for piece in answer.complete():
                         yield piece
                     break
-                seen = data
+                last_event = data
                 for piece in self._dialect_of(request).event(parsed(data), answer):
                     yield piece
                 for piece in answer.complete() if answer.ended else ():
                     yield piece
         if not answer.ended:
             raise (UnreadableError if answer.is_empty else BrokenStreamError)("it has no end")
-        if answer.is_nothing and seen:
-            raise UnreadableError(f"it says nothing: {seen[:_SHOWN]!r}")
+        if answer.is_nothing and last_event:
+            raise UnreadableError(f"it says nothing: {last_event[:_SHOWN]!r}")
         for piece in answer.of_thinking():
             yield piece
         yield self._reply(answer, request=request)
@@ -251,8 +251,8 @@ class HttpModel(EndpointModel):
         """
         clock = asyncio.get_running_loop().time
         reader = EventReader()
-        whole: bytearray | None = None
-        begun = False
+        body: bytearray | None = None
+        has_content = False
         async with aclosing(self._chunks(request)) as chunks:
             while True:
                 limit = deadline
@@ -267,18 +267,18 @@ class HttpModel(EndpointModel):
                     if answer.ended:
                         return
                     raise
-                if not begun and chunk.strip():
-                    begun = True
-                    whole = None if _is_event_stream(chunk) else bytearray()
-                if whole is not None:
-                    whole += chunk
-                    if len(whole) > MAX_BYTES:
+                if not has_content and chunk.strip():
+                    has_content = True
+                    body = None if _is_event_stream(chunk) else bytearray()
+                if body is not None:
+                    body += chunk
+                    if len(body) > MAX_BYTES:
                         raise UnreadableError(f"it has more than {MAX_BYTES // 1_000_000} MB")
                     continue
                 for data in reader.feed(chunk):
                     yield data
-        if whole is not None:
-            yield bytes(whole)
+        if body is not None:
+            yield bytes(body)
         for data in reader.end():
             yield data
 
@@ -296,10 +296,10 @@ class HttpModel(EndpointModel):
         """Send a request; return the response with its body unread."""
         endpoint, dialect = self._endpoint, self._dialect_of(request)
         settings = {**self._settings, **request.settings}
-        given = {n: v for n, v in settings.items() if v is not None and n not in _OWN}
+        options = {n: v for n, v in settings.items() if v is not None and n not in _OWN}
         parts = RequestParts(
             request=request,
-            settings=given,
+            settings=options,
             endpoint=endpoint,
             facts=self._facts,
             stream=stream,

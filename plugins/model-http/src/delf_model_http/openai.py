@@ -63,21 +63,21 @@ class ChatCompletions:
     def body(self, parts: RequestParts) -> dict[str, Any]:
         """Return the body of a request."""
         request, endpoint = parts.request, parts.endpoint
-        sent = dict(parts.settings)
+        settings = dict(parts.settings)
         reasons = is_reasoning(parts)
         if reasons:
-            sent = {name: value for name, value in sent.items() if name not in _FIXED}
+            settings = {name: value for name, value in settings.items() if name not in _FIXED}
         if reasons or not endpoint.custom:
             # OpenAI itself has no top_k, and has renamed max_tokens.
-            sent.pop("top_k", None)
-            if "max_tokens" in sent:
-                sent["max_completion_tokens"] = sent.pop("max_tokens")
+            settings.pop("top_k", None)
+            if "max_tokens" in settings:
+                settings["max_completion_tokens"] = settings.pop("max_tokens")
         result: dict[str, Any] = {
             "model": endpoint.name,
             "messages": chat.messages(
-                request.messages, endpoint, system_role=sent.pop(chat.SYSTEM_ROLE, None)
+                request.messages, endpoint, system_role=settings.pop(chat.SYSTEM_ROLE, None)
             ),
-            **sent,
+            **settings,
             **chat.tools(request.tools, must_call=request.must_call),
             **({} if parts.search is None else searches.of_openai()),
         }
@@ -131,21 +131,21 @@ class ChatCompletions:
         return pieces
 
 
-def _call(given: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
+def _call(call: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
     """Process a piece of a call; some servers send no index or the same one, but distinct ids."""
-    function = fields(given.get("function"))
+    function = fields(call.get("function"))
     arguments = _arguments(function)
-    place, known, name, last = (
-        given.get("index"),
-        given.get("id"),
+    place, call_id, name, last = (
+        call.get("index"),
+        call.get("id"),
         function.get("name"),
         answer.last_call,
     )
-    is_new = not answer.is_last(known) if known else bool(name) and last < 0
-    begun = last + 1 if is_new else last
-    place = answer.place_of(place) if isinstance(place, int) else begun
-    if place == last + 1 or (name and answer.is_another(place, known)):
-        return answer.call(known, name or "", arguments, kept=_returned_fields(given))
+    is_new = not answer.is_last(call_id) if call_id else bool(name) and last < 0
+    index = last + 1 if is_new else last
+    place = answer.place_of(place) if isinstance(place, int) else index
+    if place == last + 1 or (name and answer.is_another(place, call_id)):
+        return answer.call(call_id, name or "", arguments, kept=_returned_fields(call))
     if 0 <= place < last and answer.is_emitted(place):
         place = last
     return [*answer.name_call(place, name), *answer.argue(place, arguments)]
@@ -153,9 +153,11 @@ def _call(given: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
 
 def _calls_in(message: Any) -> list[Any]:
     """Return the calls of a message, including the legacy form with a single call."""
-    given = fields(message)
-    one = given.get("function_call")
-    return items(given.get("tool_calls")) or ([{"function": one}] if fields(one) else [])
+    fields_of_message = fields(message)
+    one = fields_of_message.get("function_call")
+    return items(fields_of_message.get("tool_calls")) or (
+        [{"function": one}] if fields(one) else []
+    )
 
 
 def _returned_fields(call: Any) -> dict[str, Any]:
@@ -166,45 +168,50 @@ def _returned_fields(call: Any) -> dict[str, Any]:
 
 def _arguments(function: Any) -> Any:
     """Return the arguments as a text; some servers give them as an object."""
-    given = fields(function).get("arguments")
-    return json.dumps(given, ensure_ascii=False) if isinstance(given, dict) else given or ""
+    arguments = fields(function).get("arguments")
+    return (
+        json.dumps(arguments, ensure_ascii=False)
+        if isinstance(arguments, dict)
+        else arguments or ""
+    )
 
 
-def _check(given: Any) -> None:
+def _check(reply: Any) -> None:
     """Raise for failures that servers send with status 200, or within a stream."""
-    found = fields((items(given) or [given])[0])
-    error = found.get("error") or _unwrapped_error(found)
+    first = fields((items(reply) or [reply])[0])
+    error = first.get("error") or _unwrapped_error(first)
     if error:
         code = count(error, "code")
-        raise ReportedError(code if 400 <= code < 600 else 500, found)
+        raise ReportedError(code if 400 <= code < 600 else 500, first)
 
 
-def _unwrapped_error(given: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _unwrapped_error(reply: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return an error object without the usual wrapper, as vLLM and FastAPI send it."""
-    words = next((given[name] for name in _WORDS if given.get(name)), None)
-    is_error = "error" in (given.get("object"), given.get("type")) or isinstance(words, (str, list))
-    return given if "choices" not in given and words and is_error else None
+    words = next((reply[name] for name in _WORDS if reply.get(name)), None)
+    is_error = "error" in (reply.get("object"), reply.get("type")) or isinstance(words, (str, list))
+    return reply if "choices" not in reply and words and is_error else None
 
 
 def _check_choice(choice: Any) -> None:
     """Raise for failures within the choice, its piece, or its finish reason."""
-    given = fields(choice)
-    _check(given)
-    _check({"error": fields(given.get("delta")).get("error")})
-    if given.get("finish_reason") == "error":
+    choice_fields = fields(choice)
+    _check(choice_fields)
+    _check({"error": fields(choice_fields.get("delta")).get("error")})
+    if choice_fields.get("finish_reason") == "error":
         raise ReportedError(
-            500, {"error": given.get("message") or given.get("native_finish_reason")}
+            500,
+            {"error": choice_fields.get("message") or choice_fields.get("native_finish_reason")},
         )
 
 
 def _reasoning_of(message: Any) -> str | None:
     """Return the reasoning, under open models' field names."""
-    given = fields(message)
-    found = given.get("reasoning_content") or given.get("reasoning")
-    if found is None:  # Mistral's parts of a content
-        parts = [fields(part).get("thinking") for part in items(given.get("content"))]
-        found = "".join(_text_of({"content": part}) or "" for part in parts)
-    return found if isinstance(found, str) else None
+    message_fields = fields(message)
+    reasoning = message_fields.get("reasoning_content") or message_fields.get("reasoning")
+    if reasoning is None:  # Mistral's parts of a content
+        parts = [fields(part).get("thinking") for part in items(message_fields.get("content"))]
+        reasoning = "".join(_text_of({"content": part}) or "" for part in parts)
+    return reasoning if isinstance(reasoning, str) else None
 
 
 def _text_of(message: Any) -> str | None:
@@ -215,8 +222,8 @@ def _text_of(message: Any) -> str | None:
     return content or fields(message).get("refusal")
 
 
-def _tokens(given: Any) -> Tokens | None:
-    used = fields(given).get("usage")
+def _tokens(usage: Any) -> Tokens | None:
+    used = fields(usage).get("usage")
     if not fields(used):
         return None
     details = fields(used).get("prompt_tokens_details")

@@ -144,22 +144,24 @@ class Responses:
 
 def _items(message: Message, system_role: str) -> list[dict[str, Any]]:
     """Return a message as items of an input, in the order of its parts."""
-    found: list[dict[str, Any]] = []
+    input_items: list[dict[str, Any]] = []
     contents: list[TextPart | ImagePart | FilePart] = []
     for part in message.parts:
         if isinstance(part, ToolResult):
-            found.append({"type": "function_call_output", "call_id": part.id, "output": part.text})
+            input_items.append(
+                {"type": "function_call_output", "call_id": part.id, "output": part.text}
+            )
         elif isinstance(part, ToolCall):
-            found += _call(part)
+            input_items += _call(part)
         else:
             contents.append(part)
-    if contents or not found:
+    if contents or not input_items:
         role = system_role if message.role == "system" else message.role
         content = _content(contents)
         # An assistant's content goes before its calls, other content after results.
-        place = 0 if message.role == "assistant" else len(found)
-        found.insert(place, {"role": role, "content": content})
-    return [item for item in found if item.get("content", "-") != "" or len(found) == 1]
+        place = 0 if message.role == "assistant" else len(input_items)
+        input_items.insert(place, {"role": role, "content": content})
+    return [item for item in input_items if item.get("content", "-") != "" or len(input_items) == 1]
 
 
 def _call(call: ToolCall) -> list[dict[str, Any]]:
@@ -204,21 +206,21 @@ def _end(item: Mapping[str, Any], answer: Answer) -> None:
     answer.searches += item.get("type") == "web_search_call"
 
 
-def _finish(given: Mapping[str, Any], answer: Answer) -> None:
-    answer.tokens = _tokens(given.get("usage")) or answer.tokens
-    answer.set_reply_id(given.get("id"))
-    why = fields(given.get("incomplete_details")).get("reason")
-    status = given.get("status")
+def _finish(response: Mapping[str, Any], answer: Answer) -> None:
+    answer.tokens = _tokens(response.get("usage")) or answer.tokens
+    answer.set_reply_id(response.get("id"))
+    why = fields(response.get("incomplete_details")).get("reason")
+    status = response.get("status")
     is_call = status == "completed" and answer.last_call >= 0
     answer.finish_reason = "tool_calls" if is_call else why or status
     answer.ended = True
 
 
-def _check(given: Any) -> None:
+def _check(reply: Any) -> None:
     """Raise for a failure, which comes with status 200."""
-    error = fields(given).get("error")
-    if error or fields(given).get("status") == "failed":
-        raise ReportedError(_status(fields(error)), given)
+    error = fields(reply).get("error")
+    if error or fields(reply).get("status") == "failed":
+        raise ReportedError(_status(fields(error)), reply)
 
 
 def _status(error: Mapping[str, Any]) -> int:

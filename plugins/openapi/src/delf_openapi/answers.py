@@ -92,8 +92,8 @@ class Answer:
 
     def as_dict(self, body: Any) -> dict[str, Any]:
         """Return status, headers and body as a dict, for scripts that page or save files."""
-        shown = {k: v for k, v in self.headers.items() if k not in _HIDDEN_HEADERS}
-        return {"status": self.status, "headers": shown, "body": body}
+        headers = {k: v for k, v in self.headers.items() if k not in _HIDDEN_HEADERS}
+        return {"status": self.status, "headers": headers, "body": body}
 
 
 def failure(answer: Answer, request: Request) -> APIError:
@@ -105,11 +105,11 @@ def failure(answer: Answer, request: Request) -> APIError:
     hint: str | None = None
     if answer.status == 401 and request.unmet:
         hint = f"nothing is set for the security scheme {' or '.join(request.unmet)}"
-    shown = {k: v for k, v in answer.headers.items() if k not in _HIDDEN_HEADERS}
+    headers = {k: v for k, v in answer.headers.items() if k not in _HIDDEN_HEADERS}
     if answer.status in _LOST_BY_A_GATEWAY and not request.is_repeatable:
         text += f". The {request.method} may have been done"
-        return GatewayError(text, status=answer.status, headers=shown, hint=LOOK)
-    return APIError(text, status=answer.status, headers=shown, hint=hint)
+        return GatewayError(text, status=answer.status, headers=headers, hint=LOOK)
+    return APIError(text, status=answer.status, headers=headers, hint=hint)
 
 
 def _body_text(answer: Answer, request: Request) -> str:

@@ -107,8 +107,8 @@ def read_body(document: Document, raw: Any, taken: Mapping[str, str]) -> Body | 
     Raises:
         SpecError: If the body's declaration is invalid.
     """
-    found = document.reference(raw)
-    content = found.get("content")
+    body = document.reference(raw)
+    content = body.get("content")
     if not isinstance(content, dict):
         raise SpecError("its requestBody has no content")
     kinds = {str(k): v for k, v in cast("dict[str, Any]", content).items()}
@@ -117,7 +117,7 @@ def read_body(document: Document, raw: Any, taken: Mapping[str, str]) -> Body | 
     media = min(kinds, key=_rank_of)
     spec = document.reference(kinds[media]) if kinds[media] is not None else {}
     schema: Any = spec.get("schema")
-    required = found.get("required") is True
+    required = body.get("required") is True
     kind = kind_of(media)
     if schema is not None and not isinstance(schema, (dict, bool)):
         raise SpecError(f"the body's schema is a {type(schema).__name__}")
@@ -130,7 +130,7 @@ def read_body(document: Document, raw: Any, taken: Mapping[str, str]) -> Body | 
     extra: str | None = None
     if kind in ("json", "form", "multipart") and schema is not None:
         fields, extra = _flatten(document, schema, taken, whole_allowed=kind == "json")
-    whole = unique("body", taken, "content") if fields is None else None
+    body_argument = unique("body", taken, "content") if fields is None else None
     return Body(
         media=media,
         kind=kind,
@@ -138,16 +138,16 @@ def read_body(document: Document, raw: Any, taken: Mapping[str, str]) -> Body | 
         schema=cast("Any", schema if schema is not None else {}),
         encoding=cast("dict[str, Any]", encoding) if isinstance(encoding, dict) else {},
         fields=fields,
-        whole=whole,
+        whole=body_argument,
         extra=extra,
-        doc=found.get("description"),
+        doc=body.get("description"),
     )
 
 
 def _forbids_others(document: Document, schema: Any) -> bool:
     """Return whether an object forbids additional properties."""
-    found = document.resolve(schema)
-    parts: Any = found.get("allOf")
+    resolved = document.resolve(schema)
+    parts: Any = resolved.get("allOf")
     listed = cast("list[Any]", parts) if isinstance(parts, list) else []
     return any(
         document.resolve(each).get("additionalProperties") is False for each in (schema, *listed)

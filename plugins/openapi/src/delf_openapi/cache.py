@@ -49,10 +49,10 @@ class Cache:
             ConnectionUnavailableError: If the document is unavailable and not cached.
         """
         name = f"{_digest(uri)}.document"
-        kept = self._read_entry(name, uri)
+        cached = self._read_entry(name, uri)
         state = _file_version(uri)
-        if kept is not None and _is_fresh(uri, kept.state, state):
-            return Source(uri, kept.tree, kept.digest)
+        if cached is not None and _is_fresh(uri, cached.state, state):
+            return Source(uri, cached.tree, cached.digest)
         source = read(uri, limit)
         fields = {"format": 5, "uri": uri, "state": state, "digest": source.digest}
         self.write(name, {**fields, "tree": source.tree})
@@ -60,10 +60,10 @@ class Cache:
 
     def _read_entry(self, name: str, uri: str) -> _CachedDocument | None:
         try:
-            kept = _CachedDocument.model_validate(self.read(name))
+            cached = _CachedDocument.model_validate(self.read(name))
         except ValidationError:
             return None
-        return kept if kept.uri == uri else None
+        return cached if cached.uri == uri else None
 
     def read(self, name: str) -> Any:
         """Return a cached file's content; None if missing or unreadable."""
@@ -111,8 +111,8 @@ def _check_owner(file: BinaryIO) -> None:
     """
     if not hasattr(os, "geteuid"):  # Windows: the folder is the user's own
         return
-    found = os.fstat(file.fileno())
-    if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
+    status = os.fstat(file.fileno())
+    if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
         _log.warning("%s is not used: others may have written it", file.name)
         raise PermissionError(f"{file.name} may have been written by others")
 
@@ -126,10 +126,10 @@ def _file_version(uri: str) -> list[int]:
     if not uri.startswith("file:"):
         return [int(time.time())]
     try:
-        found = path_of(uri).stat()
+        status = path_of(uri).stat()
     except OSError:
         return []
-    return [found.st_mtime_ns, found.st_size]
+    return [status.st_mtime_ns, status.st_size]
 
 
 def _is_fresh(uri: str, kept: list[int], now: list[int]) -> bool:

@@ -118,29 +118,29 @@ class Caller:
 
         if self._responses is None:
             self._responses = Responses(call.api.document)
-        found = self._responses
+        responses = self._responses
         if self._settings.validate == "off" or not answer.content:
-            return found.untyped(builder.operation, answer, body)
-        return await asyncio.to_thread(found.typed, builder.operation, answer, body)
+            return responses.untyped(builder.operation, answer, body)
+        return await asyncio.to_thread(responses.typed, builder.operation, answer, body)
 
     def _learn(self, action: str, body: Any, typed: Typed) -> None:
         """Record the shape of a response without a declared type."""
-        seen = self.samples
-        if seen is None or typed.declared or not isinstance(body, (dict, list)):
+        samples = self.samples
+        if samples is None or typed.declared or not isinstance(body, (dict, list)):
             return
-        if seen.wants(action):
-            seen.note(action, body)
+        if samples.wants(action):
+            samples.note(action, body)
 
     def _learn_types(self, call: Call, faults: Sequence[Fault]) -> None:
         """Record types in a response that its declaration does not admit."""
-        name, found = call.entry.spot.name, {(f.place, f.found) for f in faults if f.found}
-        found -= self._found.setdefault(name, set())
-        if self.samples is None or not found:
+        name, new_faults = call.entry.spot.name, {(f.place, f.found) for f in faults if f.found}
+        new_faults -= self._found.setdefault(name, set())
+        if self.samples is None or not new_faults:
             return
-        self._found[name] |= found
+        self._found[name] |= new_faults
         declared = compile_full(call.api.document, call.entry, call.api.full_shapes).returns
-        known = {each for each in found if with_types(declared, [each]) != declared}
-        self.samples.note_found(name, known)
+        useful_faults = {each for each in new_faults if with_types(declared, [each]) != declared}
+        self.samples.note_found(name, useful_faults)
 
     def _warn_once(self, action: str, faults: list[str]) -> None:
         """Warn once about arguments that are sent although the specification forbids them."""

@@ -36,41 +36,42 @@ def effects(ctx: click.Context, connection: str, as_json: bool) -> None:
     """  # noqa: D301 - click's mark for lines that stay as they are
     state: Any = ctx.find_root().obj
     project: Any = state.load_project()
-    made: Any = project.connector(state.discover(project.environ))(connection)
-    found, count = asyncio.run(_proposed(made))
+    tool: Any = project.connector(state.discover(project.environ))(connection)
+    action_names, count = asyncio.run(_proposed(tool))
     if as_json:
-        effects = dict.fromkeys(found, "read")
+        effects = dict.fromkeys(action_names, "read")
         click.echo(json.dumps({"effects": effects, "actions": count}, indent=2))
         return
     click.echo(
-        f"# {len(found)} of {count} operations only read by their names. Keep what you believe.",
+        f"# {len(action_names)} of {count} operations only read by their names. "
+        "Keep what you believe.",
         err=True,
     )
-    entries = [f'{json.dumps(name, ensure_ascii=False)} = "read"' for name in found]
+    entries = [f'{json.dumps(name, ensure_ascii=False)} = "read"' for name in action_names]
     click.echo(f"effects = {{ {', '.join(entries)} }}" if entries else "effects = {}")
 
 
-async def _proposed(made: Any) -> tuple[list[str], int]:
+async def _proposed(tool: Any) -> tuple[list[str], int]:
     from delf_openapi.connection import APITool
 
-    if not isinstance(made, APITool):
+    if not isinstance(tool, APITool):
         raise ConfigurationError(
-            f"{made.name} is not a REST API", hint='in delf.toml it has type = "openapi"'
+            f"{tool.name} is not a REST API", hint='in delf.toml it has type = "openapi"'
         )
     try:
-        return await asyncio.to_thread(_likely_reads, made)
+        return await asyncio.to_thread(_likely_reads, tool)
     finally:
-        await made.aclose()
+        await tool.aclose()
 
 
-def _likely_reads(made: APITool) -> tuple[list[str], int]:
+def _likely_reads(tool: APITool) -> tuple[list[str], int]:
     """Return the writes that only read judging by their names, and the number of operations."""
     from delf_openapi.selection import only_reads
 
-    methods: list[Mapping[str, Any]] = made.inspected(verbose=True)["methods"]
-    found = [
+    methods: list[Mapping[str, Any]] = tool.inspected(verbose=True)["methods"]
+    action_names = [
         str(method["name"])
         for method in methods
         if method["effect"] == "write" and only_reads(str(method["name"]), str(method["path"]))
     ]
-    return found, len(methods)
+    return action_names, len(methods)

@@ -158,15 +158,15 @@ def apply_samples(entries: Iterable[Entry], samples: Samples) -> None:
     """
     samples.has_news = False
     for entry in entries:
-        seen = samples.type_of(entry.spot.name)
-        if seen is None:
+        sample_type = samples.type_of(entry.spot.name)
+        if sample_type is None:
             continue
         if entry.undeclared:
-            entry.returns = seen
+            entry.returns = sample_type
             entry.summary = entry.summary.removesuffix(GUESSED)
         else:
-            known = entry.declared in ("Any", seen)
-            entry.returns = entry.declared if known else f"{entry.declared} | {seen}"
+            is_unchanged = entry.declared in ("Any", sample_type)
+            entry.returns = entry.declared if is_unchanged else f"{entry.declared} | {sample_type}"
 
 
 def compile_operation(
@@ -207,7 +207,7 @@ def compile_operation(
 def _operation_texts(document: Document, raw: Mapping[str, Any]) -> tuple[str, str]:
     """Return an operation's summary, and its further descriptions."""
     texts: list[Any] = [raw.get("summary"), raw.get("description")]
-    summary = next((found for text in texts if (found := sentence(text))), "")
+    summary = next((first_sentence for text in texts if (first_sentence := sentence(text))), "")
     with contextlib.suppress(SpecError):
         texts.append(document.reference(raw.get("requestBody") or {}).get("description"))
     rest: list[str] = []
@@ -221,10 +221,10 @@ def _operation_texts(document: Document, raw: Mapping[str, Any]) -> tuple[str, s
 
 def _result_notes(document: Document, raw: Mapping[str, Any]) -> str:
     """Return the descriptions of an operation's result and of the keys in it."""
-    found = _result(document, raw)
-    if found is None:
+    result = _result(document, raw)
+    if result is None:
         return ""
-    response, _, schema = found
+    response, _, schema = result
     about = sentences(response.get("description"), _RESULT_DOC)
     about = about if says_more(_OF_ANY_RESULT, about) else ""
     return notes_of(
@@ -246,20 +246,20 @@ def effect_of(spot: Spot) -> Effect:
 def _parameter_argument(param: Param, shapes: Shapes, document: Document, room: Room) -> Argument:
     schema = param.schema
     default = None if param.required else default_text(_resolved(document, schema))
-    shown = safe_text(shapes, schema, "in", room.argument)
+    type_text = safe_text(shapes, schema, "in", room.argument)
     texts = _parameter_texts(param.doc or text_of(document, schema), schema, document, room)
-    return Argument(param.arg, param.name, param.place, shown, default, *texts)
+    return Argument(param.arg, param.name, param.place, type_text, default, *texts)
 
 
 def _body_arguments(body: Body, shapes: Shapes, document: Document, room: Room) -> list[Argument]:
     if body.fields is None:
         kinds = {"binary": "bytes", "text": "str"}
-        shown = kinds.get(body.kind) or safe_text(shapes, body.schema, "in", 3 * room.argument)
+        type_text = kinds.get(body.kind) or safe_text(shapes, body.schema, "in", 3 * room.argument)
         doc = hints_of(document, body.schema, room.doc, room.depth)
         doc = doc if body.kind == "json" else clean(body.media, 60)
         default = None if body.required else "..."
         notes = _parameter_texts(text_of(document, body.schema), body.schema, document, room)[1]
-        return [Argument(body.whole or "body", "", "body", shown, default, doc, notes)]
+        return [Argument(body.whole or "body", "", "body", type_text, default, doc, notes)]
     result = [_field_argument(f, body, shapes, document, room) for f in body.fields]
     if body.extra:
         result.append(Argument(body.extra, "", "body", "dict", "...", "further properties"))
@@ -269,15 +269,15 @@ def _body_arguments(body: Body, shapes: Shapes, document: Document, room: Room) 
 def _field_argument(
     item: Field, body: Body, shapes: Shapes, document: Document, room: Room
 ) -> Argument:
-    found = _resolved(document, item.schema)
+    resolved = _resolved(document, item.schema)
     required = item.required and body.required
-    shown = safe_text(shapes, item.schema, "in", room.argument)
+    type_text = safe_text(shapes, item.schema, "in", room.argument)
     if body.kind == "multipart":
-        shown = _BYTES.sub(_FILE, shown)
+        type_text = _BYTES.sub(_FILE, type_text)
     # "...": the body is optional, but the field is required in a body.
-    default = None if required else "..." if item.required else default_text(found)
+    default = None if required else "..." if item.required else default_text(resolved)
     texts = _parameter_texts(text_of(document, item.schema), item.schema, document, room)
-    return Argument(item.arg, item.name, "body", shown, default, *texts)
+    return Argument(item.arg, item.name, "body", type_text, default, *texts)
 
 
 def _resolved(document: Document, schema: Any) -> Mapping[str, Any]:
@@ -297,13 +297,13 @@ def text_of(document: Document, schema: Any, depth: int = 0) -> str:
         schema: The schema.
         depth: The number of schemas around it.
     """
-    found = _resolved(document, schema)
-    text: Any = found.get("description")
+    resolved = _resolved(document, schema)
+    text: Any = resolved.get("description")
     parts = [
         part
         for word in ("allOf", "oneOf", "anyOf")
-        for part in cast("list[Any]", found.get(word) or [])
-        if isinstance(found.get(word), list)
+        for part in cast("list[Any]", resolved.get(word) or [])
+        if isinstance(resolved.get(word), list)
     ]
     plain = text if isinstance(text, str) and text.strip() else ""
     if plain and _VALUE_LINE.search(plain):
@@ -314,18 +314,18 @@ def text_of(document: Document, schema: Any, depth: int = 0) -> str:
     if not plain and depth < _DEEP:
         texts = (text_of(document, part, depth + 1) for part in parts)
         plain = next(filter(None, texts), "")
-    values = value_texts(found, [_resolved(document, part) for part in parts])
-    if not values and isinstance(found.get("items"), dict) and depth < _DEEP:
-        items = _resolved(document, found["items"])
+    values = value_texts(resolved, [_resolved(document, part) for part in parts])
+    if not values and isinstance(resolved.get("items"), dict) and depth < _DEEP:
+        items = _resolved(document, resolved["items"])
         values = value_texts(items, [])
     return "; ".join(filter(None, [plain.strip(), values]))
 
 
 def _parameter_texts(text: Any, schema: Any, document: Document, room: Room) -> tuple[str, str]:
     """Return a parameter's limits and description, and its notes."""
-    found = _resolved(document, schema)
+    resolved = _resolved(document, schema)
     shown = sentence(text, room.doc)
-    if isinstance(text, str) and _explains_values(found) and len(shown) < len(text):
+    if isinstance(text, str) and _explains_values(resolved) and len(shown) < len(text):
         shown = clean(text, 2 * room.doc)
     doc = "; ".join(filter(None, [hints_of(document, schema, room.doc, room.depth), shown]))
     if not room.has_notes:
@@ -337,10 +337,10 @@ def _parameter_texts(text: Any, schema: Any, document: Document, room: Room) -> 
 
 def responses_of(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Return the declared responses by status; statuses are upper-case text."""
-    found = raw.get("responses")
-    if not isinstance(found, dict):
+    responses = raw.get("responses")
+    if not isinstance(responses, dict):
         return {}
-    return {str(k).upper(): v for k, v in cast("dict[Any, Any]", found).items()}
+    return {str(k).upper(): v for k, v in cast("dict[Any, Any]", responses).items()}
 
 
 def _explains_values(schema: Mapping[str, Any]) -> bool:
@@ -358,14 +358,14 @@ def return_type(
 ) -> tuple[bool, str]:
     """Return the type of an operation's result, and whether it is declared."""
     try:
-        found = _result(document, raw)
+        result = _result(document, raw)
     except (SpecError, TypeError, AttributeError, LookupError):
         return True, "Any"
-    if found is None:
+    if result is None:
         # Many specifications do not declare results; only these statuses mean an empty one.
         good = _success_statuses(raw)
         return bool(_NOTHING.intersection(good)), "None" if good else "Any"
-    _, kind, schema = found
+    _, kind, schema = result
     if kind == "json":
         if schema is None or schema in ({}, {"type": "object"}):
             return False, "Any" if not schema else "dict"

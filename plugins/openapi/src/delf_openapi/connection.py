@@ -108,8 +108,8 @@ class APITool(Connection[OpenAPISettings]):
             settings["spec"] = spec if isinstance(spec, str) else str(spec)
         for key in ("headers", "params", "path_params", "credentials"):
             if isinstance(settings.get(key), Mapping):
-                given = cast("Mapping[str, Any]", settings[key])
-                settings[key] = {str(k): _secret(v) for k, v in given.items()}
+                setting = cast("Mapping[str, Any]", settings[key])
+                settings[key] = {str(k): _secret(v) for k, v in setting.items()}
         super().__init__(
             name=name or _name_from(spec) or self.type_name(),
             allow=allow,
@@ -177,8 +177,8 @@ class APITool(Connection[OpenAPISettings]):
 
         api = load_api(self.name, self._own, self._tree, self._wanted)
         if self._own.sample:
-            kept = None if api.version is None else Learned(self._cache(), api.version)
-            self._caller.samples = samples = Samples(kept)
+            learned = None if api.version is None else Learned(self._cache(), api.version)
+            self._caller.samples = samples = Samples(learned)
             apply_samples(api.entries.values(), samples)
         self.confirm = resolved_confirm(self._asked, api.spots, api.entries, self.name)
         for name, effect in effects_by_name(self._own.effects, api.spots, self.name).items():
@@ -195,11 +195,11 @@ class APITool(Connection[OpenAPISettings]):
             if self._caller.samples is not None:  # samples override guesses
                 apply_samples(api.entries.values(), self._caller.samples)
         hidden = self._hidden(api)
-        shown: dict[Argument, Parameter] = {}
+        parameters: dict[Argument, Parameter] = {}
         # Part of each action's version: actions do not show their servers.
         servers = json.dumps(api.document.at("#").get("servers"), default=str)
         entries = api.entries.values()
-        return tuple(self._action(api, entry, hidden, shown, servers) for entry in entries)
+        return tuple(self._action(api, entry, hidden, parameters, servers) for entry in entries)
 
     # -- set-up -------------------------------------------------------------------------
 
@@ -225,26 +225,26 @@ class APITool(Connection[OpenAPISettings]):
         from delf_openapi.enrichment import Enrichment
 
         api = await asyncio.to_thread(self._load)
-        known = self._kept(api)
-        missing = [e for e in api.entries.values() if e.spot.name not in known]
+        previous = self._kept(api)
+        missing = [e for e in api.entries.values() if e.spot.name not in previous]
         if not missing:
             return False
 
         def keep(found: Improvements) -> None:
-            known.update(found)
-            self._cache().write(f"{api.version}.summaries", known)
+            previous.update(found)
+            self._cache().write(f"{api.version}.summaries", previous)
 
         try:
             await Enrichment(ask, self._llm or self._own.llm, keep).improve(missing)
         finally:
-            self._improved = known
+            self._improved = previous
             self._made = None
         return True
 
     def _kept(self, api: API) -> Improvements:
         if self._improved is None:
-            found = self._cache().read(f"{api.version}.summaries")
-            self._improved = cast("Improvements", found) if isinstance(found, dict) else {}
+            cached = self._cache().read(f"{api.version}.summaries")
+            self._improved = cast("Improvements", cached) if isinstance(cached, dict) else {}
         return self._improved
 
     def _cache(self) -> Cache:
@@ -322,13 +322,18 @@ class APITool(Connection[OpenAPISettings]):
     def inspected(self, *, verbose: bool = False) -> dict[str, Any]:
         """Return the actions as data: names, or all facts if ``verbose``."""
         api = self._load()
-        shown = describe_actions(self.name, self.summary, self._made or (), verbose=verbose)
+        description = describe_actions(self.name, self.summary, self._made or (), verbose=verbose)
         if verbose:
-            for item in shown["methods"]:
+            for item in description["methods"]:
                 spot = api.entries[item["name"]].spot
                 item |= {"method": spot.method, "path": spot.path, "tags": list(spot.tags)}
         title = clean(api.info.get("title"), 200)
-        return {**shown, "api": title, "left_out": api.left_out, "warnings": list(api.warnings)}
+        return {
+            **description,
+            "api": title,
+            "left_out": api.left_out,
+            "warnings": list(api.warnings),
+        }
 
 
 def _description(api: API, entry: Entry) -> str:
@@ -336,8 +341,10 @@ def _description(api: API, entry: Entry) -> str:
     node: Any = api.document.at("#")
     for token in entry.spot.tokens:
         node = cast("Any", node).get(token) if isinstance(node, dict) else None
-    found: Any = cast("dict[str, Any]", node).get("description") if isinstance(node, dict) else ""
-    return clean(found, _DESCRIPTION)
+    description: Any = (
+        cast("dict[str, Any]", node).get("description") if isinstance(node, dict) else ""
+    )
+    return clean(description, _DESCRIPTION)
 
 
 def _parameter(argument: Argument) -> Parameter:

@@ -104,13 +104,13 @@ def _make_absolute(tree: Any, base: str, own: str) -> None:
     """Make the references of another document absolute."""
     # A list and no recursion: a hostile document nests deeper than the interpreter's stack.
     todo: list[Any] = [tree]
-    done: set[int] = set()  # YAML's aliases share nodes
+    visited: set[int] = set()  # YAML's aliases share nodes
     while todo:
         node = todo.pop()
-        if id(node) in done:
+        if id(node) in visited:
             continue
         if isinstance(node, dict):
-            done.add(id(cast("object", node)))
+            visited.add(id(cast("object", node)))
             mapping = cast("dict[str, Any]", node)
             ref = mapping.get("$ref")
             if isinstance(ref, str):
@@ -118,7 +118,7 @@ def _make_absolute(tree: Any, base: str, own: str) -> None:
                 mapping["$ref"] = f"{'' if place == own else place}#{fragment}"
             todo.extend(mapping.values())
         elif isinstance(node, list):
-            done.add(id(cast("object", node)))
+            visited.add(id(cast("object", node)))
             todo.extend(cast("list[Any]", node))
 
 
@@ -149,14 +149,14 @@ class Document:
         Raises:
             SpecError: If the target is missing or not allowed.
         """
-        found = self._found.get(ref)
-        if found is None:
+        node = self._found.get(ref)
+        if node is None:
             try:
-                found = self._find(ref)
+                node = self._find(ref)
             except ValueError:  # not a URL
                 raise SpecError(f"$ref {ref[:200]!r} is not an address") from None
-            self._found[ref] = found
-        return found
+            self._found[ref] = node
+        return node
 
     def absolute(self, ref: str) -> str:
         """Return a reference in absolute form: ``#/…`` or ``URI#/…``."""
@@ -223,14 +223,14 @@ class Document:
 
     def path_item(self, node: Any) -> dict[str, Any]:
         """Return a path item; fields next to its reference override those of the target."""
-        found = self.reference(node)
-        if isinstance(node, dict) and found is not node:
+        item = self.reference(node)
+        if isinstance(node, dict) and item is not node:
             beside = {k: v for k, v in cast("dict[str, Any]", node).items() if k != "$ref"}
-            lists = [holder.get("parameters") for holder in (found, beside)]
+            lists = [holder.get("parameters") for holder in (item, beside)]
             if all(isinstance(listed, list) for listed in lists):
                 beside["parameters"] = [p for listed in lists for p in cast("list[Any]", listed)]
-            return {**found, **beside} if beside else found
-        return found
+            return {**item, **beside} if beside else item
+        return item
 
     def _follow(self, node: dict[str, Any]) -> dict[str, Any]:
         followed_refs: list[str] = []

@@ -85,9 +85,9 @@ class Enrichment:
 def _summary_of(answer: Any) -> str | dict[str, str]:
     if not isinstance(answer, dict):
         return clean(answer, _SUMMARY_CHARS)
-    found = cast("dict[str, Any]", answer)
-    does = clean(found.get("does"), _SUMMARY_CHARS)
-    returns = type_text(found.get("returns"))
+    fields = cast("dict[str, Any]", answer)
+    does = clean(fields.get("does"), _SUMMARY_CHARS)
+    returns = type_text(fields.get("returns"))
     return does if returns is None else {"does": does, "returns": returns}
 
 
@@ -126,11 +126,11 @@ def _is_type(node: ast.expr) -> bool:
 def apply_summaries(entries: Iterable[Entry], summaries: Mapping[str, Any]) -> None:
     """Apply descriptions to entries, and guessed types to entries without a declared result."""
     for entry in entries:
-        found = summaries.get(entry.spot.name)
-        known = cast("dict[str, Any]", found) if isinstance(found, dict) else {"does": found}
-        if text := clean(known.get("does"), _SUMMARY_CHARS):
+        summary = summaries.get(entry.spot.name)
+        texts = cast("dict[str, Any]", summary) if isinstance(summary, dict) else {"does": summary}
+        if text := clean(texts.get("does"), _SUMMARY_CHARS):
             entry.summary = text
-        if entry.undeclared and (returns := type_text(known.get("returns"))):
+        if entry.undeclared and (returns := type_text(texts.get("returns"))):
             entry.returns = returns
             entry.summary = entry.summary.removesuffix(GUESSED) + GUESSED
 
@@ -155,10 +155,10 @@ def _batches(entries: Iterable[Entry]) -> Iterator[dict[str, str]]:
 def _parse(reply: str) -> dict[str, Any]:
     start, end = reply.find("{"), reply.rfind("}")
     try:
-        found: Any = json.loads(reply[start : end + 1])
+        content: Any = json.loads(reply[start : end + 1])
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        content = None
+    if not isinstance(content, dict):
         _log.warning("a model's descriptions of actions cannot be read and are left out")
         return {}
-    return cast("dict[str, Any]", found)
+    return cast("dict[str, Any]", content)

@@ -26,12 +26,12 @@ class KeyServers:
 
     def __init__(self, name: str, settings: OpenAPISettings, spec: str) -> None:
         self._name = name
-        given = [_full_address(name, server) for server in settings.servers]
+        addresses = [_full_address(name, server) for server in settings.servers]
         if settings.base_url:
-            given.append(settings.base_url)
+            addresses.append(settings.base_url)
         if urlsplit(spec).scheme.lower() in ("http", "https"):
-            given.append(spec)
-        self._origins = frozenset(map(origin_of, given))
+            addresses.append(spec)
+        self._origins = frozenset(map(origin_of, addresses))
 
     def check(self, url: str, where: str) -> None:
         """Check that a key may be sent to an address.
@@ -56,16 +56,16 @@ class KeyServers:
 
 def _full_address(name: str, server: str) -> str:
     """Return the full address of a server; a bare host means https."""
-    whole = server if "://" in server else f"https://{server}"
+    address = server if "://" in server else f"https://{server}"
     try:
-        parts = urlsplit(whole)
+        parts = urlsplit(address)
         is_good = parts.scheme.lower() in ("http", "https") and bool(parts.hostname)
         _ = parts.port
     except ValueError:
         is_good = False
-    if not is_good or "*" in whole:
+    if not is_good or "*" in address:
         raise ConnectionConfigurationError(
             f"{name}: servers has {server!r}, which is no address of a server",
             hint="write them as https://api.shop.example, one for each host and port",
         )
-    return whole
+    return address

@@ -61,8 +61,8 @@ class API:
     @property
     def info(self) -> Mapping[str, Any]:
         """The specification's data about the whole API."""
-        found = self.document.at("#").get("info")
-        return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+        info = self.document.at("#").get("info")
+        return cast("dict[str, Any]", info) if isinstance(info, dict) else {}
 
 
 def load_api(

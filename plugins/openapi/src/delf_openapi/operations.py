@@ -173,8 +173,8 @@ def _walk(
             if not isinstance(operation, dict):
                 warnings.append(f"{place}/{method}: a {type(operation).__name__}, not an operation")
                 continue
-            found = cast("dict[str, Any]", operation)
-            yield method, _template(document, path, item, found), ("paths", path, method), found
+            fields = cast("dict[str, Any]", operation)
+            yield method, _template(document, path, item, fields), ("paths", path, method), fields
 
 
 def _template(
@@ -187,12 +187,12 @@ def _template(
     for listed in (item.get("parameters"), operation.get("parameters")):
         for entry in cast("list[Any]", listed) if isinstance(listed, list) else ():
             with contextlib.suppress(SpecError):
-                found = document.reference(entry)
-                declared |= {found.get("name")} if found.get("in") == "path" else set()
+                param = document.reference(entry)
+                declared |= {param.get("name")} if param.get("in") == "path" else set()
 
-    def put(found: re.Match[str]) -> str:
-        name = found[1] or found[2]
-        return f"{{{name}}}" if name in declared else found[0]
+    def put(param: re.Match[str]) -> str:
+        name = param[1] or param[2]
+        return f"{{{name}}}" if name in declared else param[0]
 
     return _OF_FRAMEWORKS.sub(put, path)
 
@@ -217,10 +217,10 @@ def read_operation(document: Document, spot: Spot) -> Operation:
         raw = raw[token]
     raw = document.reference(raw)
     try:
-        params, taken = _read_params(document, spot, item, raw)
+        params, names = _read_params(document, spot, item, raw)
         body = None
         if raw.get("requestBody") is not None:
-            body = read_body(document, raw["requestBody"], taken)
+            body = read_body(document, raw["requestBody"], names)
     except SpecError as error:
         if error.pointer:
             raise
@@ -241,29 +241,29 @@ def _read_params(
         if not isinstance(listed, list):
             raise SpecError(f"parameters is a {type(listed).__name__}, not a list")
         for entry in cast("list[Any]", listed):
-            found = document.reference(entry)
-            name, place = found.get("name"), found.get("in")
+            param = document.reference(entry)
+            name, place = param.get("name"), param.get("in")
             if not isinstance(name, str) or place not in _PLACES:
                 raise SpecError(f"a parameter {str(name)[:40]!r} in {str(place)[:40]!r}")
             if place == "header" and name.lower() in _IGNORED_HEADERS | _IGNORED_HEADERS_MORE:
                 continue
-            merged[place, name] = found
+            merged[place, name] = param
     for name in _placeholders(spot.path):
         # Many specifications forget to declare path parameters, which every URL needs.
         merged.setdefault(("path", name), {"required": True, "schema": {"type": "string"}})
     if len(merged) > _MAX_PARAMETERS:
         raise SpecError(f"it has {len(merged)} parameters, and at most {_MAX_PARAMETERS} are read")
     params: list[Param] = []
-    taken: dict[str, str] = {}
+    names: dict[str, str] = {}
     order = sorted(merged.items(), key=lambda pair: _PLACES.index(pair[0][0]))
     used = set(_placeholders(spot.path))
-    for (place, name), found in order:
+    for (place, name), param in order:
         if place == "path" and name not in used:
             continue
-        arg = unique(argument_name(name), taken, place)
-        taken[arg] = place
-        params.append(_param(document, arg, name, cast("Place", place), found))
-    return tuple(params), taken
+        arg = unique(argument_name(name), names, place)
+        names[arg] = place
+        params.append(_param(document, arg, name, cast("Place", place), param))
+    return tuple(params), names
 
 
 def _placeholders(path: str) -> list[str]:

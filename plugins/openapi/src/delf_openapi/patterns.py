@@ -23,8 +23,8 @@ def matches(pattern: str, text: str) -> bool:
 
 def readable(pattern: object) -> str | None:
     """Return a pattern without its slashes; None if only the service can interpret it."""
-    known = isinstance(pattern, str) and _validator(pattern) is not None
-    return _bare(pattern) if known and isinstance(pattern, str) else None
+    is_valid = isinstance(pattern, str) and _validator(pattern) is not None
+    return _bare(pattern) if is_valid and isinstance(pattern, str) else None
 
 
 def _bare(pattern: str) -> str:

@@ -56,10 +56,10 @@ def file_of(body: Body, value: Any) -> tuple[bytes, str]:
     """
     where, media = body.whole or "body", _exact(body.media)
     if isinstance(value, dict):
-        given = cast("dict[str, Any]", value)
-        value = given.get("content")
-        if given.get("content_type"):
-            media = safe_header(where, str(given["content_type"]))
+        file = cast("dict[str, Any]", value)
+        value = file.get("content")
+        if file.get("content_type"):
+            media = safe_header(where, str(file["content_type"]))
     if isinstance(value, str):
         return value.encode(), media
     if isinstance(value, bytes):
@@ -87,8 +87,8 @@ def _properties(document: Document, body: Body) -> dict[str, Any]:
 
 
 def _encoding(body: Body, name: str) -> Mapping[str, Any]:
-    found = body.encoding.get(name)
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    encoding = body.encoding.get(name)
+    return cast("dict[str, Any]", encoding) if isinstance(encoding, dict) else {}
 
 
 def form_pairs(body: Body, value: dict[str, Any]) -> Pairs:
@@ -174,10 +174,10 @@ def _part(
         and "content" in value
         and (is_binary(schema) or isinstance(cast("Any", value)["content"], bytes))
     ):
-        given = cast("dict[str, Any]", value)
-        filename = str(given.get("filename") or name)
-        media = str(given["content_type"]) if given.get("content_type") else media
-        value = given["content"]
+        file = cast("dict[str, Any]", value)
+        filename = str(file.get("filename") or name)
+        media = str(file["content_type"]) if file.get("content_type") else media
+        value = file["content"]
     if isinstance(value, (bytes, str)) and (isinstance(value, bytes) or is_binary(schema)):
         filename = filename or name
         media = media or "application/octet-stream"

@@ -163,7 +163,7 @@ class RequestBuilder:
         names = (body.whole, body.extra) if body is not None else ()
         return tuple(n for n in names if n is not None)
 
-    def _store_argument(self, arg: str, value: Any, given: dict[str, Any]) -> list[str]:
+    def _store_argument(self, arg: str, value: Any, arguments: dict[str, Any]) -> list[str]:
         """Store an argument; return its faults."""
         param = self._params.get(arg)
         if param is not None:
@@ -176,14 +176,14 @@ class RequestBuilder:
             ]
             if faults and self._faults_to_refuse(faults):
                 return faults
-            given[arg] = value
+            arguments[arg] = value
             self._try_to_write(param, value)
             return []
         item, body = self._fields.get(arg), self.operation.body
         # None omits a field unless its schema allows null.
         if item is not None and value is None and self._checker.faults(item.schema, None):
             if body is not None and body.is_patch:
-                given[arg] = None  # removes the property in a merge patch
+                arguments[arg] = None  # removes the property in a merge patch
             return []
         if item is not None:
             value = self._checker.with_decimals(item.schema, value)
@@ -195,7 +195,7 @@ class RequestBuilder:
                 return []
             if not isinstance(value, dict):
                 raise Misfit(arg, "must be a dict")
-        given[arg] = value
+        arguments[arg] = value
         return []
 
     def _try_to_write(self, param: Param, value: Any) -> None:
@@ -214,26 +214,26 @@ class RequestBuilder:
             return []
         return [f.arg for f in self._fields.values() if f.required]
 
-    def _check_body(self, body: Body, given: dict[str, Any]) -> list[str]:
+    def _check_body(self, body: Body, arguments: dict[str, Any]) -> list[str]:
         """List the faults of the body."""
         if body.fields is None:
-            if body.whole is None or body.whole not in given:
+            if body.whole is None or body.whole not in arguments:
                 return []
-            value = given[body.whole]
+            value = arguments[body.whole]
             if body.kind in ("text", "binary", "multipart"):
                 return _misfit_of(body, value)
             return [
                 _fault_text(fault, body.whole) for fault in self._checker.faults(body.schema, value)
             ]
-        whole = self._object(body, given)
-        if not whole and not body.required:
+        fields = self._object(body, arguments)
+        if not fields and not body.required:
             return []
         if body.kind == "multipart":
-            whole = {name: _content_of_file(value) for name, value in whole.items()}
+            fields = {name: _content_of_file(value) for name, value in fields.items()}
         if body.is_patch:
-            whole = {name: value for name, value in whole.items() if value is not None}
+            fields = {name: value for name, value in fields.items() if value is not None}
         # Hidden fields count as given, because the connection fills them.
-        whole = {**{f.name: _KEY for f in body.fields if f.arg in self._hidden}, **whole}
+        fields = {**{f.name: _KEY for f in body.fields if f.arg in self._hidden}, **fields}
         args = {f.name: arg for arg, f in self._fields.items()}
         return [
             _fault_text(
@@ -241,7 +241,7 @@ class RequestBuilder:
             )
             if fault.path
             else fault.message
-            for fault in self._checker.faults(body.schema, whole)
+            for fault in self._checker.faults(body.schema, fields)
         ]
 
     # -- building -----------------------------------------------------------------------
@@ -259,19 +259,19 @@ class RequestBuilder:
         except Misfit as misfit:
             raise ToolRefusedError(f"{self._where}: argument {misfit}") from None
 
-    def _build(self, given: Mapping[str, Any]) -> Request:
+    def _build(self, arguments: Mapping[str, Any]) -> Request:
         operation, settings = self.operation, self._settings
         constants = reveal_secrets(settings.path_params)
         base = server_of(self._document, operation, settings.base_url, constants)
         credentials = credentials_for(self._document, operation, settings)
-        path = self._path(given, {k.lower(): v for k, v in constants.items()})
+        path = self._path(arguments, {k.lower(): v for k, v in constants.items()})
         query: list[tuple[str, str]] = []
         headers: dict[str, str] = {}
         cookies: list[tuple[str, str]] = []
         for arg, param in self._params.items():
-            if arg not in given:
+            if arg not in arguments:
                 continue
-            value = given[arg]
+            value = arguments[arg]
             if param.place == "query":
                 query += query_pairs(param, value)
             elif param.place == "header":
@@ -283,7 +283,7 @@ class RequestBuilder:
         # Some templates contain a query.
         url = f"{url}{'&' if '?' in path else '?'}{joined}" if joined else url
         self._guard(url, base)
-        content, media = self._content(given)
+        content, media = self._content(arguments)
         headers["Accept"] = accepted(self._document, operation)
         if media is not None:
             headers["Content-Type"] = media
@@ -313,7 +313,7 @@ class RequestBuilder:
         has_own = credentials.headers or credentials.cookies or credentials.oauth
         return bool(has_own or self._settings.headers)
 
-    def _path(self, given: Mapping[str, Any], constants: Mapping[str, str]) -> str:
+    def _path(self, arguments: Mapping[str, Any], constants: Mapping[str, str]) -> str:
         path = operation_path(self.operation.spot.path)
         for param in self.operation.params:
             if param.place != "path":
@@ -321,7 +321,7 @@ class RequestBuilder:
             if param.arg in self._hidden:
                 text = quote(constants[param.name.lower()], safe="-._~")
             else:
-                text = path_text(param, given[param.arg])
+                text = path_text(param, arguments[param.arg])
             # Replacements contain no braces, so no placeholder is replaced twice.
             path = path.replace(f"{{{param.name}}}", text)
         # Servers and proxies resolve dots, and would take the call for another operation.
@@ -338,8 +338,8 @@ class RequestBuilder:
         self, credentials: Credentials, cookies: list[tuple[str, str]]
     ) -> dict[str, str]:
         constant = reveal_secrets(self._settings.headers)
-        given = {name.lower() for name in constant}
-        secret = {k: v for k, v in credentials.headers.items() if k.lower() not in given}
+        constant_names = {name.lower() for name in constant}
+        secret = {k: v for k, v in credentials.headers.items() if k.lower() not in constant_names}
         secret |= constant
         pairs = [*cookies, *credentials.cookies.items()]
         if pairs:
@@ -353,22 +353,22 @@ class RequestBuilder:
         pairs = {**credentials.query, **constant}.items()
         return "&".join(f"{quote(k, safe='-._~')}={quote(v, safe='-._~')}" for k, v in pairs)
 
-    def _content(self, given: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
+    def _content(self, arguments: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
         body = self.operation.body
         if body is None:
             return None, None
         if body.fields is None:
-            if body.whole not in given:
+            if body.whole not in arguments:
                 return None, None
-            return write_body(self._document, body, given[body.whole or "body"])
-        value = self._object(body, given)
+            return write_body(self._document, body, arguments[body.whole or "body"])
+        value = self._object(body, arguments)
         if not value and not body.required:
             return None, None
         return write_body(self._document, body, value)
 
-    def _object(self, body: Body, given: Mapping[str, Any]) -> dict[str, Any]:
-        value = {f.name: given[arg] for arg, f in self._fields.items() if arg in given}
-        more: Any = given.get(body.extra) if body.extra else None
+    def _object(self, body: Body, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        value = {f.name: arguments[arg] for arg, f in self._fields.items() if arg in arguments}
+        more: Any = arguments.get(body.extra) if body.extra else None
         return {**cast("dict[str, Any]", more), **value} if isinstance(more, dict) else value
 
 
@@ -395,8 +395,8 @@ def _content_of_file(value: Any) -> Any:
     if isinstance(value, list):
         return [_content_of_file(item) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
-        given = cast("dict[str, Any]", value)
-        return given["content"] if isinstance(given.get("content"), (bytes, str)) else given
+        file = cast("dict[str, Any]", value)
+        return file["content"] if isinstance(file.get("content"), (bytes, str)) else file
     return value
 
 

@@ -60,14 +60,16 @@ def credentials_for(
         if not isinstance(need, dict):
             continue
         names = list(cast("dict[str, Any]", need))
-        found = Credentials()
-        missing = [n for n in names if not _apply(document, n, schemes.get(n), settings, found)]
+        credentials = Credentials()
+        missing = [
+            n for n in names if not _apply(document, n, schemes.get(n), settings, credentials)
+        ]
         if missing:
             unmet += missing
         elif names or best is None:
-            best = found
+            best = credentials
             if names:
-                return found
+                return credentials
     if best is not None:
         return best
     return Credentials(unmet=tuple(dict.fromkeys(unmet)))
@@ -77,8 +79,8 @@ def _schemes(document: Document) -> dict[str, Any]:
     components: Any = document.at("#").get("components")
     if not isinstance(components, dict):
         return {}
-    found: Any = cast("dict[str, Any]", components).get("securitySchemes")
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    schemes: Any = cast("dict[str, Any]", components).get("securitySchemes")
+    return cast("dict[str, Any]", schemes) if isinstance(schemes, dict) else {}
 
 
 def secured_names(document: Document, settings: OpenAPISettings) -> set[tuple[str, str]]:
@@ -96,8 +98,8 @@ def secured_names(document: Document, settings: OpenAPISettings) -> set[tuple[st
 
 def has_credentials(settings: OpenAPISettings) -> bool:
     """Return whether a connection has a key of any kind."""
-    given = (settings.token, settings.api_key, settings.password, settings.client_secret)
-    return bool(settings.credentials) or any(value is not None for value in given)
+    secrets = (settings.token, settings.api_key, settings.password, settings.client_secret)
+    return bool(settings.credentials) or any(value is not None for value in secrets)
 
 
 def asks_for_key(name: str, doc: str) -> bool:
@@ -111,19 +113,19 @@ def asks_for_key(name: str, doc: str) -> bool:
 
 
 def _all_given_credentials(settings: OpenAPISettings) -> Credentials:
-    found = Credentials()
+    credentials = Credentials()
     if settings.token:
-        found.headers["Authorization"] = f"Bearer {settings.token.get_secret_value()}"
+        credentials.headers["Authorization"] = f"Bearer {settings.token.get_secret_value()}"
     elif settings.username is not None and settings.password:
-        found.headers["Authorization"] = _basic(settings)
+        credentials.headers["Authorization"] = _basic(settings)
     elif settings.token_url and settings.client_id:
-        found.oauth = settings.token_url
-    return found
+        credentials.oauth = settings.token_url
+    return credentials
 
 
 def _credential(name: str, fallback: Any, settings: OpenAPISettings) -> str | None:
-    given = settings.credentials.get(name, fallback)
-    return given.get_secret_value() if given is not None else None
+    credential = settings.credentials.get(name, fallback)
+    return credential.get_secret_value() if credential is not None else None
 
 
 def _basic(settings: OpenAPISettings, pair: str | None = None) -> str:
@@ -134,7 +136,7 @@ def _basic(settings: OpenAPISettings, pair: str | None = None) -> str:
 
 
 def _apply(
-    document: Document, name: str, raw: Any, settings: OpenAPISettings, found: Credentials
+    document: Document, name: str, raw: Any, settings: OpenAPISettings, credentials: Credentials
 ) -> bool:
     """Add the credentials of one scheme; return False if none were configured."""
     try:
@@ -143,24 +145,24 @@ def _apply(
         return False
     kind = scheme.get("type")
     if kind == "apiKey":
-        return _apply_key(name, scheme, settings, found)
+        return _apply_key(name, scheme, settings, credentials)
     if kind == "http":
-        return _apply_http(name, str(scheme.get("scheme", "")).lower(), settings, found)
+        return _apply_http(name, str(scheme.get("scheme", "")).lower(), settings, credentials)
     if kind in ("oauth2", "openIdConnect"):
         value = _credential(name, settings.token, settings)
         if value is not None:
-            found.headers["Authorization"] = f"Bearer {value}"
+            credentials.headers["Authorization"] = f"Bearer {value}"
             return True
         url = settings.token_url or _token_url(document, scheme)
         if url and settings.client_id and settings.client_secret:
-            found.oauth = url
+            credentials.oauth = url
             return True
         return False
     return kind == "mutualTLS"
 
 
 def _apply_key(
-    name: str, scheme: Mapping[str, Any], settings: OpenAPISettings, found: Credentials
+    name: str, scheme: Mapping[str, Any], settings: OpenAPISettings, credentials: Credentials
 ) -> bool:
     value = _credential(name, settings.api_key, settings)
     key = str(scheme.get("name", ""))
@@ -169,23 +171,29 @@ def _apply_key(
         if key.lower() != "authorization" or not settings.token:
             return False
         value = f"Bearer {settings.token.get_secret_value()}"
-    place = {"header": found.headers, "query": found.query, "cookie": found.cookies}
-    place.get(str(scheme.get("in")), found.headers)[key] = value
+    place = {
+        "header": credentials.headers,
+        "query": credentials.query,
+        "cookie": credentials.cookies,
+    }
+    place.get(str(scheme.get("in")), credentials.headers)[key] = value
     return True
 
 
-def _apply_http(name: str, scheme: str, settings: OpenAPISettings, found: Credentials) -> bool:
+def _apply_http(
+    name: str, scheme: str, settings: OpenAPISettings, credentials: Credentials
+) -> bool:
     if scheme == "basic":
         pair = _credential(name, None, settings)
         if pair is None and settings.username is None:
             return False
-        found.headers["Authorization"] = _basic(settings, pair)
+        credentials.headers["Authorization"] = _basic(settings, pair)
         return True
     value = _credential(name, settings.token, settings)
     if value is None:
         return False
     word = "Bearer" if scheme == "bearer" else scheme.capitalize()
-    found.headers["Authorization"] = f"{word} {value}"
+    credentials.headers["Authorization"] = f"{word} {value}"
     return True
 
 

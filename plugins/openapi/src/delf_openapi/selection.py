@@ -31,12 +31,12 @@ def choose(spots: Sequence[Spot], wanted: Sequence[str], which: str, where: str)
     chosen: dict[str, None] = {}
     words = _OperationMatcher(spots)
     for word in wanted:
-        found = [*words.find(word)]
+        names = [*words.find(word)]
         if which == "confirm":
-            found += words.tagged(word)
-        if not found:
+            names += words.tagged(word)
+        if not names:
             raise _unknown_word_error(word, spots, which, where)
-        chosen.update(dict.fromkeys(found))
+        chosen.update(dict.fromkeys(names))
     return [spot for spot in spots if spot.name in chosen]
 
 
@@ -58,8 +58,8 @@ class _OperationMatcher:
         if word in self._ids:
             return self._ids[word]
         alike = {name.lower() for name in (*self._names, *self._ids)}
-        if word.strip().lower() not in alike and (found := self.tagged(word)):
-            return found
+        if word.strip().lower() not in alike and (tagged_names := self.tagged(word)):
+            return tagged_names
         return self._match(word)
 
     def tagged(self, word: str) -> Sequence[str]:
@@ -140,6 +140,6 @@ def effects_by_name(
     others: dict[str, Effect] = {}
     for word, effect in effects.items():
         for spot in choose(spots, (word,), "effects", where):
-            found = exact if word in (spot.name, spot.operation_id) else others
-            found[spot.name] = strictest((effect, found.get(spot.name, effect)))
+            matches = exact if word in (spot.name, spot.operation_id) else others
+            matches[spot.name] = strictest((effect, matches.get(spot.name, effect)))
     return {**others, **exact}

@@ -35,18 +35,18 @@ def server_of(
     for holder in (operation.raw, operation.item, root):
         servers = holder.get("servers")
         if isinstance(servers, list) and servers:
-            found = _choose(cast("list[Any]", servers), values)
-            if found is not None:
-                return _check_url(urljoin(document.trees.uri, found))
+            address = _choose(cast("list[Any]", servers), values)
+            if address is not None:
+                return _check_url(urljoin(document.trees.uri, address))
     return _check_url(urljoin(document.trees.uri, "/"))
 
 
 def _choose(servers: list[Any], values: Mapping[str, str]) -> str | None:
     """Return the first server, preferring TLS."""
-    found = [
+    addresses = [
         _fill_variables(cast("dict[str, Any]", s), values) for s in servers if isinstance(s, dict)
     ]
-    urls = [url for url in found if url is not None]
+    urls = [url for url in addresses if url is not None]
     if urls and urls[0].startswith("http://"):
         secure = f"https://{urls[0][len('http://') :]}"
         return secure if secure in urls else urls[0]
@@ -60,8 +60,8 @@ def _fill_variables(server: dict[str, Any], values: Mapping[str, str]) -> str | 
     variables: Any = server.get("variables")
     listed = cast("dict[str, Any]", variables) if isinstance(variables, dict) else {}
     for name, variable in list(listed.items())[:_MAX_VARIABLES]:
-        known = cast("dict[str, Any]", variable) if isinstance(variable, dict) else {}
-        value = values[name] if name in values else known.get("default")
+        fields = cast("dict[str, Any]", variable) if isinstance(variable, dict) else {}
+        value = values[name] if name in values else fields.get("default")
         if value is not None:
             url = url.replace(f"{{{name}}}", str(value))
     return url

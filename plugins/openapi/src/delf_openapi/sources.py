@@ -189,13 +189,13 @@ def origin_of(uri: str) -> str:
 def is_private(host: str) -> bool:
     """Return whether a host is, or resolves to, a non-public address."""
     try:
-        found = {ipaddress.ip_address(host.strip("[]"))}
+        addresses = {ipaddress.ip_address(host.strip("[]"))}
     except ValueError:
         try:
-            found = {ipaddress.ip_address(i[4][0]) for i in socket.getaddrinfo(host, None)}
+            addresses = {ipaddress.ip_address(i[4][0]) for i in socket.getaddrinfo(host, None)}
         except (OSError, ValueError):
             return False
-    return any(not is_public(address) for address in found)
+    return any(not is_public(address) for address in addresses)
 
 
 def _parse(uri: str, data: bytes) -> dict[str, Any]:

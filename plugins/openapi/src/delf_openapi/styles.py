@@ -48,14 +48,14 @@ def path_text(param: Param, value: Any) -> str:
     if param.media is not None:
         text = quote(_document(value), safe=_UNRESERVED)
     elif param.style == "label":
-        text = "." + _expanded(value, param.explode, ".", name, named=False)
+        text = "." + _expanded(value, param.explode, ".", name, with_name=False)
     elif param.style in _OF_SWAGGER and isinstance(value, list):
         between = _DELIMITERS[param.style]
         text = between.join(map(_quoted, cast("list[Any]", value)))
     elif param.style == "matrix":
-        text = ";" + _expanded(value, param.explode, ";", name, named=True)
+        text = ";" + _expanded(value, param.explode, ";", name, with_name=True)
     else:
-        text = _expanded(value, param.explode, ",", name, named=False)
+        text = _expanded(value, param.explode, ",", name, with_name=False)
     if not text:
         raise Misfit(param.arg, "must not be empty: it is part of the address")
     # Many servers decode a slash within a segment, and then take the dots for steps.
@@ -65,11 +65,11 @@ def path_text(param: Param, value: Any) -> str:
     return text
 
 
-def _expanded(value: Any, explode: bool, between: str, name: str, *, named: bool) -> str:
+def _expanded(value: Any, explode: bool, between: str, name: str, *, with_name: bool) -> str:
     """Expand the values of a path segment by RFC 6570."""
     if isinstance(value, list):
         parts = [_quoted(item) for item in cast("list[Any]", value)]
-        if named and explode:
+        if with_name and explode:
             return between.join(f"{name}={part}" for part in parts)
         text = (between if explode else ",").join(parts)
     elif isinstance(value, dict):
@@ -79,7 +79,7 @@ def _expanded(value: Any, explode: bool, between: str, name: str, *, named: bool
         text = ",".join(f"{k},{v}" for k, v in items)
     else:
         text = _quoted(value)
-    if named:
+    if with_name:
         return f"{name}={text}" if text else name
     return text
 

@@ -28,16 +28,16 @@ _FLOWS: Final = {
 def convert(document: Document, tree: dict[str, Any]) -> dict[str, Any]:
     """Convert a Swagger 2.0 specification to the form of OpenAPI 3.0."""
     paths = tree.get("paths")
-    made: dict[str, Any] = {}
+    openapi: dict[str, Any] = {}
     if isinstance(paths, dict):
         for path, item in cast("dict[str, Any]", paths).items():
-            made[path] = _path_item(document, tree, item)
+            openapi[path] = _path_item(document, tree, item)
     defined: Any = tree.get("securityDefinitions")
     schemes = cast("dict[str, Any]", defined) if isinstance(defined, dict) else {}
     result: dict[str, Any] = {
         **{k: v for k, v in tree.items() if k not in ("paths", "swagger", "securityDefinitions")},
         "openapi": "3.0.3",
-        "paths": made if isinstance(paths, dict) or paths is None else paths,
+        "paths": openapi if isinstance(paths, dict) or paths is None else paths,
         "servers": _servers(document, tree, tree.get("schemes")),
         "components": {"securitySchemes": {k: _convert_scheme(v) for k, v in schemes.items()}},
     }
@@ -50,32 +50,32 @@ def with_alternatives(tree: dict[str, Any]) -> dict[str, Any]:
     """Return a specification with ``anyOf`` instead of lists in ``items``, as Slack's has."""
     if next(_with_lists(tree), None) is None:
         return tree
-    made = copy.deepcopy(tree)
-    for found in [*_with_lists(made)]:
-        listed = [_NULL if _is_null(item) else item for item in found.pop("items")]
-        if found.get("type") == "array":
-            found["items"] = {"anyOf": listed}
+    copied = copy.deepcopy(tree)
+    for schema in [*_with_lists(copied)]:
+        listed = [_NULL if _is_null(item) else item for item in schema.pop("items")]
+        if schema.get("type") == "array":
+            schema["items"] = {"anyOf": listed}
         else:
-            found["anyOf"] = listed
-    return made
+            schema["anyOf"] = listed
+    return copied
 
 
 def _with_lists(tree: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the schemas whose ``items`` are a list."""
     pending: list[Any] = [tree]
-    seen: set[int] = set()
+    visited: set[int] = set()
     while pending:
         node = pending.pop()
-        if not isinstance(node, (dict, list)) or id(cast("Any", node)) in seen:
+        if not isinstance(node, (dict, list)) or id(cast("Any", node)) in visited:
             continue
-        seen.add(id(cast("Any", node)))
+        visited.add(id(cast("Any", node)))
         if isinstance(node, list):
             pending += cast("list[Any]", node)
             continue
-        found = cast("dict[str, Any]", node)
-        if isinstance(found.get("items"), list) and found["items"]:
-            yield found
-        pending += [part for key, part in found.items() if key not in _DATA]
+        record = cast("dict[str, Any]", node)
+        if isinstance(record.get("items"), list) and record["items"]:
+            yield record
+        pending += [part for key, part in record.items() if key not in _DATA]
 
 
 def _is_null(schema: Any) -> bool:
@@ -98,13 +98,13 @@ def _path_item(document: Document, tree: dict[str, Any], item: Any) -> Any:
     if not isinstance(item, dict):
         return item
     try:
-        found = document.path_item(cast("dict[str, Any]", item))
+        path_item = document.path_item(cast("dict[str, Any]", item))
     except SpecError:
         return cast("Any", item)
-    shared: Any = found.get("parameters") or []
-    result = {k: v for k, v in found.items() if k != "parameters"}
+    shared: Any = path_item.get("parameters") or []
+    result = {k: v for k, v in path_item.items() if k != "parameters"}
     for method in METHODS:
-        given = found.get(method)
+        given = path_item.get(method)
         if isinstance(given, dict):
             operation = cast("dict[str, Any]", given)
             try:

@@ -52,9 +52,9 @@ class Tokens:
         Raises:
             ToolExecutionError: If the server grants no token, or its address has no TLS.
         """
-        known = self._known.get(url)
-        if known is not None and known[0] != instead_of and known[1] > time.monotonic():
-            return known[0]
+        cached = self._known.get(url)
+        if cached is not None and cached[0] != instead_of and cached[1] > time.monotonic():
+            return cached[0]
         asking = self._asking.get(url)
         if asking is None or asking.done() or asking.get_loop() is not asyncio.get_running_loop():
             asking = self._asking[url] = shared_task(self._ask(url))

@@ -261,19 +261,19 @@ def _whole_response_fault(text: str) -> Fault:
 
 def _faults(unmarshaller: SchemaUnmarshaller, body: Any) -> Iterator[Fault]:
     errors: Any = unmarshaller.schema_validator.validator.iter_errors(body)
-    seen: set[tuple[Place, str]] = set()
+    reported: set[tuple[Place, str]] = set()
     for error in islice(errors, _MAX_ERRORS):
         is_null, place = error.instance is None, place_of(error.absolute_path)
         kind = "null" if is_null else str(error.validator)
-        if (place, kind) in seen:
+        if (place, kind) in reported:
             continue
-        seen.add((place, kind))
+        reported.add((place, kind))
         path = ".".join(clean(str(part), 60) for part in error.absolute_path) or "the body"
         lines = (
             "None, where the schema has no null" if is_null else clean(error.message, _FAULT_CHARS)
         )
         yield Fault(f"{path}: {lines}", place, kind, kind_of_value(error.instance))
-        if len(seen) >= _FAULTS:
+        if len(reported) >= _FAULTS:
             return
 
 

@@ -34,15 +34,15 @@ class Checker:
         checker = self._checker(schema)
         if checker is None:
             return []
-        found = checker.faults(without_bytes(value), _MAX_FAULTS)
-        return [fault for fault in found if not fault.unchecked]
+        faults_found = checker.faults(without_bytes(value), _MAX_FAULTS)
+        return [fault for fault in faults_found if not fault.unchecked]
 
     def _checker(self, schema: Any) -> json_schema.Checker | None:
-        found = self._known.get(id(schema))
-        if found is None:
+        cached = self._known.get(id(schema))
+        if cached is None:
             # Keep a reference to the schema, so that its id is not reused.
-            found = self._known[id(schema)] = schema, self._make_checker(schema)
-        return found[1]
+            cached = self._known[id(schema)] = schema, self._make_checker(schema)
+        return cached[1]
 
     def _make_checker(self, schema: Any) -> json_schema.Checker | None:
         try:
@@ -62,20 +62,20 @@ class Checker:
     def loosened(self, schema: Any, value: Any, depth: int = 0) -> Any:
         """Convert a parameter's value to its schema's type; on the wire, 5 and "5" are equal."""
         try:
-            found = self._document.resolve(schema)
+            resolved = self._document.resolve(schema)
         except SpecError:
             return value
-        kinds = _type_names(found)
+        kinds = _type_names(resolved)
         if not kinds or depth > _DEEPEST:
             return value
         if isinstance(value, list):
-            items: Any = found.get("items", {})
+            items: Any = resolved.get("items", {})
             listed = cast("list[Any]", value)
             return [self.loosened(items, item, depth + 1) for item in listed]
         if isinstance(value, dict):
             return cast("Any", value)
         if kinds == {"array"}:
-            return [self.loosened(found.get("items", {}), value, depth + 1)]
+            return [self.loosened(resolved.get("items", {}), value, depth + 1)]
         if isinstance(value, bool):
             return value if "boolean" in kinds or "string" not in kinds else str(value).lower()
         if isinstance(value, (int, float)) and kinds == {"string"}:
@@ -85,8 +85,8 @@ class Checker:
         return value
 
 
-def _type_names(found: Mapping[str, Any]) -> set[str]:
-    kind = found.get("type")
+def _type_names(schema: Mapping[str, Any]) -> set[str]:
+    kind = schema.get("type")
     if isinstance(kind, list):
         return {str(k) for k in cast("list[Any]", kind)} - {"null"}
     return {kind} if isinstance(kind, str) else set()

@@ -124,7 +124,7 @@ def _flatten_mapping(loader: Any, node: Any) -> None:
     cast("Any", super(type(loader), loader)).flatten_mapping(node)
 
 
-def _expanded(node: Any, known: dict[int, int], depth: int) -> int:
+def _expanded(node: Any, sizes: dict[int, int], depth: int) -> int:
     """Count the values of a tree, counting shared nodes repeatedly.
 
     Raises:
@@ -134,10 +134,10 @@ def _expanded(node: Any, known: dict[int, int], depth: int) -> int:
         return 1
     if depth > MAX_DEPTH:
         raise SpecError("the specification is nested too deeply, or contains itself")
-    found = known.get(id(cast("object", node)))
-    if found is None:
+    size = sizes.get(id(cast("object", node)))
+    if size is None:
         tree = cast("dict[str, Any] | list[Any]", node)
         parts = tree.values() if isinstance(tree, dict) else tree
-        found = 1 + sum(_expanded(part, known, depth + 1) for part in parts)
-        known[id(cast("object", node))] = found
-    return found
+        size = 1 + sum(_expanded(part, sizes, depth + 1) for part in parts)
+        sizes[id(cast("object", node))] = size
+    return size

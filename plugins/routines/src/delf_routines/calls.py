@@ -28,7 +28,7 @@ def read_call(task: str) -> tuple[str, dict[str, Value]]:
     if isinstance(node, ast.Name):
         return node.id, {}
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.args:
-        given: dict[str, Value] = {}
+        arguments: dict[str, Value] = {}
         for item in node.keywords:
             try:
                 value: object = ast.literal_eval(item.value)
@@ -37,9 +37,9 @@ def read_call(task: str) -> tuple[str, dict[str, Value]]:
             # True is an int to Python, and no value of a parameter.
             if item.arg is None or isinstance(value, bool) or not isinstance(value, _VALUES):
                 break
-            given[item.arg] = value
+            arguments[item.arg] = value
         else:
-            return node.func.id, given
+            return node.func.id, arguments
     raise ConfigurationError(
         f"{task[:80]!r} is not a call of a routine",
         hint='with strategy = "routine" a task is written as report(month="2026-10")',

@@ -188,23 +188,23 @@ async def run_case(routine: Routine, case: Case, make: LikeAgent) -> list[str]:
     own = {"llm": NO_MODEL, "tools": tools, "strategy": strategy, "on_ask": recorded.answer}
     async with make(**{**UNSEEN, **own}) as agent:
         response = await agent.arun(f"test {routine.name}", timeout=60)
-    found = list(recorded.differences)
-    if not response.status and not found:
-        found.append(f"it fails: {response.error}")
-    found += [f"it does not call {call.action} any more" for call in recorded.left]
+    problems = list(recorded.differences)
+    if not response.status and not problems:
+        problems.append(f"it fails: {response.error}")
+    problems += [f"it does not call {call.action} any more" for call in recorded.left]
     if response.status:
-        found += case.other_answer(response.text)
-    return found
+        problems += case.other_answer(response.text)
+    return problems
 
 
 def stand_ins(actions: Mapping[str, UsedAction], recorded: Recorded) -> Sequence[ConnectionLike]:
     """Return connections with recorded results, without side effects."""
-    made: dict[str, _StandIn] = {}
+    stand_ins_by_name: dict[str, _StandIn] = {}
     for full in dict.fromkeys([*actions, *(call.action for call in recorded.left)]):
         if full == ASK:
             continue  # answered by people, not by a connection
         connection, _, method = full.partition(".")
-        stand_in = made.setdefault(connection, _StandIn(connection, not method))
+        stand_in = stand_ins_by_name.setdefault(connection, _StandIn(connection, not method))
         used = actions.get(full)
         texts = () if used is None else used.parameters
         action = Action(
@@ -218,7 +218,7 @@ def stand_ins(actions: Mapping[str, UsedAction], recorded: Recorded) -> Sequence
             call=_caller(recorded, full),
         )
         stand_in.found.append(action)
-    return list(made.values())
+    return list(stand_ins_by_name.values())
 
 
 def _caller(recorded: Recorded, action: str) -> Any:
@@ -231,8 +231,8 @@ def _caller(recorded: Recorded, action: str) -> Any:
 def _parameter(text: str) -> Parameter:
     name, _, rest = text.partition(":")
     kind, is_optional, default = rest.partition(" = ")
-    given = default.strip() if is_optional else None
-    return Parameter(name=name.strip(), type_text=kind.strip() or "Any", default_text=given)
+    default_text = default.strip() if is_optional else None
+    return Parameter(name=name.strip(), type_text=kind.strip() or "Any", default_text=default_text)
 
 
 def _short(text: str) -> str:

@@ -139,10 +139,10 @@ def save(
     """
     state = state_of(ctx)
     record, events = load_task(ctx, task_id)
-    begun = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
-    if begun is None:
+    first_event = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
+    if first_event is None:
         raise ConfigurationError(f"the task {short_id(record.task_id)} has not begun")
-    agent = Setup.of(state, restore_options(state, Options(flags={}), begun.setup)).agent()
+    agent = Setup.of(state, restore_options(state, Options(flags={}), first_event.setup)).agent()
     store = _store(state)
     if is_call(record.task) and read_call(record.task)[0] == name:
         path = _keep_run(state, store, record, events)
@@ -153,25 +153,25 @@ def save(
     drafting = BoundDraft.of(
         agent, record.task_id, name, events, store.root, store.trust, fixed=fixed
     )
-    made = asyncio.run(drafting)
-    if made.cost_usd != 0:
-        cost = "" if made.cost_usd is None else f", which cost {made.cost_usd:.4f} USD"
+    draft = asyncio.run(drafting)
+    if draft.cost_usd != 0:
+        cost = "" if draft.cost_usd is None else f", which cost {draft.cost_usd:.4f} USD"
         click.echo(f"a model wrote the scripts of the task as one{cost}", err=True)
-    click.echo(visible(made.change), nl=False, err=as_json)
-    if made.differences:
-        made.keep()
+    click.echo(visible(draft.change), nl=False, err=as_json)
+    if draft.differences:
+        draft.keep()
     if not yes and not click.confirm(f"\nsave it as {name}?", default=False, err=True):
         ctx.exit(1)
-    made.keep()
-    inputs = "".join(f" --input {key}={value}" for key, value in made.case.inputs.items())
+    draft.keep()
+    inputs = "".join(f" --input {key}={value}" for key, value in draft.case.inputs.items())
     path = store.path(name)
     write_result(
         f"saved as {path}\nrun it with: delf run {name}{inputs}",
         {
             "name": name,
             "path": str(path),
-            "inputs": dict(made.case.inputs),
-            "cost_usd": made.cost_usd,
+            "inputs": dict(draft.case.inputs),
+            "cost_usd": draft.cost_usd,
         },
         as_json=as_json,
     )
@@ -181,11 +181,11 @@ def _keep_run(
     state: State, store: RoutineStore, record: TaskRecord, events: Sequence[Event]
 ) -> Path:
     """Store a run of a routine as a test case; return its file."""
-    name, given = read_call(record.task)
+    name, arguments = read_call(record.task)
     if record.state is not TaskState.DONE:
         raise ConfigurationError(f"the run {short_id(record.task_id)} is not done")
     routine = store.find(name)
-    case = case_of(events, routine.values(given))
+    case = case_of(events, routine.values(arguments))
     host = state.discover(state.load_project().environ)
     different = asyncio.run(run_case(routine, case, partial(Agent, host=host)))
     if different:
@@ -210,11 +210,11 @@ def test(ctx: click.Context, names: tuple[str, ...], junit: str | None, as_json:
     results: dict[str, list[str]] = {}
     for name in names or store.names():
         try:
-            routine, found = store.find(name), list[str]()
+            routine, problems = store.find(name), list[str]()
             for path in store.cases(name):
                 case = Case.of_bytes(store.read_case(path), str(path))
-                found += asyncio.run(run_case(routine, case, partial(Agent, host=host)))
-            results[name] = found
+                problems += asyncio.run(run_case(routine, case, partial(Agent, host=host)))
+            results[name] = problems
         except DelfError as error:
             results[name] = [error.message]
         if as_json:
@@ -225,7 +225,10 @@ def test(ctx: click.Context, names: tuple[str, ...], junit: str | None, as_json:
     if junit is not None:
         Path(junit).write_text(_junit(results), encoding="utf-8")
     if as_json:
-        rows = [{"name": n, "ok": not found, "differences": found} for n, found in results.items()]
+        rows = [
+            {"name": n, "ok": not problems, "differences": problems}
+            for n, problems in results.items()
+        ]
         click.echo(json_text(rows, indent=2))
     elif not results:
         click.echo("There is no routine yet: delf routines save TASK NAME", err=True)

@@ -209,9 +209,9 @@ class Routine:
             for name, item in self.parameters.items()
             if item.type == "text" and item.pattern is None
         }
-        found = bounds(self.script, free, self.actions)
+        patterns = bounds(self.script, free, self.actions)
         return {
-            name: replace(item, pattern=found[name]) if name in found else item
+            name: replace(item, pattern=patterns[name]) if name in patterns else item
             for name, item in self.parameters.items()
         }
 
@@ -226,11 +226,11 @@ class Routine:
         """
         for name in given:
             if name not in self.parameters:
-                known = ", ".join(self.parameters) or "none"
+                names = ", ".join(self.parameters) or "none"
                 raise ConfigurationError(
                     f"the routine {self.name} has no parameter {name!r}"
                     f"{did_you_mean(name, self.parameters)}",
-                    hint=f"its parameters: {known}",
+                    hint=f"its parameters: {names}",
                 )
         return {
             name: item.read(given[name]) if name in given else item.default
@@ -367,21 +367,21 @@ def _header_of(table: Mapping[str, Any], place: str) -> _Header:
     try:
         return _Header.model_validate_json(json.dumps(table, default=str))
     except ValidationError as error:
-        found = error.errors(include_url=False)
-        first = next((one for one in found if one["type"] in _UNKNOWN), found[0])
+        problems = error.errors(include_url=False)
+        first = next((one for one in problems if one["type"] in _UNKNOWN), problems[0])
         where = ".".join(map(str, first["loc"]))
         if first["type"] in _UNKNOWN:
             raise _wrong(place, f"unknown key {where!r}") from None
         raise _wrong(place, f"{where}: {first['msg']}") from None
 
 
-def _parameter(name: str, given: _Given, place: str) -> Parameter:
+def _parameter(name: str, fields: _Given, place: str) -> Parameter:
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
         raise _wrong(place, f"parameters.{name} is not a variable of a routine")
-    made = Parameter(name=name, **given.model_dump())
+    parameter = Parameter(name=name, **fields.model_dump())
     try:
-        re.compile(made.pattern or "")
-        return replace(made, default=made.read(given.default))
+        re.compile(parameter.pattern or "")
+        return replace(parameter, default=parameter.read(fields.default))
     except (ConfigurationError, re.error) as error:
         raise _wrong(place, f"parameters.{name}: {error}") from None
 

@@ -62,17 +62,17 @@ class RoutineStrategy:
             RoutineDriftError: If a used action has changed, before anything is done.
             DelfError: If the script fails.
         """
-        name, given = read_call(host.task)
+        name, arguments = read_call(host.task)
         # Journalled, because the file may have changed when the task is resumed.
         text = await host.note("routine", lambda: self._text(name))
         routine = Routine.of_text(name, text, _PLACE)  # the journalled version
-        code = routine.code(given)
+        code = routine.code(arguments)
         # Compared only before the first call: a resumed task continues without a check.
         problem = None if host.used_tools else await self._problem(host, routine)
         if problem is not None:
             if routine.on_failure != "repair":
                 raise RoutineDriftError(f"the routine {name} is not run: {problem}")
-            return await self._repair(host, routine, given, RoutineDriftError(problem), [])
+            return await self._repair(host, routine, arguments, RoutineDriftError(problem), [])
         guard = RoutineGuard(routine)
         result = await host.execute(code, guard)
         if isinstance(result.outcome, Done):
@@ -85,7 +85,7 @@ class RoutineStrategy:
         is_final = isinstance(error, ApprovalRejectedError) or not result.can_retry
         if routine.on_failure != "repair" or is_final:
             raise error
-        return await self._repair(host, routine, given, error, guard.made)
+        return await self._repair(host, routine, arguments, error, guard.made)
 
     async def _text(self, name: str) -> str:
         """Return the routine's text as journalled, so that a resumed task runs the same version."""
@@ -107,9 +107,9 @@ class RoutineStrategy:
         self,
         host: StrategyHost,
         routine: Routine,
-        given: Mapping[str, Value],
+        arguments: Mapping[str, Value],
         error: DelfError,
-        made: Sequence[Made],
+        calls_made: Sequence[Made],
     ) -> str:
         """Let a model rewrite the script, run it here, and keep it as a proposal.
 
@@ -119,7 +119,7 @@ class RoutineStrategy:
         """
         name = routine.name
         await host.warn(f"a model repairs the routine {name}: {error.message}")
-        writing = Repairing(host, routine, given, error.message, made)
+        writing = Repairing(host, routine, arguments, error.message, calls_made)
         try:
             text = await host.strategy(WRITER).solve(as_host(writing))
         except LLMExecutionError as failure:
@@ -133,11 +133,11 @@ class RoutineStrategy:
             actions=named_actions(
                 writing.script,
                 host.tools,
-                called={done.call.name for done in writing.guard.made},
+                called={call_made.call.name for call_made in writing.guard.made},
                 never_empty={name for name, used in routine.actions.items() if not used.empty},
             ),
         )
-        case = case_of_calls(writing.guard.made, routine.values(given), text)
+        case = case_of_calls(writing.guard.made, routine.values(arguments), text)
         await asyncio.to_thread(self._store.propose, proposed, case.text())
         await _tell(host, routine, writing.guard, text)
         hint = f"delf routines diff {name}, then accept or reject"
@@ -203,8 +203,8 @@ def _as_error(name: str, result: ScriptResult) -> DelfError:
             return ApprovalRejectedError(message)
         case Failed(kind=kind, message=message, line=line, source=source):
             where = f" (line {line}: {source})" if line else ""
-            made = ToolExecutionError if kind.startswith("Tool") else SandboxExecutionError
-            return made(f"the routine {name} failed: {kind}: {message}{where}", hint=hint)
+            error_class = ToolExecutionError if kind.startswith("Tool") else SandboxExecutionError
+            return error_class(f"the routine {name} failed: {kind}: {message}{where}", hint=hint)
         case Rerun():
             return SandboxExecutionError(
                 f"the routine {name} asked for another script, and has no model", hint=hint

@@ -80,12 +80,12 @@ def scripts_of(events: Sequence[Event]) -> Scripts:
         raise ConfigurationError(
             "the task is not done", hint="only a task that worked can become a routine"
         )
-    begun: list[tuple[int, str]] = []
+    starts: list[tuple[int, str]] = []
     ends: list[str] = []
     for number, event in enumerate(events):
         match event:
             case ScriptGenerated():
-                begun.append((number, event.code))
+                starts.append((number, event.code))
             case ScriptFinished():
                 ends.append(event.error or event.status)
             case RerunRequested() if ends:
@@ -96,8 +96,8 @@ def scripts_of(events: Sequence[Event]) -> Scripts:
         raise ConfigurationError(
             "the task was done without a script", hint="a routine is a script that worked"
         )
-    begin, code = begun[len(ends) - 1]
-    earlier = [(text, end) for (_, text), end in zip(begun, ends[:-1], strict=False)]
+    begin, code = starts[len(ends) - 1]
+    earlier = [(text, end) for (_, text), end in zip(starts, ends[:-1], strict=False)]
     before = events[:begin]
     changed = any(isinstance(e, CallStarted) and e.effect != "read" for e in before)
     return Scripts(code, earlier, begin, is_whole=not (changed or _has_learned(code, before)))
@@ -161,13 +161,13 @@ def propose(
     """
     tools = list(tools)
     tree = ast.parse(script)
-    taken = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    taken |= {tool.name.partition(".")[0] for tool in tools}
+    used_names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    used_names |= {tool.name.partition(".")[0] for tool in tools}
     signatures = {tool.name: [item.name for item in tool.parameters] for tool in tools}
     # Two passes, because a value may occur before the keyword that names it.
-    first = _Finder(task, taken, frozenset(fixed), signatures)
+    first = _Finder(task, used_names, frozenset(fixed), signatures)
     first.visit(tree)
-    finder = _Finder(task, taken, frozenset(fixed), signatures, first.names)  # with all names
+    finder = _Finder(task, used_names, frozenset(fixed), signatures, first.names)  # with all names
     finder.visit(tree)
     finder.found += _in_f_strings(script, tree, finder)
     script = _replace_places(script, finder.found)
@@ -251,15 +251,15 @@ class _Finder(ast.NodeVisitor):
 
     def visit_Compare(self, node: ast.Compare) -> None:
         """Name a literal after the key that it is compared with."""
-        left = node.left
+        left_operand = node.left
         hint: str | None = None
-        if isinstance(left, ast.Subscript) and isinstance(left.slice, ast.Constant):
-            hint = str(left.slice.value)
-        elif isinstance(left, ast.Attribute):
-            hint = left.attr
-        elif isinstance(left, ast.Name):
-            hint = left.id
-        self.visit(left)
+        if isinstance(left_operand, ast.Subscript) and isinstance(left_operand.slice, ast.Constant):
+            hint = str(left_operand.slice.value)
+        elif isinstance(left_operand, ast.Attribute):
+            hint = left_operand.attr
+        elif isinstance(left_operand, ast.Name):
+            hint = left_operand.id
+        self.visit(left_operand)
         for item in node.comparators:
             self._within(hint, item)
 
@@ -345,14 +345,14 @@ class _Finder(ast.NodeVisitor):
         return len(words) >= _MIN and f" {words} " in self._words
 
     def _parameter(self, value: Value, kind: ParameterType) -> Parameter | None:
-        known = self.parameters.get(value)
-        if known is None:
-            known = Parameter(name=self._name(value, kind), type=kind, default=value)
-            if known.name in self._fixed:
+        parameter = self.parameters.get(value)
+        if parameter is None:
+            parameter = Parameter(name=self._name(value, kind), type=kind, default=value)
+            if parameter.name in self._fixed:
                 return None
-            self._taken.add(known.name)
-        self.parameters[value] = known
-        return known
+            self._taken.add(parameter.name)
+        self.parameters[value] = parameter
+        return parameter
 
     def _name(self, value: Value, kind: ParameterType) -> str:
         words = "_".join(_WORD.findall(self._known_names.get(value, ""))).lower()
@@ -390,8 +390,8 @@ def _in_f_strings(script: str, tree: ast.AST, finder: _Finder) -> list[_Place]:
         return []
     longest_first = sorted(names, key=len, reverse=True)
     pattern = re.compile("|".join(map(_alone, longest_first)))
-    taken = {line for place in finder.found for line in range(place.line, place.end_line + 1)}
-    found: list[_Place] = []
+    used_lines = {line for place in finder.found for line in range(place.line, place.end_line + 1)}
+    places: list[_Place] = []
     formats = {id(n.format_spec) for n in ast.walk(tree) if isinstance(n, ast.FormattedValue)}
     for node in ast.walk(tree):
         if id(node) in formats:  # nested in another f-string
@@ -400,7 +400,7 @@ def _in_f_strings(script: str, tree: ast.AST, finder: _Finder) -> list[_Place]:
         if segment is None or not isinstance(node, ast.JoinedStr) or not _is_one(segment):
             continue
         end_line, end = node.end_lineno, node.end_col_offset
-        if end_line is None or end is None or taken & {*range(node.lineno, end_line + 1)}:
+        if end_line is None or end is None or used_lines & {*range(node.lineno, end_line + 1)}:
             continue
         pieces = _BRACES.split(segment)  # texts and values in braces alternate
         pieces[::2] = [pattern.sub(lambda m: f"{{{names[m[0]]}}}", text) for text in pieces[::2]]
@@ -413,8 +413,8 @@ def _in_f_strings(script: str, tree: ast.AST, finder: _Finder) -> list[_Place]:
                 end=end,
                 text=new_segment,
             )
-            found.append(place)
-    return found
+            places.append(place)
+    return places
 
 
 def _is_one(segment: str) -> bool:
@@ -457,12 +457,12 @@ def _alone(piece: str) -> str:
 
 def spoken_dates(task: str) -> set[str]:
     """Return the dates and months that a task names in words, as 2026-10 for October 2026."""
-    found: set[str] = set()
+    dates: set[str] = set()
     for match in _SPOKEN.finditer(task):
         number = _MONTHS.index(match["month"][:3].casefold()) + 1
         month, day = f"{match['year']}-{number:02}", match["before"] or match["after"]
-        found.add(month if day is None else f"{month}-{int(day):02}")
-    return found
+        dates.add(month if day is None else f"{month}-{int(day):02}")
+    return dates
 
 
 def _literal(text: str) -> str:

@@ -35,14 +35,14 @@ class RoutineStore:
         """Return the names of all routines, sorted."""
         if not self.folder.is_dir():
             return []
-        found = (path.stem for path in self.folder.glob("*.py") if path.is_file())
-        return sorted(filter(is_name, found))
+        stems = (path.stem for path in self.folder.glob("*.py") if path.is_file())
+        return sorted(filter(is_name, stems))
 
     def versions(self) -> list[tuple[str, int, int]]:
         """Return name, modification time and size of each file, to detect changes."""
         paths = (self.path(name) for name in self.names())
-        found = ((path.name, path.stat()) for path in paths)
-        return [(name, status.st_mtime_ns, status.st_size) for name, status in found]
+        files = ((path.name, path.stat()) for path in paths)
+        return [(name, status.st_mtime_ns, status.st_size) for name, status in files]
 
     def path(self, name: str) -> Path:
         """Return the file of a routine."""
@@ -72,11 +72,11 @@ class RoutineStore:
 
     def readable(self) -> list[Routine]:
         """Return all routines whose files can be read and are trusted."""
-        found: list[Routine] = []
+        routines: list[Routine] = []
         for name in self.names():
             with contextlib.suppress(DelfError):
-                found.append(self.find(name))
-        return found
+                routines.append(self.find(name))
+        return routines
 
     # -- proposals ----------------------------------------------------------------------
 

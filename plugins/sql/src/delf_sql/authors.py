@@ -96,9 +96,9 @@ class OwnTables:
         """Return the trust in a query's rows: for all columns alike, or by column."""
         if not isinstance(statement, str) or len(statement) > _LONGEST:
             return _OUTSIDE
-        given = cast("Params", params if isinstance(params, (dict, list, tuple)) else None)
+        bound_params = cast("Params", params if isinstance(params, (dict, list, tuple)) else None)
         try:
-            tree = self._tree(statement, given)
+            tree = self._tree(statement, bound_params)
         except ToolRefusedError:  # the query reports it to the script
             return _OUTSIDE
         return _OUTSIDE if tree is None else self._trust_of_tree(tree)

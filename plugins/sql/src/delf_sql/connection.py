@@ -94,8 +94,8 @@ class SQL(Connection[SQLSettings]):
         self.target = make_target(self.name, self.settings)
         check_dialect(self.name, self.settings, self.target)
         if self.target.dialect == "postgresql" and self.target.password is None:
-            given = {self.settings.source(field) for field in ("url", "host", "database")}
-            source: Source = "project" if "project" in given else "program"
+            sources = {self.settings.source(field) for field in ("url", "host", "database")}
+            source: Source = "project" if "project" in sources else "program"
             check_variables(self.name, source, ("PGPASSWORD",))
         self._own: OwnTables | None = None
         if isinstance(self.trust, Mapping):
@@ -272,9 +272,9 @@ class SQL(Connection[SQLSettings]):
         """
         if self.target.dialect != "mysql":
             return ""
-        named = {token.text for statement, _ in changes for token in statement.tokens}
+        words = {token.text for statement, _ in changes for token in statement.tokens}
         tables = await self._in_session(
-            True, lambda backend, session: backend.without_transactions(session, named)
+            True, lambda backend, session: backend.without_transactions(session, words)
         )
         if not tables:
             return ""
@@ -384,20 +384,20 @@ class SQL(Connection[SQLSettings]):
     ) -> list[TableInfo]:
         relations = backend.relations(session)
         if table is not None:
-            found = find_relation(table, relations)
-            if found is None:
+            match = find_relation(table, relations)
+            if match is None:
                 names = [relation.full_name for relation in relations]
                 raise ToolExecutionError(f"there is no table {table!r}{did_you_mean(table, names)}")
-            relations = [found]
+            relations = [match]
         if search is not None:
             tables, _ = self._candidates(backend, session, relations, search)
             ranked, count = self._index_of(tables).rank(search)
-            return [found.info() for found in ranked[: min(count, _FOUND_TABLES)]]
+            return [match.info() for match in ranked[: min(count, _FOUND_TABLES)]]
         if len(relations) > self.settings.schema_tables:
             return [
                 relation_info(self._without_foreign_comment(relation)) for relation in relations
             ]
-        return [found.info() for found in self._tables(backend, session, relations)]
+        return [match.info() for match in self._tables(backend, session, relations)]
 
     def _index_of(self, tables: Sequence[Table]) -> TableIndex:
         """Return an index of tables, cached while the tables are unchanged."""

@@ -129,13 +129,13 @@ class Database:
         """
         if future.cancel() or future.done():
             return True
-        ended = asyncio.wrap_future(future)
-        ended.add_done_callback(lambda done: done.cancelled() or done.exception())
+        end = asyncio.wrap_future(future)
+        end.add_done_callback(lambda result: result.cancelled() or result.exception())
         try:
             async with asyncio.timeout(STOP_SECONDS):
                 while not future.done():  # a stop between two statements is lost
                     await asyncio.to_thread(self._end, job)
-                    await asyncio.wait([ended], timeout=_AGAIN_SECONDS)
+                    await asyncio.wait([end], timeout=_AGAIN_SECONDS)
         except Exception as error:
             log.warning("could not stop a statement: %s", type(error).__name__)
             executor = self._threads.pop(self._executor_key(reader), None)

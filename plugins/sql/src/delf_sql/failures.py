@@ -88,10 +88,12 @@ def failure(
     text = backend.target.scrub(problem.text[:_LONGEST])
     place = ""
     if problem.number is not None and problem.number <= len(statements) > 1:
-        shown = " ".join(statements[problem.number - 1].text.split())
-        shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
+        statement_text = " ".join(statements[problem.number - 1].text.split())
+        statement_text = (
+            statement_text if len(statement_text) <= _SHOWN else f"{statement_text[:_SHOWN]}…"
+        )
         which = f"statement {problem.number} of {len(statements)}"
-        place = f"{which}, {shown}, failed and none is done: "
+        place = f"{which}, {statement_text}, failed and none is done: "
     if problem.cause == "unavailable":
         if problem.lost and not reader:
             return lost(text, backend)

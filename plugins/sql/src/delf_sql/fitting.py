@@ -82,8 +82,8 @@ def family_of(kind: str) -> tuple[Family, int]:
     while _ARRAY.search(name):
         name, depth = _ARRAY.sub("", name), depth + 1
     word = _FIRST_WORD.match(name)
-    found: Family = _FAMILIES.get(word.group(), "other") if word else "other"
-    return (_ZONED.get(found, found) if "with time zone" in name else found), depth
+    family: Family = _FAMILIES.get(word.group(), "other") if word else "other"
+    return (_ZONED.get(family, family) if "with time zone" in name else family), depth
 
 
 def check_fits(value: object, family: Family, depth: int = 0) -> None:
@@ -101,9 +101,9 @@ def check_fits(value: object, family: Family, depth: int = 0) -> None:
         for item in cast("list[Any]", value):
             check_fits(item, family, max(depth - 1, 0))
     elif not depth and value is not None and not _fits(value, family):
-        shown = f"{_shorten(value)} ({type(cast('Any', value)).__name__})"
+        value_text = f"{_shorten(value)} ({type(cast('Any', value)).__name__})"
         raise TypeError(
-            f"{shown} does not fit a column of type {family} as it is: {_ADVICE[family]}, "
+            f"{value_text} does not fit a column of type {family} as it is: {_ADVICE[family]}, "
             "or write CAST(… AS …) around the placeholder"
         )
 
@@ -204,10 +204,10 @@ def _number(text: str) -> decimal.Decimal | None:
 
 def _fits_moment_text(text: str, family: Family) -> bool:
     """Return False if the column type would drop the text's date, time or zone."""
-    found = _MOMENT.fullmatch(text.strip())
-    if found is None or family == "timestamptz":
+    match = _MOMENT.fullmatch(text.strip())
+    if match is None or family == "timestamptz":
         return True
-    has_date, clock, zone = bool(found["date"]), found["clock"] or "", bool(found["zone"])
+    has_date, clock, zone = bool(match["date"]), match["clock"] or "", bool(match["zone"])
     if family == "date":
         return has_date and not zone and not clock.strip("0:.")
     if family == "timestamp":

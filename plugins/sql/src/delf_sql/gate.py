@@ -96,14 +96,14 @@ def check_query(
     text, tokens = _single_statement(text, dialect, routines=False)
     first = next((token for token in tokens if token.text != "("), tokens[0])
     if first.word not in _SELECTS and not (first.word == "FROM" and dialect == "duckdb"):
-        shown = first.text if len(first.text) <= 20 else f"{first.text[:20]}…"
+        start = first.text if len(first.text) <= 20 else f"{first.text[:20]}…"
         if first.word in _ABOUT_TABLES:
             raise ToolRefusedError(
-                f"query takes SELECT, WITH and VALUES, and this is {shown}",
+                f"query takes SELECT, WITH and VALUES, and this is {start}",
                 hint="call schema('table') or schema(search='words') for tables, columns and keys",
             )
         raise ToolRefusedError(
-            f"query only reads (SELECT, WITH, VALUES) and this is {shown}: use write for changes"
+            f"query only reads (SELECT, WITH, VALUES) and this is {start}: use write for changes"
         )
     _check_words(tokens)
     if dialect not in CERTIFIED:
@@ -141,7 +141,7 @@ def check_writes(texts: Sequence[str], dialect: Dialect) -> list[Statement]:
     """
     if not texts:
         raise ToolRefusedError("write takes one statement or a list of them, and this is empty")
-    found: list[Statement] = []
+    statements: list[Statement] = []
     for number, text in enumerate(texts, 1):
         try:
             statement = check_write(text, dialect)
@@ -152,8 +152,8 @@ def check_writes(texts: Sequence[str], dialect: Dialect) -> list[Statement]:
                 raise
             place = f"statement {number} of {len(texts)}: {error.message}"
             raise ToolRefusedError(place, hint=error.hint) from None
-        found.append(statement)
-    return found
+        statements.append(statement)
+    return statements
 
 
 def _check_in_list(statement: Statement, dialect: Dialect) -> None:
@@ -231,7 +231,7 @@ def _folded(token: Token, dialect: Dialect) -> str:
 def _check_calls(
     tokens: Sequence[Token], dialect: Dialect, allowed: frozenset[str], exempt: frozenset[int]
 ) -> None:
-    known, grammar = known_functions(dialect), grammar_words(dialect)
+    functions, grammar = known_functions(dialect), grammar_words(dialect)
     for before, token in _calls(tokens):
         name = _folded(token, dialect)
         if token.start in exempt or is_listed(name, allowed):
@@ -242,7 +242,7 @@ def _check_calls(
         if token.kind == "word" and name in grammar and not qualified:
             continue
         # In MySQL db.name() is a stored function, even if a built-in one has the same name.
-        if name in known and not (qualified and dialect == "mysql"):
+        if name in functions and not (qualified and dialect == "mysql"):
             continue
         raise ToolRefusedError(
             f"query cannot call {name}(): it is not among the functions that are known to only "
@@ -304,8 +304,8 @@ def _check_tree(query: str, dialect: Dialect) -> frozenset[int]:
     families = (exp.Binary, exp.Unary, exp.Func)
     for node in trees[0].walk():
         kind = type(node).__name__
-        known = kind in _PARTS or kind.startswith("JSONPath") or isinstance(node, families)
-        if not known:
+        is_known = kind in _PARTS or kind.startswith("JSONPath") or isinstance(node, families)
+        if not is_known:
             raise ToolRefusedError(f"query cannot hold {kind.upper()}: it only reads")
         # In FROM f() AS t(a, b) the tokens t(a, b) look like a call, and name columns.
         if isinstance(node, exp.TableAlias) and node.this is not None and node.args.get("columns"):

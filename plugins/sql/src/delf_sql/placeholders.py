@@ -147,7 +147,7 @@ def bind(
     holes = find_holes(text, tokens, named=isinstance(params, Mapping))
     _check(holes, params, dialect)
     bound = Bound([], [])
-    whole: list[str] = []
+    pieces_of_statement: list[str] = []
     place = 0
     for hole in holes:
         value = cast("Any", params)[hole.key]
@@ -158,10 +158,10 @@ def bind(
                 f"order of keys makes a difference: compare its parts, as {part} = :value"
             )
         marks = _marks(hole, value, adapt, bound)
-        whole += [text[place : hole.start], f"({marks})" if hole.bare_list else marks]
+        pieces_of_statement += [text[place : hole.start], f"({marks})" if hole.bare_list else marks]
         place = hole.end
-    whole.append(text[place:])
-    bound.pieces.extend("".join(whole).split(_HOLE))
+    pieces_of_statement.append(text[place:])
+    bound.pieces.extend("".join(pieces_of_statement).split(_HOLE))
     return bound
 
 

@@ -59,8 +59,8 @@ class TableIndex:
         best = sorted((n for n, score in scores.items() if score), key=lambda n: (-scores[n], n))
         strong = [n for n in best[:_ENDS] if scores[n] >= _STRONG * scores[best[0]]]
         bridging = [n for ends in combinations(strong, 2) for n in _path(links, *ends)]
-        found = list(dict.fromkeys([*strong, *bridging, *best]))
-        return _with_rest(tables, found), len(found)
+        ranked = list(dict.fromkeys([*strong, *bridging, *best]))
+        return _with_rest(tables, ranked), len(ranked)
 
 
 class ColumnNeed:
@@ -76,9 +76,9 @@ class ColumnNeed:
     def __call__(self, column: Column) -> int:
         """Return 0 for a key, below 0 for a column that matches the task, 1 for others."""
         words = words_of(f"{column.name} {column.comment or ''}")
-        named = len(self._wanted.intersection(map(stem, words)))
-        if named:
-            return -named
+        common_words = len(self._wanted.intersection(map(stem, words)))
+        if common_words:
+            return -common_words
         return 0 if column.primary_key or column.references is not None else 1
 
 
@@ -118,9 +118,9 @@ def _referred(reference: str, numbers: Mapping[str, int], folded: Mapping[str, i
     """Return the index of the table in ``schema.table.column``, whose column is optional."""
     plain = reference.replace('"', "")
     for name in (plain.rpartition(".")[0], plain):
-        found = numbers.get(name, folded.get(name.lower()))
-        if found is not None:
-            return found
+        number = numbers.get(name, folded.get(name.lower()))
+        if number is not None:
+            return number
     return None
 
 

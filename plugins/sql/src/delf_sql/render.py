@@ -72,8 +72,8 @@ def _reserved(dialect: Dialect) -> frozenset[str]:
         from sqlalchemy.exc import NoSuchModuleError
 
         try:
-            made: Any = registry.load(dialect)()
-            own |= frozenset(made.identifier_preparer.reserved_words)
+            preparer: Any = registry.load(dialect)()
+            own |= frozenset(preparer.identifier_preparer.reserved_words)
         except (NoSuchModuleError, ImportError):
             pass  # a dialect that SQLAlchemy does not know has no list
     return _RESERVED | own
@@ -198,16 +198,16 @@ class PartialSchema:
     def _lines(self, ranked: Sequence[Table], budget: int) -> list[str]:
         """Format as many tables as fit; wide tables are shortened to share the remaining budget."""
         lines: list[str] = []
-        left = budget
+        remaining = budget
         for table in ranked:
             line = self._line(table, min(_WIDE, budget // 3))
-            if len(line) >= left:
+            if len(line) >= remaining:
                 break
             lines.append(line)
-            left -= len(line) + 1
+            remaining -= len(line) + 1
         for number, table in enumerate(ranked[: len(lines)]):
-            line = self._line(table, len(lines[number]) + left)
-            left -= len(line) - len(lines[number])
+            line = self._line(table, len(lines[number]) + remaining)
+            remaining -= len(line) - len(lines[number])
             lines[number] = line
         return lines
 
@@ -233,12 +233,12 @@ class PartialSchema:
         return table_line(replace(table, columns=columns), self._dialect, omitted_count)
 
 
-def _room(left: int) -> Callable[[str], bool]:
+def _room(remaining: int) -> Callable[[str], bool]:
     """Return a predicate that accepts names until the budget of characters is used up."""
 
     def fits(name: str) -> bool:
-        nonlocal left
-        left -= len(name) + 2
-        return left >= 0
+        nonlocal remaining
+        remaining -= len(name) + 2
+        return remaining >= 0
 
     return fits

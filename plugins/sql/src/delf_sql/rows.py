@@ -103,12 +103,12 @@ def note_texts(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 def unique_names(columns: Sequence[str]) -> list[str]:
     """Return column names with duplicates numbered."""
-    taken = set(columns)
+    used_names = set(columns)
     names: list[str] = []
     used: set[str] = set()
     for column in columns:
         name, number = column, 2
-        while name in used or (name != column and name in taken):
+        while name in used or (name != column and name in used_names):
             name = f"{column}_{number}"
             number += 1
         used.add(name)

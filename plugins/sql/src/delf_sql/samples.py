@@ -104,11 +104,11 @@ def with_samples(
         rows: The rows of :func:`statement_of`.
         is_shown: Returns whether the prompt may describe a column.
     """
-    found = _meanings(table, rows) if all(is_shown(each.name) for each in table.columns) else {}
-    found |= {
+    notes = _meanings(table, rows) if all(is_shown(each.name) for each in table.columns) else {}
+    notes |= {
         column.name: text
         for number, column in enumerate(_sampled_columns(table))
-        if column.name not in found
+        if column.name not in notes
         and not column.primary_key
         and is_shown(column.name)
         and (
@@ -117,7 +117,7 @@ def with_samples(
             )
         )
     }
-    columns = [replace(column, holds=found.get(column.name)) for column in table.columns]
+    columns = [replace(column, holds=notes.get(column.name)) for column in table.columns]
     return Table(table.relation, columns, table.broken)
 
 
@@ -127,7 +127,7 @@ def _meanings(table: Table, rows: Sequence[Sequence[Any]]) -> dict[str, str]:
     keys = [number for number, column in enumerate(columns) if column.primary_key]
     if len(columns) < len(table.columns) or len(keys) != 1 or not 1 < len(rows) <= _MAX_VALUES:
         return {}
-    found: dict[str, str] = {}
+    notes: dict[str, str] = {}
     for number, column in enumerate(columns):
         pairs = [(row[keys[0]], row[number]) for row in rows]
         if column.primary_key or not _LABEL.search(_CAMEL.sub("_", column.name).lower()):
@@ -138,8 +138,8 @@ def _meanings(table: Table, rows: Sequence[Sequence[Any]]) -> dict[str, str]:
         ) and all(_is_plain(f"{key}") for key, _ in pairs)
         listed = ", ".join(f"{key!r}: {text!r}" for key, text in pairs)
         if is_short and len(listed) <= _CHARS:
-            found[column.name] = f"{{{listed}}} by {columns[keys[0]].name}"
-    return found if not any(_is_personal(column.name) for column in columns) else {}
+            notes[column.name] = f"{{{listed}}} by {columns[keys[0]].name}"
+    return notes if not any(_is_personal(column.name) for column in columns) else {}
 
 
 def _describe_values(column: Column, values: Sequence[Any]) -> str:
@@ -196,21 +196,23 @@ def _shared_values(name: str, values: Sequence[str]) -> str:
 
 def _parts(name: str, values: Sequence[Any], depth: int = 0) -> str:
     """Return the type of records and lists, with the texts that they share."""
-    given = [value for value in values if value is not None]
-    none = " | None" if len(given) < len(values) else ""
-    kinds = {type(value).__name__ for value in given}
+    present = [value for value in values if value is not None]
+    none = " | None" if len(present) < len(values) else ""
+    kinds = {type(value).__name__ for value in present}
     if kinds == {"str"}:
-        return f"{_shared_values(name, given) or 'str'}{none}"
+        return f"{_shared_values(name, present) or 'str'}{none}"
     if kinds == {"list"} and depth < _DEPTH:
-        return f"list[{_parts(name, [item for value in given for item in value], depth + 1)}]{none}"
+        return (
+            f"list[{_parts(name, [item for value in present for item in value], depth + 1)}]{none}"
+        )
     if kinds == {"dict"} and depth < _DEPTH:
-        keys = list(dict.fromkeys(key for value in given for key in value))
+        keys = list(dict.fromkeys(key for value in present for key in value))
         if len(keys) <= _MAX_KEYS and all(_KEY.fullmatch(str(key)) for key in keys):
-            shown = (
-                f'"{key}": {_parts(key, [v[key] for v in given if key in v], depth + 1)}'
+            parts = (
+                f'"{key}": {_parts(key, [v[key] for v in present if key in v], depth + 1)}'
                 for key in keys
             )
-            return f"{{{', '.join(shown)}}}{none}"
+            return f"{{{', '.join(parts)}}}{none}"
     return f"{' | '.join(sorted(kinds)) or 'Any'}{none}"
 
 
@@ -256,7 +258,7 @@ def _pattern_of(value: str) -> str:
     """Return the pattern of a text, such as ``AA-0000``, in which only separators are kept."""
     if len(value) > _LONGEST:
         return ""
-    masked = re.sub(r"[^\W\d_]", lambda found: "A" if found[0].isupper() else "a", value)
+    masked = re.sub(r"[^\W\d_]", lambda match: "A" if match[0].isupper() else "a", value)
     return re.sub(r"\d", "0", masked)
 
 

@@ -228,11 +228,11 @@ class _Session:
                 for number, (text, values) in enumerate(work.runs, 1):
                     try:
                         cursor = self.connection.execute(text, values)
-                        columns, found, more = self._collect(cursor, work.limit - len(rows))
+                        columns, fetched, more = self._collect(cursor, work.limit - len(rows))
                     except _FAILURES as error:
                         raise _FailedAtError(number) from error
-                    rows += found
-                    changed += len(found) if columns else max(cursor.rowcount, 0)
+                    rows += fetched
+                    changed += len(fetched) if columns else max(cursor.rowcount, 0)
                     if more:
                         return columns, rows, True, 0, []
             self.connection.commit()
@@ -298,7 +298,7 @@ def _escaped(data: bytes) -> str:
 
 def _mend(columns: list[str], rows: list[Any]) -> list[str]:
     """Replace escaped bytes by a mark, and return the names of affected columns."""
-    found: dict[str, None] = {}
+    problems: dict[str, None] = {}
     for number, row in enumerate(rows):
         wrong = [
             place
@@ -310,9 +310,9 @@ def _mend(columns: list[str], rows: list[Any]) -> list[str]:
             for place in wrong:
                 raw = row[place].encode("utf-8", "surrogateescape")
                 mended[place] = raw.decode("utf-8", "replace")
-                found[columns[place]] = None
+                problems[columns[place]] = None
             rows[number] = tuple(mended)
-    return list(found)
+    return list(problems)
 
 
 def _is_utf8(text: str) -> bool:

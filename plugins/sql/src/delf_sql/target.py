@@ -142,10 +142,10 @@ def make_target(name: str, settings: SQLSettings) -> Target:
 def _target(name: str, settings: SQLSettings) -> Target:
     if settings.url is not None:
         parts = ("host", "port", "database", "user", "password", "db_type")
-        given = [part for part in parts if getattr(settings, part) is not None]
-        if given:
+        set_parts = [part for part in parts if getattr(settings, part) is not None]
+        if set_parts:
             raise ConnectionConfigurationError(
-                f"{name}: url and {', '.join(given)} are both set", hint="set one or the other"
+                f"{name}: url and {', '.join(set_parts)} are both set", hint="set one or the other"
             )
         return _from_url(name, settings.url.get_secret_value().strip())
     if settings.database is None:
@@ -246,7 +246,7 @@ def _other_target(name: str, kind: str, url: str | URL) -> Target:
     from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError
 
-    shown = kind if kind.isidentifier() else "…"
+    kind_text = kind if kind.isidentifier() else "…"
     try:
         read = make_url(url)
         dialect = read.get_dialect()
@@ -256,8 +256,8 @@ def _other_target(name: str, kind: str, url: str | URL) -> Target:
         dialect = read = None
     if dialect is None or read is None:
         raise ConnectionConfigurationError(
-            f"{name}: url starts with {shown}://{did_you_mean(shown, _SCHEMES)}; no dialect of "
-            "SQLAlchemy with that name is installed",
+            f"{name}: url starts with {kind_text}://{did_you_mean(kind_text, _SCHEMES)}; no "
+            "dialect of SQLAlchemy with that name is installed",
             hint=f"{HINT}; for another database install the package with its dialect",
         )
     options = {key: value for key, value in read.query.items() if _SECRET_OPTION.search(key)}
@@ -277,7 +277,7 @@ def _other_target(name: str, kind: str, url: str | URL) -> Target:
 
 
 def _spellings(*passwords: str | None) -> tuple[str, ...]:
-    found: dict[str, None] = {}
+    spellings: dict[str, None] = {}
     for password in passwords:
         for text in (
             (password, quote(password, safe=""), quote_plus(password), repr(password)[1:-1])
@@ -285,5 +285,5 @@ def _spellings(*passwords: str | None) -> tuple[str, ...]:
             else ()
         ):
             if text and len(text) >= _SHORTEST_SECRET:
-                found[text] = None
-    return tuple(sorted(found, key=len, reverse=True))
+                spellings[text] = None
+    return tuple(sorted(spellings, key=len, reverse=True))

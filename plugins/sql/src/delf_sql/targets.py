@@ -40,14 +40,14 @@ def assigned(bound: Bound, dialect: Dialect) -> list[Assigned]:
         trees = parse("".join(pieces), dialect)
     except (SqlglotError, RecursionError):
         return []
-    found: list[Assigned] = []
+    assignments: list[Assigned] = []
     for tree in trees:
         if isinstance(tree, (exp.Insert, exp.Update)):
-            found += _of(tree)
+            assignments += _of(tree)
         elif isinstance(tree, exp.Merge):
             for change in tree.find_all(exp.Insert, exp.Update):
-                found += _of_merge(tree, change)
-    return found
+                assignments += _of_merge(tree, change)
+    return assignments
 
 
 def _of_merge(tree: Any, change: Any) -> Iterator[Assigned]:
@@ -141,9 +141,9 @@ def kinds_of(
         if table is None:
             continue
         if isinstance(column, int):
-            found = table.columns[column] if column < len(table.columns) else None
+            column_type = table.columns[column] if column < len(table.columns) else None
         else:
             low = column.lower()
-            found = next((one for one in table.columns if one.name.lower() == low), None)
-        kinds[parameter] = found.type if found is not None else None
+            column_type = next((one for one in table.columns if one.name.lower() == low), None)
+        kinds[parameter] = column_type.type if column_type is not None else None
     return kinds

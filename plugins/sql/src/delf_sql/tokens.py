@@ -181,14 +181,14 @@ def normalise(text: str, dialect: Dialect) -> tuple[str, list[Token]]:
     text = text.replace("\r\n", "\n")
     try:
         tokenizer, _, grammar = _reader(dialect)
-        found = tokenizer(grammar).tokenize(text)
+        raw_tokens = tokenizer(grammar).tokenize(text)
     except TokenError:
         raise ToolRefusedError(
             "the statement has a string, a quoted name or a comment without an end"
         ) from None
     place = 0
     read: list[Token] = []
-    for token in found:
+    for token in raw_tokens:
         start, end = token.start, token.end + 1
         _check_gap(text, place, start, dialect)
         place = end

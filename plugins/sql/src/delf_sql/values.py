@@ -94,8 +94,8 @@ def _in_json(value: Any) -> Any:
         raise TypeError("JSON has no bytes: pass text, as base64.b64encode(value).decode()")
     if isinstance(value, decimal.Decimal):
         is_exact = value.is_finite() and decimal.Decimal(repr(float(value))) == value
-        whole = is_exact and value == value.to_integral_value()
-        return (int(value) if whole else float(value)) if is_exact else str(value)
+        is_integer = is_exact and value == value.to_integral_value()
+        return (int(value) if is_integer else float(value)) if is_exact else str(value)
     if isinstance(value, dt.timedelta):
         return value.total_seconds()
     return value.isoformat() if isinstance(value, (dt.date, dt.time)) else str(value)

@@ -23,8 +23,8 @@ async def system_resolve(host: str, port: int) -> list[str]:
         host: A name, or an address in any notation that the system reads.
         port: The port.
     """
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in infos))
 
 
 class Guard:

@@ -90,12 +90,12 @@ class Web(Connection[WebSettings]):
         """
         document = await self._fetcher.get(url)
         work = "whole" if whole else "text"
-        found: Text = await self._fetcher.readers.read(work, document, _asker(context))
+        text: Text = await self._fetcher.readers.read(work, document, _asker(context))
         return Page(
             url=document.url,
-            title=found["title"],
-            date=found["date"],
-            text=_mark_origin(found["text"], document.url),
+            title=text["title"],
+            date=text["date"],
+            text=_mark_origin(text["text"], document.url),
         )
 
     @action("reading", effect="read", egress=True, sinks=["url"])
@@ -132,9 +132,9 @@ class Web(Connection[WebSettings]):
         """
         document = await self._fetcher.get(url)
         if document.kind in _HTML:
-            named = await self._fetcher.readers.read("feeds", document, _asker(context))
-            if named:
-                document = await self._fetcher.get(named[0], named_by=document.url)
+            feeds = await self._fetcher.readers.read("feeds", document, _asker(context))
+            if feeds:
+                document = await self._fetcher.get(feeds[0], named_by=document.url)
         return await self._fetcher.readers.read("feed", document, _asker(context))
 
     @property

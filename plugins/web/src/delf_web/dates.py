@@ -89,8 +89,8 @@ def _dates_in_json(text: str) -> Iterator[str]:
     try:
         data = json.loads(text, strict=False)
     except (ValueError, RecursionError):
-        if (found := _IN_BROKEN.search(text)) is not None:
-            yield found[1]
+        if (match := _IN_BROKEN.search(text)) is not None:
+            yield match[1]
         return
     nodes = list(_nodes(data))
     for key in _KEYS:
@@ -106,8 +106,8 @@ def _nodes(data: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
             yield from _nodes(item, depth + 1)
     elif isinstance(data, dict):
         node = cast("dict[str, Any]", data)
-        given: Any = node.get("@type")
-        kinds = cast("list[Any]", given if isinstance(given, list) else [given])
+        type_name: Any = node.get("@type")
+        kinds = cast("list[Any]", type_name if isinstance(type_name, list) else [type_name])
         if kinds and all(_NO_PAGES.search(str(kind)) for kind in kinds):
             return
         yield node
@@ -119,20 +119,20 @@ def _nodes(data: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
 def _date_of_element(element: Any) -> str | None:
     """Return the date that an element of a page states."""
     written = [element.get(name) for name in ("datetime", "content", "title")]
-    found = next((_date(str(text)) for text in written if text), None)
-    if found is not None or _is_ambiguous(str(element.text_content())):
-        return found
-    kept = copy.deepcopy(element)
-    kept.tail = None
-    return _find(body=kept)
+    date = next((_date(str(text)) for text in written if text), None)
+    if date is not None or _is_ambiguous(str(element.text_content())):
+        return date
+    copied = copy.deepcopy(element)
+    copied.tail = None
+    return _find(body=copied)
 
 
 def _date(written: str) -> str | None:
     """Parse a date in any format; None for an ambiguous one."""
     if not written.strip() or _is_ambiguous(written):
         return None
-    if (found := _WITH_SLASHES.match(written)) is not None and int(found[2]) > _MONTHS:
-        written = f"{found[3]}-{found[1]:0>2}-{found[2]}"
+    if (match := _WITH_SLASHES.match(written)) is not None and int(match[2]) > _MONTHS:
+        written = f"{match[3]}-{match[1]:0>2}-{match[2]}"
     meta: Any = lxml_html().Element("meta")
     meta.set("property", "article:published_time")
     meta.set("content", "".join(c for c in written if c.isprintable()))
@@ -141,9 +141,9 @@ def _date(written: str) -> str | None:
 
 def _is_ambiguous(written: str) -> bool:
     """Return True if day and month of a date may be swapped."""
-    found = _WITH_SLASHES.match(written)
+    match = _WITH_SLASHES.match(written)
     return (
-        found is not None and found[1] != found[2] and max(map(int, found.groups()[:2])) <= _MONTHS
+        match is not None and match[1] != match[2] and max(map(int, match.groups()[:2])) <= _MONTHS
     )
 
 
@@ -153,5 +153,5 @@ def _find(**parts: Any) -> str | None:
     page: Any = lxml_html().document_fromstring("<html><head></head><body></body></html>")
     for place, element in parts.items():
         page.find(place).append(element)
-    found = find_date(page, extensive_search=False, original_date=True)
-    return str(found) if found else None
+    date = find_date(page, extensive_search=False, original_date=True)
+    return str(date) if date else None

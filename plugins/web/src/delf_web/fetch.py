@@ -105,18 +105,18 @@ class Fetcher:
         self._check_host(checked, f"{url} redirects to", first)
         return checked
 
-    def _check_host(self, url: httpx.URL, source: str, asked: httpx.URL) -> None:
+    def _check_host(self, url: httpx.URL, source: str, first_url: httpx.URL) -> None:
         """Raise for a host that needs approval and was not approved.
 
         Args:
             url: The requested address.
             source: The source of the address, for the message.
-            asked: The approved addresses.
+            first_url: The approved address.
         """
         settings = self._settings
         if (
             settings.other_hosts == "ask"
-            and url.host != asked.host
+            and url.host != first_url.host
             and not is_named(url.host, settings)
         ):
             raise ToolRefusedError(

@@ -60,9 +60,9 @@ def check_markup(content: bytes, url: str) -> None:
             depth = max(0, depth - 1) if tag[1] else depth + 1
             if depth > MAX_DEPTH:
                 raise _too_much(url, f"{MAX_DEPTH:,} elements inside each other")
-        while (found := _ATTRIBUTE.match(content, end)) is not None:
+        while (attribute := _ATTRIBUTE.match(content, end)) is not None:
             own += 1
-            end = found.end()
+            end = attribute.end()
             if own > MAX_OF_A_TAG:
                 raise _too_much(url, f"{MAX_OF_A_TAG:,} attributes on one tag")
         attributes += own

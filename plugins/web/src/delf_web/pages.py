@@ -90,10 +90,10 @@ def read_text(document: Document, *, whole: bool = False) -> Text:
 def _main_text(tree: Any, url: str) -> str:
     import trafilatura
 
-    shown = copy.deepcopy(tree)
-    lxml_html().etree.strip_elements(shown, "noscript", "template", with_tail=False)
-    found: Any = trafilatura.extract(
-        shown,
+    cleaned = copy.deepcopy(tree)
+    lxml_html().etree.strip_elements(cleaned, "noscript", "template", with_tail=False)
+    extracted: Any = trafilatura.extract(
+        cleaned,
         url=url,
         output_format="markdown",
         include_comments=False,
@@ -101,22 +101,25 @@ def _main_text(tree: Any, url: str) -> str:
         favor_recall=True,
         date_extraction_params={"extensive_search": False},
     )
-    return str(found or "").strip()
+    return str(extracted or "").strip()
 
 
 def _note_share(text: str, everything: str) -> None:
     """Note the omitted share of a page's text: extraction may lose most of it."""
-    main, whole = _WORD.findall(_LINK.sub("]", text)), _WORD.findall(everything)
-    kept, total = (
-        sum(map(len, words)) for words in (main, whole)
+    main, all_words = _WORD.findall(_LINK.sub("]", text)), _WORD.findall(everything)
+    main_count, total = (
+        sum(map(len, words)) for words in (main, all_words)
     )  # in characters: some scripts do not separate words
-    if kept < _NEARLY_ALL * total:
+    if main_count < _NEARLY_ALL * total:
         note(
-            f"this is the page's main text, {len(main):,} of about {len(whole):,} words: "
+            f"this is the page's main text, {len(main):,} of about {len(all_words):,} words: "
             "scrape(url, whole=True) gives all of them"
         )
-    elif kept > _MORE * total:
-        note(f"this text is of the page's data for programs; it shows {len(whole):,} words itself")
+    elif main_count > _MORE * total:
+        note(
+            f"this text is of the page's data for programs; it shows {len(all_words):,} words "
+            "itself"
+        )
 
 
 def whole_text(tree: Any) -> str:
@@ -163,14 +166,14 @@ def read_links(document: Document) -> list[Link]:
         document: A page of HTML.
     """
     tree = _tree(document.text, document.url)
-    found: dict[str, str] = {}
+    links: dict[str, str] = {}
     if tree is None:
         return []
     for element in tree.xpath("//a[@href]"):
         url = str(element.get("href")).partition("#")[0]
         if url.startswith(("http://", "https://")):
-            found[url] = found.get(url) or _words(element)
-    return [Link(text=text, url=url) for url, text in found.items()]
+            links[url] = links.get(url) or _words(element)
+    return [Link(text=text, url=url) for url, text in links.items()]
 
 
 def read_tables(document: Document) -> list[Table]:
@@ -198,11 +201,11 @@ def feeds_of(document: Document) -> list[str]:
     tree = _tree(document.text, document.url)
     if tree is None:
         return []
-    found = tree.xpath(
+    feed_links = tree.xpath(
         '//link[contains(@rel, "alternate")]'
         '[@type="application/rss+xml" or @type="application/atom+xml"]/@href'
     )
-    return [str(url) for url in found]
+    return [str(url) for url in feed_links]
 
 
 def plain(markup: str) -> str:

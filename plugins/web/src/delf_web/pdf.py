@@ -18,5 +18,5 @@ def read_pdf(document: Document) -> Text:
     Raises:
         ToolExecutionError: If the document cannot be read.
     """
-    found = pdf_pages(io.BytesIO(document.content), document.url)
-    return Text(title=found.title, date=None, text="\n\n".join(filter(None, found.texts)))
+    pages = pdf_pages(io.BytesIO(document.content), document.url)
+    return Text(title=pages.title, date=None, text="\n\n".join(filter(None, pages.texts)))

@@ -153,11 +153,11 @@ def copy_to(folder: Path, files: Sequence[Attached], most: int, context: CallCon
     shutil.rmtree(building, ignore_errors=True)
     make_private_folder(building.parent)
     building.mkdir(mode=0o700)
-    left = most
+    remaining_bytes = most
     for number, item in enumerate(files, 1):
         content = context.read_file(item.path, most, read=item.file.read)
-        left -= len(content)
-        if left < 0:
+        remaining_bytes -= len(content)
+        if remaining_bytes < 0:
             raise ToolRefusedError(f"{item.path!r} has grown since it was looked at")
         path = building / item.file.name
         if path.exists():

@@ -65,8 +65,8 @@ def list_command(ctx: click.Context, *, as_json: bool) -> None:
     widest = max((len(row["name"]) for row in rows), default=0)
     for row in rows:
         text = f"! {row['error']}" if row["error"] else row["description"] or ""
-        made = "  (generated)" if row["generated"] else ""
-        text = wrap_text(visible(f"{text}{made}"), indent=widest + 2)
+        suffix = "  (generated)" if row["generated"] else ""
+        text = wrap_text(visible(f"{text}{suffix}"), indent=widest + 2)
         click.echo(f"{row['name']:<{widest}}  {text}".rstrip())
     if not rows:
         errors.say("hint", f"no worker is in {', '.join(map(str, registry.folders))}; delf init")
@@ -79,13 +79,13 @@ def list_command(ctx: click.Context, *, as_json: bool) -> None:
 def show(ctx: click.Context, name: str, *, as_json: bool) -> None:
     """Check the file of the worker NAME, and show it."""
     state = state_of(ctx)
-    found = _registry(ctx, state).find(name)
+    worker = _registry(ctx, state).find(name)
     if as_json:
-        data = {"file": str(found.file), **found.model_dump(mode="json")}
+        data = {"file": str(worker.file), **worker.model_dump(mode="json")}
         click.echo(json.dumps(data, indent=2, ensure_ascii=False))
         return
-    click.echo(click.style(str(found.file), dim=True))
-    click.echo(errors.visible(found.file.read_text(encoding="utf-8").rstrip("\n")))
+    click.echo(click.style(str(worker.file), dim=True))
+    click.echo(errors.visible(worker.file.read_text(encoding="utf-8").rstrip("\n")))
 
 
 @workers.command("check", epilog="Exit status: 0 all workers are valid, 2 one is not.")
@@ -128,8 +128,10 @@ class _Checking:
         self._own = Workers(folders=[str(folder) for folder in registry.folders])
         self._own.registry = registry
         connect = project.connector(state.discover(project.environ))
-        held = {made.name: made for made in map(connect, project.connections)}
-        tools = {self._own.name: self._own, **held}
+        connections = {
+            connection.name: connection for connection in map(connect, project.connections)
+        }
+        tools = {self._own.name: self._own, **connections}
         self._shop = Workshop(registry, tools, connect, project.environ)
 
     def check(self, name: str) -> WorkerDefinition:
@@ -138,9 +140,9 @@ class _Checking:
         Raises:
             ConfigurationError: If the file is invalid; the error names file, line and key.
         """
-        found = self._registry.find(name)
-        self._shop.tools_of(found, self._own)
-        return found
+        worker = self._registry.find(name)
+        self._shop.tools_of(worker, self._own)
+        return worker
 
 
 @workers.command(
@@ -171,15 +173,15 @@ def run(ctx: click.Context, name: str, task: str | None, **given: Any) -> None:
     from delf_workers.running import of_worker, order
 
     state = state_of(ctx)
-    found = _registry(ctx, state).find(name)
-    inputs = _inputs(ctx, found, given["inputs"])
+    worker = _registry(ctx, state).find(name)
+    inputs = _inputs(ctx, worker, given["inputs"])
     try:
-        found.fill(inputs)
+        worker.fill(inputs)
     except ToolRefusedError as error:
         raise click.UsageError(error.message, ctx) from None
     # A generated worker uses the agent's connections.
     names = dict.fromkeys([*state.load_project().connections, "workers"])
-    connections = tuple(names) if found.generated else ("workers",)
+    connections = tuple(names) if worker.generated else ("workers",)
     text = order(name, task, inputs, [Path(file).name for file in given["files"]])
     flags = {**flags_of({**given, "strategy": None}), "strategy": "worker"}
     rest: dict[str, Any] = {**remaining_options({**given, "connections": connections})}
@@ -199,9 +201,9 @@ def run(ctx: click.Context, name: str, task: str | None, **given: Any) -> None:
 run.params += run_options(without=_NOT_SHARED)
 
 
-def _inputs(ctx: click.Context, worker: WorkerDefinition, given: tuple[str, ...]) -> dict[str, Any]:
+def _inputs(ctx: click.Context, worker: WorkerDefinition, pairs: tuple[str, ...]) -> dict[str, Any]:
     values: dict[str, Any] = {}
-    for text in given:
+    for text in pairs:
         key, sign, value = text.partition("=")
         if not sign:
             raise click.UsageError(f"--input {text}: KEY=VALUE", ctx)
@@ -223,7 +225,7 @@ def _registry(ctx: click.Context, state: State) -> Registry:
     from delf_workers.connection import Workers
 
     project = state.load_project()
-    made: Any = project.connector(state.discover(project.environ))("workers")
-    if not isinstance(made, Workers):
+    workers: Any = project.connector(state.discover(project.environ))("workers")
+    if not isinstance(workers, Workers):
         raise click.UsageError("the connection 'workers' of delf.toml is of another type", ctx)
-    return made.registry
+    return workers.registry

@@ -93,12 +93,12 @@ class Workers(Connection[WorkersSettings]):
             worker: The worker.
             patterns: Patterns of callable workers; a name must match one of each list.
         """
-        made = Workers(name="workers", folders=[str(f) for f in self.registry.folders])
-        made.registry = self.registry
-        made.patterns, made.caller, made.agent = patterns, worker, self.agent
+        workers = Workers(name="workers", folders=[str(f) for f in self.registry.folders])
+        workers.registry = self.registry
+        workers.patterns, workers.caller, workers.agent = patterns, worker, self.agent
         # The user's ``allow`` and ``confirm`` apply to calls by workers, too.
-        made.allow, made.confirm = self.allow, self.confirm
-        return made
+        workers.allow, workers.confirm = self.allow, self.confirm
+        return workers
 
     async def context(self, task: str) -> str | None:
         """Return the workers, for the prompt, where they may be called."""
@@ -166,11 +166,11 @@ class Workers(Connection[WorkersSettings]):
         paths: Sequence[str] = call.arguments.get("attachments") or ()
         if not paths or call.context is None:
             return Allowed()
-        given = files_of.find(call.context, paths)
-        files_of.check(worker, given)
-        files_of.freeze(call.context, worker, given)
-        preview = "\n".join(["attachments:", *(f"  {item}" for item in given)])
-        asks = next((item.file.asks for item in given if item.file.asks), None)
+        attachments = files_of.find(call.context, paths)
+        files_of.check(worker, attachments)
+        files_of.freeze(call.context, worker, attachments)
+        preview = "\n".join(["attachments:", *(f"  {item}" for item in attachments)])
+        asks = next((item.file.asks for item in attachments if item.file.asks), None)
         if worker.attachments.approval:
             asks = asks or f"{worker.name} asks before it is given files"
         return (
@@ -213,18 +213,20 @@ class Workers(Connection[WorkersSettings]):
         Returns:
             The answer: text, or data where it declares a shape.
         """
-        found = await asyncio.to_thread(self._worker, worker)
-        given = await asyncio.to_thread(files_of.find, context, attachments or ())
-        files_of.check(found, given)
-        instructions = found.fill(inputs or {})
-        line = await asyncio.to_thread(lineage, self.registry, found)
-        model = found.llm(context.llm)
+        definition = await asyncio.to_thread(self._worker, worker)
+        files = await asyncio.to_thread(files_of.find, context, attachments or ())
+        files_of.check(definition, files)
+        instructions = definition.fill(inputs or {})
+        line = await asyncio.to_thread(lineage, self.registry, definition)
+        model = definition.llm(context.llm)
         # A generated worker is also limited to the compatible models of its makers.
         name, around = (model or context.llm).model, self.agent.around
         names = () if around is None else around.spellings(name)
         for ancestor in line:
             ancestor.check_model(name, names)
-        tools = await asyncio.to_thread(self._make_workshop(context).tools_of, found, self.agent)
+        tools = await asyncio.to_thread(
+            self._make_workshop(context).tools_of, definition, self.agent
+        )
         budgets = [ancestor.budget_usd for ancestor in line if ancestor.budget_usd is not None]
         words = task if isinstance(task, str) else json.dumps(task, ensure_ascii=False)
         folder = _copies_folder(context)
@@ -235,23 +237,23 @@ class Workers(Connection[WorkersSettings]):
                 llm=model,
                 system_prompt=instructions,
                 files=await asyncio.to_thread(
-                    files_of.copy_to, folder, given, found.attachments.max_total_bytes, context
+                    files_of.copy_to, folder, files, definition.attachments.max_total_bytes, context
                 )
-                if given
+                if files
                 else [],
-                timeout=found.limits.timeout,
-                worker=found.name,
+                timeout=definition.limits.timeout,
+                worker=definition.name,
                 strategy=await asyncio.to_thread(_strategy, context, self.agent.registry.trust),
                 budget_usd=min(budgets, default=None),
-                retry_count=found.limits.retries,
-                rerun_count=found.limits.reruns,
-                output=found.result,
+                retry_count=definition.limits.retries,
+                rerun_count=definition.limits.reruns,
+                output=definition.result,
                 trust="own",
             )
         finally:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-        result.raise_for_status(f"worker {found.name!r}")
-        return result.text if found.result is None else result.value
+        result.raise_for_status(f"worker {definition.name!r}")
+        return result.text if definition.result is None else result.value
 
     @action(effect="write", trust="own", sinks=["spec"])
     async def create(self, spec: WorkerSpec, *, context: CallContext) -> str:
@@ -279,18 +281,21 @@ class Workers(Connection[WorkersSettings]):
         if not self._may_call(str(spec["name"])):
             raise ToolRefusedError(f"a worker {spec['name']!r} could not be called here")
         self.agent.registry.check_free(str(spec["name"]))
-        held: Mapping[str, Any] = {} if context is None else context.tools
+        tools: Mapping[str, Any] = {} if context is None else context.tools
         wanted: list[str] = spec.get("connections", [])
         for name in wanted:
-            if name not in held:
+            if name not in tools:
                 raise ToolRefusedError(
                     f"a worker has no more than its maker, which does not have {name!r}. "
-                    f"It has: {', '.join(held) or 'nothing'}"
+                    f"It has: {', '.join(tools) or 'nothing'}"
                 )
         table = {key: value for key, value in spec.items() if key != "instructions"}
         if "workers" in wanted:
-            named: dict[str, Any] = {name: {} for name in wanted}
-            table["connections"] = {**named, "workers": {"allow_workers": [*self.patterns[0]]}}
+            descriptions: dict[str, Any] = {name: {} for name in wanted}
+            table["connections"] = {
+                **descriptions,
+                "workers": {"allow_workers": [*self.patterns[0]]},
+            }
         if self.caller is not None:
             table["maker"] = self.caller.name
         return self.agent.registry.text_of(table, str(spec["instructions"]))
@@ -324,8 +329,10 @@ def _line(worker: WorkerDefinition) -> str:
     """Return a worker in a line, for prompts and lists."""
     parts = [f"{worker.name}: {worker.description or 'no description'}"]
     if worker.inputs:
-        named = (f"{n} ({i.type})" + ("" if i.default is None else "?") for n, i in _inputs(worker))
-        parts.append(f"inputs: {', '.join(named)}")
+        inputs = (
+            f"{n} ({i.type})" + ("" if i.default is None else "?") for n, i in _inputs(worker)
+        )
+        parts.append(f"inputs: {', '.join(inputs)}")
     if worker.attachments.suffixes:
         parts.append(f"attachments: {' '.join(worker.attachments.suffixes)}")
     if worker.result is not None:

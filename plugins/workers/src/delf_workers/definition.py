@@ -171,11 +171,11 @@ class WorkerDefinition(_Part):
             ModelConfigurationError: If the model is invalid.
         """
         own = LLMConfig(**self.model) if isinstance(self.model, dict) else self.model
-        made = None if own is None else as_llm_config(own)
+        config = None if own is None else as_llm_config(own)
         if not self.server_side_tools:
-            return made
+            return config
         tools = list(self.server_side_tools)
-        return (made or callers).with_settings(server_side_tools=tools)
+        return (config or callers).with_settings(server_side_tools=tools)
 
     def check_model(self, model: str, names: Collection[str] = ()) -> None:
         """Raise for a model outside of the worker's compatible models.
@@ -276,25 +276,25 @@ def from_front_matter(
     return worker
 
 
-def _convert_toolsets(given: Any) -> Any:
+def _convert_toolsets(value: Any) -> Any:
     """Convert llm-do's ``toolsets`` to ``connections``; its shell rules match by prefix."""
-    named = cast("dict[str, Any]", given if isinstance(given, dict) else {})
-    own = named.get("shell")
+    toolsets = cast("dict[str, Any]", value if isinstance(value, dict) else {})
+    own = toolsets.get("shell")
     shell = cast("dict[str, Any]", own if isinstance(own, dict) else {})
     rules = shell.get("rules")
     if not isinstance(rules, list):
-        return cast("Any", given)
+        return cast("Any", value)
     read = [_prefix_rule(rule) for rule in cast("list[Any]", rules)]
-    return {**named, "shell": {**shell, "rules": read}}
+    return {**toolsets, "shell": {**shell, "rules": read}}
 
 
 def _prefix_rule(rule: Any) -> Any:
     if not isinstance(rule, dict):
         return rule
-    given = {"match": "reading", **cast("dict[str, Any]", rule)}
-    if given.pop("sandbox_paths", None):
-        given["approval_required"] = True  # a person checks that the paths are in these folders
-    return given
+    fields = {"match": "reading", **cast("dict[str, Any]", rule)}
+    if fields.pop("sandbox_paths", None):
+        fields["approval_required"] = True  # a person checks that the paths are in these folders
+    return fields
 
 
 def _take_policy(front: frontmatter.FrontMatter, table: dict[str, Any]) -> None:
@@ -306,13 +306,13 @@ def _take_policy(front: frontmatter.FrontMatter, table: dict[str, Any]) -> None:
         raise front.error("attachments say the same", ("attachment_policy",))
     if not isinstance(policy, dict):
         raise front.error("a table", ("attachment_policy",))
-    taken: dict[str, Any] = {}
+    policies: dict[str, Any] = {}
     for key, value in cast("dict[Any, Any]", policy).items():
         if key not in _POLICY:
             close = did_you_mean(str(key), _POLICY)
             raise front.error(f"unknown key{close}", ("attachment_policy", str(key)))
-        taken[_POLICY[key]] = value
-    table["attachments"] = taken
+        policies[_POLICY[key]] = value
+    table["attachments"] = policies
 
 
 def _schema(
@@ -326,12 +326,12 @@ def _schema(
     if not isinstance(name, str) or Path(name).name != name or read is None:
         raise front.error("the name of a JSON file beside the worker", where)
     try:
-        found: Any = json.loads(read(front.path.parent / name))
+        schema: Any = json.loads(read(front.path.parent / name))
     except ValueError as error:
         raise front.error(f"{name} is not JSON: {error}", where) from None
-    if not isinstance(found, dict):
+    if not isinstance(schema, dict):
         raise front.error(f"{name} is not a JSON Schema", where)
-    return cast("dict[str, Any]", found)
+    return cast("dict[str, Any]", schema)
 
 
 def _keys() -> list[str]:
@@ -344,16 +344,16 @@ def _known_keys() -> str:
 
 def _connections(front: frontmatter.FrontMatter, table: Mapping[str, Any]) -> dict[str, Any]:
     """Return connections as a table; a list names connections without settings."""
-    given: Any = table.get("connections") or {}
-    if isinstance(given, str):
-        given = [given]
-    if isinstance(given, list):
-        names = cast("list[Any]", given)
+    value: Any = table.get("connections") or {}
+    if isinstance(value, str):
+        value = [value]
+    if isinstance(value, list):
+        names = cast("list[Any]", value)
         if all(isinstance(name, str) for name in names):
             return {name: {} for name in names}
-    if isinstance(given, dict):
-        named = cast("dict[Any, Any]", given)
-        return {str(name): {} if item is None else item for name, item in named.items()}
+    if isinstance(value, dict):
+        table_by_name = cast("dict[Any, Any]", value)
+        return {str(name): {} if item is None else item for name, item in table_by_name.items()}
     raise front.error("a list of names, or a table of settings by name", ("connections",))
 
 
@@ -367,43 +367,43 @@ def _explain_error(front: frontmatter.FrontMatter, error: ValidationError) -> Ex
     return front.error(first["msg"].removeprefix("Value error, "), keys)
 
 
-def _check(front: frontmatter.FrontMatter, made: WorkerDefinition, name: str) -> None:
+def _check(front: frontmatter.FrontMatter, worker: WorkerDefinition, name: str) -> None:
     """Check the values that a pydantic model does not check."""
-    check_name(made.name, front.place(("name",)))
-    if made.name != name:
+    check_name(worker.name, front.place(("name",)))
+    if worker.name != name:
         raise front.error(f"the file is that of {name!r}", ("name",), "both are one name")
     try:
-        normalise_settings({"server_side_tools": list(made.server_side_tools)})
+        normalise_settings({"server_side_tools": list(worker.server_side_tools)})
     except ModelConfigurationError as error:
         raise front.error(error.message, ("server_side_tools",), error.hint or "") from None
-    if made.result is not None:
-        problem = shape.schema_problem(made.result)
+    if worker.result is not None:
+        problem = shape.schema_problem(worker.result)
         if problem is not None:
             raise front.error(f"it is not a JSON Schema: {problem}", ("result",))
     try:
-        named = list(Instructions(front.text, values_only=made.generated).names())
+        variables = list(Instructions(front.text, values_only=worker.generated).names())
     except InstructionsError as error:
         line = front.text_line + error.line - 1
         raise ConfigurationError(f"{front.path}, line {line}: {error}") from None
-    for placeholder, line in named:
-        if placeholder not in made.inputs:
+    for placeholder, line in variables:
+        if placeholder not in worker.inputs:
             raise ConfigurationError(
                 f"{front.path}, line {front.text_line + line - 1}: "
-                f"there is no input {placeholder!r}{did_you_mean(placeholder, made.inputs)}",
-                hint=f"inputs: {', '.join(made.inputs) or 'none'}",
+                f"there is no input {placeholder!r}{did_you_mean(placeholder, worker.inputs)}",
+                hint=f"inputs: {', '.join(worker.inputs) or 'none'}",
             )
-    if made.generated:
-        _check_generated(front, made)
-    elif made.maker is not None:
+    if worker.generated:
+        _check_generated(front, worker)
+    elif worker.maker is not None:
         raise front.error("only a generated worker has a maker", ("maker",))
 
 
-def _check_generated(front: frontmatter.FrontMatter, made: WorkerDefinition) -> None:
+def _check_generated(front: frontmatter.FrontMatter, worker: WorkerDefinition) -> None:
     """Check that a generated worker only uses its maker's connections."""
     for key in _GIVEN_BY_MAKER:
-        if key in made.model_fields_set:
+        if key in worker.model_fields_set:
             raise front.error("a generated worker has its maker's", (key,))
-    for name, settings in made.connections.items():
+    for name, settings in worker.connections.items():
         more = sorted(settings.keys() - {"allow", "allow_workers"})
         if "." in name or name == TOOLS or more:
             raise front.error(

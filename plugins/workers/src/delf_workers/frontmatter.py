@@ -44,8 +44,8 @@ class FrontMatter:
             keys: The keys that lead to the value; the nearest existing key is used.
         """
         names = tuple(map(str, keys))
-        known = (names[:n] for n in range(len(names), 0, -1) if names[:n] in self.lines)
-        line = self.lines.get(next(known, ()), 1)
+        prefixes = (names[:n] for n in range(len(names), 0, -1) if names[:n] in self.lines)
+        line = self.lines.get(next(prefixes, ()), 1)
         return ": ".join(filter(None, (f"{self.path}, line {line}", ".".join(names))))
 
     def error(self, problem: str, keys: Sequence[str | int] = (), hint: str = "") -> Exception:
@@ -65,12 +65,12 @@ def content(path: Path) -> bytes:
     """
     try:
         with path.open("rb") as file:
-            found = file.read(_MAX_BYTES + 1)
+            content = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
-    if len(found) > _MAX_BYTES:
+    if len(content) > _MAX_BYTES:
         raise ConfigurationError(f"{path} has over {_MAX_BYTES // 1024} KiB")
-    return found
+    return content
 
 
 def of_bytes(path: Path, content: bytes) -> FrontMatter:
@@ -105,7 +105,7 @@ def parse(path: Path, text: str) -> FrontMatter:
     return FrontMatter(path=path, table=table, text=body.strip(), text_line=start, lines=found)
 
 
-def _load(path: Path, head: str, found: dict[tuple[str, ...], int]) -> dict[str, Any]:
+def _load(path: Path, head: str, lines: dict[tuple[str, ...], int]) -> dict[str, Any]:
     """Parse the YAML of the front matter, recording the line of each key in ``found``."""
     loader: Any = yaml.SafeLoader(head)
     try:
@@ -114,7 +114,7 @@ def _load(path: Path, head: str, found: dict[tuple[str, ...], int]) -> dict[str,
             return {}
         if not isinstance(node, yaml.MappingNode):
             raise ConfigurationError(f"{path}, line 2: this is not a table", hint=_HINT)
-        _record_lines(path, node, (), found, set())
+        _record_lines(path, node, (), lines, set())
         return loader.construct_document(node)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
@@ -131,19 +131,19 @@ def _record_lines(
     path: Path,
     node: yaml.Node,
     keys: tuple[str, ...],
-    found: dict[tuple[str, ...], int],
-    seen: set[int],
+    lines: dict[tuple[str, ...], int],
+    visited: set[int],
 ) -> None:
     """Record the line of each value; refuse misleading YAML."""
     line = node.start_mark.line + 2
     # Aliases can expand a small file enormously, and give one value two lines.
-    if id(node) in seen:
+    if id(node) in visited:
         raise ConfigurationError(f"{path}, line {line}: anchors and aliases are not supported")
-    seen.add(id(node))
-    found.setdefault(keys, line)
+    visited.add(id(node))
+    lines.setdefault(keys, line)
     if isinstance(node, yaml.SequenceNode):
         for number, item in enumerate(node.value):
-            _record_lines(path, item, (*keys, str(number)), found, seen)
+            _record_lines(path, item, (*keys, str(number)), lines, visited)
     elif isinstance(node, yaml.MappingNode):
         for key, item in node.value:
             at = key.start_mark.line + 2
@@ -151,7 +151,7 @@ def _record_lines(
             if not isinstance(key, yaml.ScalarNode):
                 raise ConfigurationError(f"{path}, line {at}: a key is not a word")
             # YAML would silently use the last value.
-            if below in found:
+            if below in lines:
                 raise ConfigurationError(f"{path}, line {at}: {'.'.join(below)} is there twice")
-            found[below] = at
-            _record_lines(path, item, below, found, seen)
+            lines[below] = at
+            _record_lines(path, item, below, lines, visited)

@@ -21,9 +21,9 @@ _PARTS: Final = frozenset({SUFFIX, ".py", ".md", ".txt", ".json", ".jinja", ".ji
 
 def project_files(folder: UntrustedFolder) -> Iterator[Path]:
     """Yield the workers of a project, and the files beside them that they use."""
-    found = [*_main_worker(folder), *_in_folders(folder)]
-    yield from found
-    if found and is_file(folder.root / _TOOLS):
+    paths = [*_main_worker(folder), *_in_folders(folder)]
+    yield from paths
+    if paths and is_file(folder.root / _TOOLS):
         yield folder.root / _TOOLS
 
 

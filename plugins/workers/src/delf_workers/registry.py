@@ -62,13 +62,13 @@ class Registry:
 
     def files(self) -> dict[str, Path]:
         """Return the file of each worker, by name, in the order of the names."""
-        found: dict[str, Path] = {}
+        paths: dict[str, Path] = {}
         if self._root is not None and (main := self._root / f"{MAIN}{SUFFIX}").is_file():
-            found[MAIN] = main
+            paths[MAIN] = main
         for folder in (*self.folders, *(folder / GENERATED for folder in self.folders)):
             for name, path in _in_folder(folder):
-                found.setdefault(name, path)
-        return dict(sorted(found.items()))
+                paths.setdefault(name, path)
+        return dict(sorted(paths.items()))
 
     def find(self, name: str) -> WorkerDefinition:
         """Return the worker of a name.
@@ -102,8 +102,8 @@ class Registry:
 
     def is_generated(self, path: Path) -> bool:
         """Return True if a worker's file is in the folder of workers made by models."""
-        kept = [folder / GENERATED for folder in self.folders]
-        return any(path.is_relative_to(folder) for folder in kept)
+        generated_folders = [folder / GENERATED for folder in self.folders]
+        return any(path.is_relative_to(folder) for folder in generated_folders)
 
     def text_of(self, table: dict[str, Any], instructions: str) -> str:
         """Return the file of a generated worker.

@@ -127,17 +127,17 @@ class Workshop:
     ) -> Iterator[ConnectionLike]:
         """Yield the functions of ``tools.py`` that a worker names."""
         path = self.registry.tools_file(worker)
-        found = {t.name: t for t in load_tools(path, self.environ, self.registry.read, settings)}
+        tools = {t.name: t for t in load_tools(path, self.environ, self.registry.read, settings)}
         for name, options in settings.items():
-            if name not in found:
-                known = ", ".join(found)
-                raise ConfigurationError(f"{where}.{name}: tools.py has no {name!r}; {known}")
-            given: dict[str, Any] = dict(options or {})
-            approved = given.pop("pre_approved", False)
-            if given or not isinstance(approved, bool):
+            if name not in tools:
+                names = ", ".join(tools)
+                raise ConfigurationError(f"{where}.{name}: tools.py has no {name!r}; {names}")
+            settings_of_tool: dict[str, Any] = dict(options or {})
+            approved = settings_of_tool.pop("pre_approved", False)
+            if settings_of_tool or not isinstance(approved, bool):
                 raise ConfigurationError(f"{where}.{name}: pre_approved: true or false")
             # A copy, because workers may approve one function differently.
-            tool = copy.copy(found[name])
+            tool = copy.copy(tools[name])
             if isinstance(tool, Tool):
                 tool.confirm = not approved
             elif approved:
@@ -175,10 +175,10 @@ class Workshop:
 
     async def aclose(self) -> None:
         """Free the made connections; the agent's own stay open."""
-        made, self._connections_by_worker = self._connections_by_worker, {}
-        held = {id(tool) for tool in self.tools.values()}
-        for connection in {id(c): c for some in made.values() for c in some}.values():
-            if isinstance(connection, SupportsClose) and id(connection) not in held:
+        connections, self._connections_by_worker = self._connections_by_worker, {}
+        kept_ids = {id(tool) for tool in self.tools.values()}
+        for connection in {id(c): c for some in connections.values() for c in some}.values():
+            if isinstance(connection, SupportsClose) and id(connection) not in kept_ids:
                 await connection.aclose()
 
 
@@ -204,12 +204,12 @@ def _with_create(root: Any) -> Any:
 
 
 def _patterns(settings: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    given = settings.get("allow_workers", ())
-    given = [given] if isinstance(given, str) else given
+    patterns = settings.get("allow_workers", ())
+    patterns = [patterns] if isinstance(patterns, str) else patterns
     unknown = sorted(settings.keys() - {"allow_workers"})
-    if unknown or not all(isinstance(pattern, str) for pattern in given):
+    if unknown or not all(isinstance(pattern, str) for pattern in patterns):
         raise ConfigurationError(f"{where}: allow_workers, a list of names or patterns")
-    return tuple(given)
+    return tuple(patterns)
 
 
 def _with_permissions(

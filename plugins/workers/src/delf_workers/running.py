@@ -39,8 +39,8 @@ def order(
         inputs: Values by name.
         attachments: Names of the task's files.
     """
-    given = {"inputs": dict(inputs), "attachments": list(attachments)}
-    more = _GIVEN + json.dumps(given, ensure_ascii=False) if inputs or attachments else ""
+    fields = {"inputs": dict(inputs), "attachments": list(attachments)}
+    more = _GIVEN + json.dumps(fields, ensure_ascii=False) if inputs or attachments else ""
     return f"{worker}: {task or DEFAULT_TASK}{more}"
 
 
@@ -57,10 +57,10 @@ class WorkerStrategy:
             ToolExecutionError: If the worker failed, or the task names none.
         """
         text, more = _parts(host.task)
-        named = _ORDER.fullmatch(text.strip())
-        if named is None:
+        match = _ORDER.fullmatch(text.strip())
+        if match is None:
             raise ToolExecutionError("the task names no worker", hint="NAME: TASK")
-        arguments = {"worker": named["worker"], "task": named["task"] or DEFAULT_TASK}
+        arguments = {"worker": match["worker"], "task": match["task"] or DEFAULT_TASK}
         answer = await host.call("workers.call", {**arguments, **more})
         if isinstance(answer, Raised):
             hint = getattr(answer.cause, "hint", None)
@@ -74,9 +74,9 @@ def _parts(task: str) -> tuple[str, dict[str, Any]]:
 
     A person's own text may contain ``Given:``, so only what :func:`order` writes is read.
     """
-    text, _, given = task.rpartition(_GIVEN)
+    text, _, fields = task.rpartition(_GIVEN)
     try:
-        more: Any = json.loads(given) if text else None
+        more: Any = json.loads(fields) if text else None
     except ValueError:
         more = None
     is_order = isinstance(more, dict) and set(cast("dict[str, Any]", more)) == _GIVEN_KEYS
@@ -157,11 +157,11 @@ class _Messages:
         """Take an event."""
         if not isinstance(event, (ModelCalled, ModelReplied, ModelFailed)):
             return
-        seen = self._events.setdefault(event.task_id, [])
-        seen.append(event)
+        events = self._events.setdefault(event.task_id, [])
+        events.append(event)
         if isinstance(event, ModelCalled):
             return
-        for prompt in prompts_of(seen):
+        for prompt in prompts_of(events):
             key = event.task_id, prompt.number
             if key not in self._reported and (
                 prompt.answer is not None or prompt.error is not None
@@ -172,8 +172,8 @@ class _Messages:
 
 def of_worker(response: Response, events: Sequence[Event]) -> Response:
     """Return the response of the worker's task; the outer response if that task never began."""
-    begun = (e.child_id for e in response.events if isinstance(e, ChildStarted))
-    task_id = next(begun, None)
+    child_ids = (e.child_id for e in response.events if isinstance(e, ChildStarted))
+    task_id = next(child_ids, None)
     own = [event for event in events if event.task_id == task_id]
     if not own:
         return response

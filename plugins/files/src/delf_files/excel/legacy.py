@@ -87,8 +87,8 @@ def _book(path: str) -> Any:
     options["verbosity"] = 1  # reports sheets without cells
     try:
         book = library.open_workbook(path, **options)
-        found = _WITHOUT_CELLS.findall(log.getvalue())
-        book.without_cells = [ast.literal_eval(name) for name in found]
+        unread_sheets = _WITHOUT_CELLS.findall(log.getvalue())
+        book.without_cells = [ast.literal_eval(name) for name in unread_sheets]
         return book
     except (library.XLRDError, library.compdoc.CompDocError) as error:
         damage = f"{error}"
@@ -127,8 +127,8 @@ def _is_duration(book: Any, style: Any) -> bool:
     """Return whether a style shows more than 24 hours, such as ``[h]:mm``."""
     from openpyxl.styles.numbers import is_timedelta_format
 
-    shown = book.format_map.get(style.format_key)
-    return shown is not None and is_timedelta_format(shown.format_str)
+    number_format = book.format_map.get(style.format_key)
+    return number_format is not None and is_timedelta_format(number_format.format_str)
 
 
 def _duration(days: float) -> Any:

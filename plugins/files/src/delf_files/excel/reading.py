@@ -81,9 +81,9 @@ def _tell_lost(path: str, names: Sequence[str]) -> None:
     """Note sheets that the workbook lists but does not contain."""
     root = ET.fromstring(_main_part(usual_form(path)))  # noqa: S314 - looked through before
     listed = [each.get("name", "") for each in root.iter() if each.tag.endswith("}sheet")]
-    lost = [name for name in listed if name not in names]
-    if lost:
-        note(f"sheets that the workbook lists are not in it: {', '.join(map(repr, lost))}")
+    missing_names = [name for name in listed if name not in names]
+    if missing_names:
+        note(f"sheets that the workbook lists are not in it: {', '.join(map(repr, missing_names))}")
 
 
 def _main_part(source: str | IO[bytes]) -> bytes:
@@ -103,17 +103,17 @@ def tell_early() -> None:
     note("cells that are dates before 1900, which have negative numbers, came as their numbers")
 
 
-def _tell_formulas(found: Sheet, source: str | IO[bytes]) -> None:
+def _tell_formulas(sheet: Sheet, source: str | IO[bytes]) -> None:
     """Note formulas without a computed value, or with a possibly outdated one."""
-    if found.uncomputed:
-        row, column = next(iter(found.uncomputed))
+    if sheet.uncomputed:
+        row, column = next(iter(sheet.uncomputed))
         note(
-            f"formulas that no program has computed came as their text: {len(found.uncomputed):,}, "
+            f"formulas that no program has computed came as their text: {len(sheet.uncomputed):,}, "
             f"the first in row {row}, column {column + 1}"
         )
-    if found.computed and _MUST_COMPUTE.search(_main_part(source)):
+    if sheet.computed and _MUST_COMPUTE.search(_main_part(source)):
         note(
-            f"the values of {found.computed:,} formulas may be missing or old: the workbook asks "
+            f"the values of {sheet.computed:,} formulas may be missing or old: the workbook asks "
             "to be computed when it is opened; a program that computes, such as Excel, has to save "
             "it once"
         )
@@ -125,18 +125,18 @@ def _opened(path: str, *, values: bool = True) -> Generator[Any]:
 
     try:
         check_archive(path)
-        lost: list[str] = []
+        lost_dates: list[str] = []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about styles and extensions, which are not read
             warnings.filterwarnings("always", message=_NO_DATE.pattern)
-            warnings.showwarning = _record_lost_dates(lost)
+            warnings.showwarning = _record_lost_dates(lost_dates)
             book = load_workbook(_source(path), read_only=True, data_only=values, keep_links=False)
             try:
                 yield book
             finally:
                 book.close()
-        if lost and values:
-            names = format_names(lost)
+        if lost_dates and values:
+            names = format_names(lost_dates)
             note(f"cells that are dates no calendar has came as '#VALUE!': {names}")
     except ToolExecutionError:
         raise
@@ -154,12 +154,12 @@ def _source(path: str) -> str | IO[bytes]:
     return source
 
 
-def _record_lost_dates(lost: list[str]) -> Any:
+def _record_lost_dates(lost_dates: list[str]) -> Any:
     """Return a hook that records each cell with a date that openpyxl cannot read."""
 
     def keep(message: Warning, *_: Any, **__: Any) -> None:
-        if found := _NO_DATE.match(str(message)):
-            lost.append(f"{found[1]} ({found[2]})")
+        if match := _NO_DATE.match(str(message)):
+            lost_dates.append(f"{match[1]} ({match[2]})")
 
     return keep
 
@@ -185,10 +185,10 @@ def no_workbook(path: str, ending: str, error: Exception) -> ToolExecutionError:
     with Path(path).open("rb") as file:
         head = file.read(LOOKED_AT)
     if not head.startswith(_BEGINNINGS.get(ending, b"PK")):
-        found = form_of(head) or ("text" if head and decode_if_text(head) is not None else None)
-        if found is not None:
+        form = form_of(head) or ("text" if head and decode_if_text(head) is not None else None)
+        if form is not None:
             return ToolExecutionError(
-                f"it is no {ending} workbook but {found}; open() it in the script"
+                f"it is no {ending} workbook but {form}; open() it in the script"
             )
     return ToolExecutionError(
         f"the workbook is damaged, has a password, or is no {ending} file "
@@ -208,7 +208,7 @@ def _rows(sheet: Any) -> Iterator[Sequence[Any]]:
 
 
 def _filled_rows(
-    sheet: Any, formulas: Any, found: Sheet, epoch: dt.datetime
+    sheet: Any, formulas: Any, result: Sheet, epoch: dt.datetime
 ) -> Iterator[tuple[int, list[Any]]]:
     """Yield the non-empty rows with their numbers, cut after their last value.
 
@@ -216,7 +216,7 @@ def _filled_rows(
     is in the first cell only, so that a sum counts it once.
     """
     areas_by_top_row: dict[int, list[Area]] = {}
-    for merged in found.merged:
+    for merged in result.merged:
         areas_by_top_row.setdefault(merged.top, []).append(merged)
     open_areas: list[tuple[Area, str]] = []
     cells = total_area = 0
@@ -224,7 +224,7 @@ def _filled_rows(
     for number, (row, texts) in enumerate(zip(_rows(sheet), formula_rows, strict=False), 1):
         values = [_plain(value, epoch) for value in row]
         for index, formula in enumerate(texts):
-            if values[index] is None and (number, index) in found.uncomputed:
+            if values[index] is None and (number, index) in result.uncomputed:
                 text = getattr(formula, "text", formula)  # for array formulas
                 values[index] = text if isinstance(text, str) else None  # None for data tables
         if open_areas or number in areas_by_top_row:
@@ -257,7 +257,7 @@ def _plain(value: Any, epoch: dt.datetime) -> Any:
         tell_early()
         return (value - epoch) / dt.timedelta(days=1)
     if isinstance(value, str) and "_x" in value:
-        return _ESCAPE.sub(lambda found: chr(int(found[1], 16)), value)
+        return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), value)
     return value
 
 

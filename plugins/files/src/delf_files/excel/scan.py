@@ -179,9 +179,9 @@ class _Part:
         elif kind == _FORMULA:
             self._has_formula = True
         elif kind == _MERGED and len(self.merged) < MAX_MERGED:
-            found = _AREA.fullmatch(str(attributes.get("ref", "")))
-            if found is not None:
-                left, top, right, bottom = found.groups()
+            area = _AREA.fullmatch(str(attributes.get("ref", "")))
+            if area is not None:
+                left, top, right, bottom = area.groups()
                 self.merged.append(Area(int(top), _column(left), int(bottom), _column(right)))
         elif kind == _SIZE and self._only_opening:
             raise _Enough
@@ -190,9 +190,9 @@ class _Part:
 
     def _begin_cell(self, attributes: Any) -> None:
         self.end_cell()
-        found = _PLACE.fullmatch(str(attributes.get("r", "")))
+        place = _PLACE.fullmatch(str(attributes.get("r", "")))
         row, column = self._place
-        self._place = (int(found[2]), _column(found[1])) if found else (row, column + 1)
+        self._place = (int(place[2]), _column(place[1])) if place else (row, column + 1)
         # An empty text has no value element, but counts as a value.
         self._has_formula, self._has_value = False, attributes.get("t") == "str"
 

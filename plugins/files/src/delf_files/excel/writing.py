@@ -35,9 +35,9 @@ def make_workbook(parts: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
     # Check all rows before writing: an abandoned sheet leaves a temporary file behind.
     rows_by_sheet = {name: _checked_rows(rows) for name, rows in parts.items()}
     book = Workbook(write_only=True)
-    taken: set[str] = set()
+    titles: set[str] = set()
     for name, rows in rows_by_sheet.items():
-        sheet: Any = book.create_sheet(_title(name, taken))
+        sheet: Any = book.create_sheet(_title(name, titles))
         for row in rows:
             for index, value in enumerate(row):
                 if isinstance(value, str):
@@ -61,15 +61,15 @@ def _checked_rows(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
     return [[_plain(value) for value in row] for row in rows]
 
 
-def _title(name: str, taken: set[str]) -> str:
+def _title(name: str, titles: set[str]) -> str:
     """Return a valid and unique name for a sheet."""
     own = _NOT_IN_TITLES.sub(" ", name).strip(" '")[:_MAX_TITLE] or "Sheet"
     title, number = own, 1
-    while title.casefold() in taken:
+    while title.casefold() in titles:
         number += 1
         end = f" {number}"
         title = own[: _MAX_TITLE - len(end)] + end
-    taken.add(title.casefold())
+    titles.add(title.casefold())
     return title
 
 

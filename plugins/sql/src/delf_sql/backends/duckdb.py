@@ -209,15 +209,15 @@ class DuckdbBackend:
     def read(self, session: _Session, statement: Statement, params: Params, limit: int) -> Fetched:
         """Run a query."""
         bound = self._bind(statement, params)
-        found = session.do("query", bound=asdict(bound), limit=limit)
-        return Fetched(tuple(found["columns"]), found["rows"], found["more"])
+        result = session.do("query", bound=asdict(bound), limit=limit)
+        return Fetched(tuple(result["columns"]), result["rows"], result["more"])
 
     def write(
         self, session: _Session, changes: Sequence[tuple[Statement, Sequence[Params]]]
     ) -> WriteResult:
         """Run statements with their sets of parameters in one transaction."""
         bounds = [self._bind(one, params) for one, batches in changes for params in batches]
-        found = session.do(
+        result = session.do(
             "change",
             bounds=[asdict(bound) for bound in bounds],
             returns=any(
@@ -225,8 +225,8 @@ class DuckdbBackend:
             ),
         )
         written = WriteResult()
-        written.rowcount = found["rowcount"]
-        written.columns, written.rows = tuple(found["columns"]), found["rows"]
+        written.rowcount = result["rowcount"]
+        written.columns, written.rows = tuple(result["columns"]), result["rows"]
         return written
 
     def _bind(self, statement: Statement, params: Params) -> Bound:
@@ -243,7 +243,7 @@ class DuckdbBackend:
     def tables(self, session: _Session, relations: Sequence[Relation]) -> list[Table]:
         """Return tables and views with their columns."""
         relations_data = [_as_dict(relation) for relation in relations]
-        found: list[dict[str, Any]] = (
+        tables: list[dict[str, Any]] = (
             session.do("tables", relations=relations_data) if relations_data else []
         )
         return [
@@ -252,7 +252,7 @@ class DuckdbBackend:
                 [Column(**column) for column in table["columns"]],
                 table["broken"],
             )
-            for table in found
+            for table in tables
         ]
 
     def version(self, session: _Session) -> str:

@@ -191,8 +191,8 @@ class DuckdbEngine(EngineBackend):
     def explain(self, error: BaseException) -> Problem | None:
         """Explain DuckDB's error."""
         if isinstance(error, FailedAt):
-            found = None if error.__cause__ is None else self.explain(error.__cause__)
-            return None if found is None else replace(found, number=error.number)
+            problem = None if error.__cause__ is None else self.explain(error.__cause__)
+            return None if problem is None else replace(problem, number=error.number)
         cause = origin(error)
         if not isinstance(cause, duckdb.Error):
             return super().explain(error)
@@ -242,15 +242,15 @@ def run(
         return {"problem": asdict(problem)}
 
 
-def _query(engine: DuckdbEngine, session: sa.Connection, given: dict[str, Any]) -> Any:
-    found = engine.query(session, Bound(**given["bound"]), given["limit"])
-    note_texts(found.columns, found.rows)
-    return {"columns": found.columns, "rows": _plain(found.rows), "more": found.more}
+def _query(engine: DuckdbEngine, session: sa.Connection, arguments: dict[str, Any]) -> Any:
+    fetched = engine.query(session, Bound(**arguments["bound"]), arguments["limit"])
+    note_texts(fetched.columns, fetched.rows)
+    return {"columns": fetched.columns, "rows": _plain(fetched.rows), "more": fetched.more}
 
 
-def _change(engine: DuckdbEngine, session: sa.Connection, given: dict[str, Any]) -> Any:
-    bounds = [Bound(**bound) for bound in given["bounds"]]
-    written = engine.change(session, bounds, returns=given["returns"])
+def _change(engine: DuckdbEngine, session: sa.Connection, arguments: dict[str, Any]) -> Any:
+    bounds = [Bound(**bound) for bound in arguments["bounds"]]
+    written = engine.change(session, bounds, returns=arguments["returns"])
     note_texts(written.columns, written.rows)
     return {
         "rowcount": written.rowcount,
@@ -263,8 +263,8 @@ def _relations(engine: DuckdbEngine, session: sa.Connection, _: dict[str, Any]) 
     return [asdict(relation) for relation in engine.relations(session)]
 
 
-def _tables(engine: DuckdbEngine, session: sa.Connection, given: dict[str, Any]) -> Any:
-    relations = [Relation(**relation) for relation in given["relations"]]
+def _tables(engine: DuckdbEngine, session: sa.Connection, arguments: dict[str, Any]) -> Any:
+    relations = [Relation(**relation) for relation in arguments["relations"]]
     return [asdict(table) for table in engine.tables(session, relations)]
 
 
@@ -312,8 +312,8 @@ def _text_item(name: str, kind: str) -> str:
 
 def _unrepresentable_inside(kind: str) -> str | None:
     """Return a condition for such values inside a list, struct or map; None if impossible."""
-    found = [pattern for word, pattern in _UNREPRESENTABLE_INSIDE.items() if word in kind]
-    return f"regexp_matches({{0}}::VARCHAR, '{'|'.join(found)}')" if found else None
+    patterns = [pattern for word, pattern in _UNREPRESENTABLE_INSIDE.items() if word in kind]
+    return f"regexp_matches({{0}}::VARCHAR, '{'|'.join(patterns)}')" if patterns else None
 
 
 def _row(row: Sequence[Any], kinds: Sequence[tuple[str, str]]) -> list[Any]:

@@ -382,8 +382,10 @@ class EngineBackend:
             return None
         cause = getattr(error, "orig", None)
         text = first_line(str(cause if cause is not None else error))
-        lost = isinstance(error, DBAPIError) and error.connection_invalidated
-        return Problem(cause="unavailable" if lost else "statement", text=text, lost=lost)
+        is_disconnected = isinstance(error, DBAPIError) and error.connection_invalidated
+        return Problem(
+            cause="unavailable" if is_disconnected else "statement", text=text, lost=is_disconnected
+        )
 
 
 def _driver(session: sa.Connection) -> Any:

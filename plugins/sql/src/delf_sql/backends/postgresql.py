@@ -215,11 +215,11 @@ class PostgresBackend(EngineBackend):
         allowed = self._settings.functions
         names = statement.calls | statement.attributes
         unlisted_names = {name for name in names if not is_listed(name, allowed)}
-        known = known_functions("postgresql") & unlisted_names
+        unlisted_known_names = known_functions("postgresql") & unlisted_names
         parameters = {
-            "calls": sorted(unlisted_names & statement.calls | known),
-            "known": sorted(known),
-            "attributes": sorted(unlisted_names & statement.attributes - known),
+            "calls": sorted(unlisted_names & statement.calls | unlisted_known_names),
+            "known": sorted(unlisted_known_names),
+            "attributes": sorted(unlisted_names & statement.attributes - unlisted_known_names),
         }
         row = driver.execute(_UNLISTED, parameters).fetchone()
         if row is not None:
@@ -241,10 +241,10 @@ class PostgresBackend(EngineBackend):
             return Problem(cause="timeout", text=text)
         if state in ("25006", "25001"):
             return Problem(cause="read-only", text=text)
-        lost = isinstance(error, psycopg.OperationalError) and not state
-        if lost or state.startswith(_UNAVAILABLE):
-            lost = lost or state.startswith(_LOST)
-            return Problem(cause="unavailable", text=text, lost=lost)
+        is_disconnected = isinstance(error, psycopg.OperationalError) and not state
+        if is_disconnected or state.startswith(_UNAVAILABLE):
+            is_disconnected = is_disconnected or state.startswith(_LOST)
+            return Problem(cause="unavailable", text=text, lost=is_disconnected)
         return Problem(cause="statement", text=text)
 
 

@@ -109,11 +109,11 @@ class _Child:
         self._opening = opening
         self._files = files
         self._files_with_log = self._find_files_with_log()
-        kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+        environ = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
         self._folder = tempfile.TemporaryDirectory(
-            prefix="delf-sqlite-", dir=kept.get("SQLITE_TMPDIR"), ignore_cleanup_errors=True
+            prefix="delf-sqlite-", dir=environ.get("SQLITE_TMPDIR"), ignore_cleanup_errors=True
         )
-        kept["SQLITE_TMPDIR"] = self._folder.name
+        environ["SQLITE_TMPDIR"] = self._folder.name
         opening = opening._replace(writable=[*opening.writable, self._folder.name])
         # Without site-packages the child starts faster and runs no .pth files.
         command = [own_python(), "-I", "-S", sqlite_child.__file__]
@@ -122,7 +122,7 @@ class _Child:
             command,
             stdin=pipe,
             stdout=pipe,
-            env=kept,
+            env=environ,
             process_group=0,  # only the parent handles Ctrl-C
         )
         self._idle = threading.Event()
@@ -344,8 +344,10 @@ class SqliteBackend:
             if any(isinstance(value, int) and is_rounded(value) for value in bound.values):
                 relations = self.relations(session)
 
-                def find_table(name: str, known: Sequence[Relation] = relations) -> Table | None:
-                    relation = find_relation(name, known)
+                def find_table(
+                    name: str, candidates: Sequence[Relation] = relations
+                ) -> Table | None:
+                    relation = find_relation(name, candidates)
                     return relation and self._table(session, relation)
 
                 kinds = kinds_of(bound, "sqlite", find_table)
@@ -382,16 +384,16 @@ class SqliteBackend:
 
     def tables(self, session: _Child, relations: Sequence[Relation]) -> list[Table]:
         """Return tables with their columns; a broken table does not affect the others."""
-        found: list[Table] = []
+        tables: list[Table] = []
         for start in range(0, len(relations), _MAX_TABLES_PER_QUERY):
             batch = relations[start : start + _MAX_TABLES_PER_QUERY]
             try:
-                found += self._tables(session, batch)
+                tables += self._tables(session, batch)
             except _SqliteError:
                 if not session.is_alive:
                     raise
-                found += [self._table(session, relation) for relation in batch]
-        return found
+                tables += [self._table(session, relation) for relation in batch]
+        return tables
 
     def _table(self, session: _Child, relation: Relation) -> Table:
         try:

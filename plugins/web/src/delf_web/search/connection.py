@@ -129,13 +129,13 @@ class WebSearch(Connection[WebSearchSettings]):
             base_url = SourcedText(base_url, settings.source("base_url"))
         provider = settings.provider
         if provider == "auto":
-            found = resolve(LLMConfig(model=model, api_key=key), context)
-            if found.dialect is None:
+            endpoint = resolve(LLMConfig(model=model, api_key=key), context)
+            if endpoint.dialect is None:
                 raise ConnectionConfigurationError(
-                    f"{model!r}: {found.provider} has no search that is known here",
+                    f"{model!r}: {endpoint.provider} has no search that is known here",
                     hint="a model of Gemini, OpenAI or Anthropic; or searxng",
                 )
-            provider = found.dialect
+            provider = endpoint.dialect
         config = LLMConfig(model=model, api_key=key, base_url=base_url, provider=provider)
         return resolve(config, context)
 

@@ -40,11 +40,11 @@ class Findings:
         """Add a page, merging notes about the same page."""
         if not url.startswith(("http://", "https://")):
             return
-        known = self.results.setdefault(url, Result(title="", url=url, snippet=""))
-        known["title"] = known["title"] or " ".join(title.split())
+        result = self.results.setdefault(url, Result(title="", url=url, snippet=""))
+        result["title"] = result["title"] or " ".join(title.split())
         snippet = " ".join(snippet.split())
-        if snippet and snippet not in known["snippet"]:
-            known["snippet"] = f"{known['snippet']} … {snippet}" if known["snippet"] else snippet
+        if snippet and snippet not in result["snippet"]:
+            result["snippet"] = f"{result['snippet']} … {snippet}" if result["snippet"] else snippet
 
 
 def is_below(url: str, domains: tuple[str, ...]) -> bool:
