@@ -34,7 +34,7 @@ from delf_sandbox.guest.names import rebound_names_note
 from delf_sandbox.guest.output import NOT_GIVEN, FileSender, LimitReachedError
 from delf_sandbox.guest.scratch import Scratch
 from delf_sandbox.modules import modules_of
-from delf_sandbox.wire import size_in_memory
+from delf_sandbox.wire import limits_by_name, size_in_memory
 from delf_sandbox_monty.aliases import ALIASES, PREAMBLE
 from delf_sandbox_monty.lowering import SHIMS, method_name
 from delf_sandbox_monty.script import Prepared, known_of, prelude, prepare
@@ -111,8 +111,7 @@ class MontySession:
         self._copied_bytes = 2 * spec.limits.frame_bytes
         self._chunks: list[bytes] = []
         self._files = FileSender(self._take_chunk)
-        self._files.file_limit = spec.limits.file_bytes
-        self._files.total_limit = spec.limits.total_file_bytes
+        self._files.limits = limits_by_name(spec.limits)
         self._files.row_files = spec.row_files
         self._files.scratch = Scratch(str(folder / "scratch"), SCRATCH)
         self._lookup = self._names()

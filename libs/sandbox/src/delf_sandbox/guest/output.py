@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import signal
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection, Generator, Mapping
 from pathlib import Path
 from time import monotonic  # the real clock; scripts get a patched one
 from typing import Any
@@ -149,8 +149,8 @@ class FileSender:
     """
 
     def __init__(self, send: Callable[[str, str, bool, bytes], None]) -> None:
-        self.file_limit = 50 * 1024 * 1024
-        self.total_limit = 200 * 1024 * 1024
+        self.limits: Mapping[str, float] = {}
+        """The limits of the session by name; to be set before a script runs."""
         self.row_files: Collection[str] = ()
         self.scratch: Scratch | None = None
         """The folder in which scripts write files of their own."""
@@ -184,7 +184,7 @@ class FileSender:
                 self._hand_over(name, self.scratch.read(name))
 
     def _hand_over(self, name: Any, content: Any) -> Nothing:
-        limit = self.file_limit
+        limit = int(self.limits["file_bytes"])
         try:
             made = make_content(check_file_name(name), content, self.row_files, limit)
         except ContentTooLargeError:
@@ -197,10 +197,9 @@ class FileSender:
             raise LimitReachedError("file", message)
         self._total += len(data)
         self._count += 1
-        if self._total > self.total_limit:
-            raise LimitReachedError(
-                "file", f"the output files together pass {self.total_limit:,} bytes"
-            )
+        if self._total > self.limits["total_file_bytes"]:
+            most = self.limits["total_file_bytes"]
+            raise LimitReachedError("file", f"the output files together pass {most:,} bytes")
         if self._count > MAX_FILES:
             raise LimitReachedError("file", f"a task can have {MAX_FILES:,} files")
         for start in range(0, max(len(data), 1), _CHUNK):

@@ -180,8 +180,7 @@ class GuestSession:
         limits = spec["limits"]
         self._channel.limit = limits["frame_bytes"]
         self._printer.limit = limits["output_bytes"]
-        self._files.file_limit = limits["file_bytes"]
-        self._files.total_limit = limits["total_file_bytes"]
+        self._files.limits = limits
         self._files.row_files = spec["row_files"]
         self._files.scratch = Scratch(spec["scratch"])
         csv.field_size_limit(2**31 - 1)  # a cell may fill a whole file
