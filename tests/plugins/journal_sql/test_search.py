@@ -18,9 +18,11 @@ from delf.events import (
     ModelReplied,
     ScriptGenerated,
     TaskFinished,
+    TaskQueued,
     TaskStarted,
 )
 from delf.messages import Usage
+from delf.protocols.journal import filterable_fields
 from delf.protocols.search import TaskFilter
 from delf_journal_sql import SqlJournal
 
@@ -182,6 +184,18 @@ async def test_search_filters_are_combined(journal: SqlJournal, written: Written
     assert await found(journal, since=NOON + 60) == ["task_2", "task_1"]
     assert await found(journal, until=NOON + 60) == ["task_0"]
     assert await found(journal, "orders", person="ada", connection="shop") == ["task_0"]
+
+
+@pytest.mark.parametrize("name", filterable_fields())
+async def test_every_filterable_field_of_a_record_filters_tasks(
+    journal: SqlJournal, name: str
+) -> None:
+    for task_id, value in (("task_a", "ours"), ("task_b", "theirs"), ("task_c", None)):
+        at = {"task_id": task_id, "seq": 1, "at": NOON}
+        await journal.append(TaskQueued(**at, task="count", **{name: value}))
+    assert await found(journal, fields={name: "ours"}) == ["task_a"]
+    (figures,) = await journal.figures("day", TaskFilter(fields={name: "ours"}))
+    assert figures.tasks == 1
 
 
 async def test_older_matches_are_returned_page_by_page(

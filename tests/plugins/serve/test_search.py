@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from delf.protocols.journal import filterable_fields
 from support.serving import KEYS, bearer
 
 
@@ -33,6 +34,8 @@ async def test_finished_task_is_found_by_its_content(serve):
     (one,) = await found(server, action="look")
     assert one["task"]["task_id"] == first
     assert one["excerpt"] == ""
+    for name in filterable_fields():
+        assert await found(server, action="look", **{name: "another"}) == []
 
 
 async def test_waiting_task_is_found_as_waiting(serve):

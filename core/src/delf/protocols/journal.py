@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import field, fields
 from pathlib import PurePath
 from typing import Any, Protocol, runtime_checkable
 
@@ -21,6 +21,17 @@ from delf.events import (
 from delf.protocols.approval import RememberedDecision
 from delf.records import dataclass
 from delf.types import TaskState
+
+
+def filterable(words: str) -> Any:
+    """Declare an optional field of a record (default None) for which a search takes a value.
+
+    Commands, HTTP and the page then have a filter of the field's name.
+
+    Args:
+        words: The help of the filter.
+    """
+    return field(default=None, metadata={"filter": words})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +71,7 @@ class TaskRecord:
     error: str | None = None
     events: int = 0
     owner: str | None = None
-    queue: str | None = None
+    queue: str | None = filterable("Only tasks of this queue.")
     key: str | None = None
     losses: int = 0
     tries: int = 0
@@ -88,6 +99,13 @@ class TaskRecord:
     def place(self) -> ListPlace:
         """The position in a list of tasks after which ``find`` continues."""
         return self.started_at, self.task_id
+
+
+@functools.cache
+def filterable_fields() -> Mapping[str, str]:
+    """Return the fields of a record for which a search takes a value, each with its words."""
+    named = {item.name: item.metadata.get("filter") for item in fields(TaskRecord)}
+    return {name: words for name, words in named.items() if words is not None}
 
 
 @functools.cache

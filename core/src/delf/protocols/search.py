@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 from typing import Literal
 
@@ -32,6 +32,8 @@ class TaskFilter:
         until: The Unix time before which the task started.
         least_cost: The minimum cost in USD.
         keys: The owners of the tasks.
+        fields: The values of fields of the record, by their names in
+            :func:`delf.protocols.journal.filterable_fields`.
     """
 
     text: str | None = None
@@ -44,6 +46,7 @@ class TaskFilter:
     until: float | None = None
     least_cost: float | None = None
     keys: Collection[str] | None = None
+    fields: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

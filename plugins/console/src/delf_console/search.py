@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 import click
 
 from delf.machine.zones import local_zone
+from delf.protocols.journal import filterable_fields
 from delf.protocols.search import FigureBy, Figures, Found, FoundTask, TaskFilter
 from delf.protocols.shared_journal import SharedJournal
 from delf.protocols.states import STORED_STATES
@@ -37,6 +38,10 @@ _OF_MODELS: Final = frozenset({"day", "person", "model"})
 
 def _filters(command: CommandT, states: Iterable[TaskState] = TaskState) -> CommandT:
     """Add the options that filter tasks."""
+    columns = (
+        click.option(f"--{name.replace('_', '-')}", name, metavar="NAME", help=words)
+        for name, words in filterable_fields().items()
+    )
     for option in reversed(
         (
             click.option("--person", metavar="NAME", help="Only tasks that this person asked for."),
@@ -54,6 +59,7 @@ def _filters(command: CommandT, states: Iterable[TaskState] = TaskState) -> Comm
                 metavar="USD",
                 help="Only tasks with at least this cost.",
             ),
+            *columns,
         )
     ):
         command = option(command)
@@ -62,7 +68,9 @@ def _filters(command: CommandT, states: Iterable[TaskState] = TaskState) -> Comm
 
 def _task_filter(text: str | None, since: float | None, given: dict[str, Any]) -> TaskFilter:
     begin = None if since is None else time.time() - since
-    return TaskFilter(text=text or None, since=begin, **given)
+    columns = {name: given.pop(name) for name in filterable_fields()}
+    fields = {name: value for name, value in columns.items() if value is not None}
+    return TaskFilter(text=text or None, since=begin, fields=fields, **given)
 
 
 @click.command("search")

@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from delf.errors import DelfError
+from delf.protocols.journal import filterable_fields
 from delf.protocols.search import FigureBy, Figures, Found, FoundTask, Place, TaskFilter
 from delf.types import TaskState
 from delf.values.encoding import to_jsonable
@@ -27,6 +28,7 @@ from delf_journal_sql.index import (
     words_of,
 )
 from delf_journal_sql.owners import COLUMNS, looking
+from delf_journal_sql.schema import OTHER_NAMES
 from delf_journal_sql.store import EVENT, TASK, in_state, key_of, stored_task
 
 _AROUND: Final = 80
@@ -343,6 +345,9 @@ def _conditions(
         if (value := getattr(wanted, name)) is not None:
             values[name] = value
             where.append(condition)
+    for name in filterable_fields().keys() & wanted.fields.keys():
+        values[f"of_{name}"] = wanted.fields[name]
+        where.append(f"t.{OTHER_NAMES.get(name, name)} = :of_{name}")
     if wanted.keys is not None:
         keys = {f"key{number}": key for number, key in enumerate(sorted(wanted.keys))}
         values |= keys

@@ -17,6 +17,7 @@ from starlette.responses import Response
 
 from delf.errors import TaskStoppedError
 from delf.events import LIMIT_CODES
+from delf.protocols.journal import filterable_fields
 from delf.types import EFFECT_WORDS, OTHERS_WAIT_WORDS, STATE_WORDS, TaskState, can_be_undone
 from delf_serve.problems import ProblemError
 
@@ -73,7 +74,9 @@ def _sources() -> dict[str, tuple[str, bytes]]:
         kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
         kind = "text/javascript" if file.name.endswith(".js") else kind
         found[file.name] = (kind, file.read_bytes())
-    for name, module in (("effects.js", _effects()), ("states.js", _states())):
+    fields = f"export const FIELDS = {json.dumps(filterable_fields())};\n"
+    made = {"effects.js": _effects(), "states.js": _states(), "fields.js": fields}
+    for name, module in made.items():
         found[name] = ("text/javascript", module.encode())
     return found
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from delf.errors import ConfigurationError, DelfError
 from delf.network.outages import Outage
+from delf.protocols.journal import filterable_fields
 from delf.protocols.search import Figures, TaskFilter
 from delf.protocols.shared_journal import SharedJournal
 from delf_engine.elsewhere import search_tasks
@@ -124,4 +125,6 @@ async def _updated_index(tasks: Tasks) -> SharedJournal:
 def _filter(query: s.FilterQuery, key: Key) -> TaskFilter:
     names = TaskFilter.__dataclass_fields__
     given = {name: value for name, value in query.model_dump().items() if name in names}
-    return TaskFilter(**given, keys=key.owners)
+    values = {name: getattr(query, name) for name in filterable_fields()}
+    fields = {name: value for name, value in values.items() if value is not None}
+    return TaskFilter(**given, fields=fields, keys=key.owners)

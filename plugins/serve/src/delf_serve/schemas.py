@@ -22,6 +22,7 @@ from delf.protocols import search
 from delf.protocols.approval import ApprovalRequest
 from delf.protocols.conversation import ChatMessage
 from delf.protocols.facts import Fact
+from delf.protocols.journal import filterable_fields
 from delf.protocols.people import NoticeChoice, Right, Scope
 from delf.protocols.search import FigureBy, Place
 from delf.protocols.states import STORED_STATES
@@ -1044,7 +1045,17 @@ class TaskQuery(Query):
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
-class FilterQuery(Query):
+def _with_fields_of_records() -> type[Query]:
+    """Make a query with a parameter for each field of a record that a search can filter."""
+    kind: Any = Name
+    given: dict[str, Any] = {
+        name: (kind | None, Field(default=None, description=words))
+        for name, words in filterable_fields().items()
+    }
+    return create_model("RecordQuery", __base__=Query, **given)
+
+
+class FilterQuery(_with_fields_of_records()):
     """Conditions for tasks, all of which have to hold."""
 
     text: Annotated[str, StringConstraints(max_length=1000)] | None = Field(

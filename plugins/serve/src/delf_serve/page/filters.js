@@ -2,6 +2,7 @@
 
 import { get } from "./api.js";
 import { el } from "./dom.js";
+import { FIELDS } from "./fields.js";
 import { STATE, STATES } from "./states.js";
 
 const DAY = 86_400;
@@ -49,6 +50,7 @@ export class Filters {
     if (name === "least_cost") return el("input", { type: "number", min: "0", step: "any", placeholder: "cost from $", "aria-label": "Cost from, in US dollars", oninput: soon });
     if (name === "days") return el("select", { "aria-label": "When", onchange: change }, options(PERIODS, ""));
     if (name === "state") return el("select", { "aria-label": "In which state", onchange: change }, options(CHOICES, ""));
+    if (name in FIELDS) return el("input", { placeholder: name.replaceAll("_", " "), "aria-label": FIELDS[name], oninput: soon });
     const [any, label] = NAMED[name];
     return el("select", { "aria-label": label, onchange: change }, options([["", any]], ""));
   }

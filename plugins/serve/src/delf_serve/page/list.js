@@ -2,6 +2,7 @@
 
 import { get } from "./api.js";
 import { el, fill, say, setText } from "./dom.js";
+import { FIELDS } from "./fields.js";
 import { Filters, query } from "./filters.js";
 import { OTHERS_WAIT, STATE, STATES } from "./states.js";
 import { ago, exact, money, duration, short, stateOf } from "./words.js";
@@ -13,7 +14,7 @@ const GROUPS = [STATE.WAITING, OTHERS, STATE.RUNNING, STATE.QUEUED, REST];
 const TITLES = { ...STATES, [OTHERS]: OTHERS_WAIT, [REST]: ["", "earlier"] };
 const title = (group) => TITLES[group][1].replace(/^./, (first) => first.toUpperCase());
 const PLACES = { script: "script", call: "call", answer: "answer", error: "error" };
-const NARROW = ["days", "person", "connection", "action", "model", "least_cost"];
+const NARROW = ["days", "person", "connection", "action", "model", "least_cost", ...Object.keys(FIELDS)];
 
 /** The newer one of two looks at a task: events are only ever added to it. */
 const newer = (known, task) => (known && known.events > task.events ? known : task);
