@@ -212,6 +212,8 @@ class Provider:
         own_protocol: Whether the provider's name is recognised in model names even if an address is
             given. Otherwise the name is sent to that address unchanged.
         suggested: The model to suggest to a user who has a key and names no model.
+        url: The provider's own base URL; None if its protocol's own code knows the URL.
+        dialect: The provider whose protocol this provider uses; None for a protocol of its own.
     """
 
     name: str
@@ -223,6 +225,8 @@ class Provider:
     compatible: bool = False
     own_protocol: bool = False
     suggested: str | None = None
+    url: str | None = None
+    dialect: str | None = None
 
     @property
     def words(self) -> tuple[str, ...]:

@@ -6,6 +6,8 @@ from delf.environment import SourcedText
 from delf.errors import EnvironmentKeyError, KeyAddressError, ModelConfigurationError
 from delf.llm import LLMConfig
 from delf.protocols.context import PluginContext
+from delf.providers import Providers
+from delf.specs import Provider
 from delf_model_litellm.providers import OTHERS
 from delf_model_providers.endpoint import NO_KEY, resolve
 from delf_model_providers.families import NO_OTHERS, SPOKEN
@@ -89,6 +91,22 @@ def test_provider_is_derived_from_the_model_name(model, provider, dialect, name,
 def test_provider_prefix_before_a_colon_is_accepted(model, provider, name):
     found = endpoint(model)
     assert (found.provider, found.name, found.custom) == (provider, name, False)
+
+
+def test_provider_can_use_the_protocol_of_another_provider():
+    like = Provider(
+        name="like", dialect="openai", url="https://like.example/v1", keys=("LIKE_API_KEY",)
+    )
+    context = PluginContext(environ={"LIKE_API_KEY": "like-key", "OPENAI_API_KEY": "openai-key"})
+    known = Providers((*SPOKEN.all, like))
+    found = resolve(LLMConfig("like/big"), context, known)
+    assert (found.provider, found.dialect, found.name) == ("like", "openai", "big")
+    assert (found.base_url, found.api_key) == ("https://like.example/v1", "like-key")
+    assert not found.custom
+    assert not found.is_original, "OpenAI's own searches, fees and settings are not this one's"
+    assert resolve(LLMConfig("openai/gpt-5"), context, known).is_original
+    missing = resolve(LLMConfig("like/big"), PluginContext(environ={}), known).missing
+    assert missing == "LIKE_API_KEY"
 
 
 def test_provider_prefix_chooses_the_protocol_at_an_address():

@@ -16,7 +16,7 @@ from delf.protocols.context import PluginContext
 from delf.providers import Providers
 from delf.records import dataclass
 from delf.specs import Provider
-from delf_model_providers.families import NO_OTHERS, OPENAI_URL, SPOKEN
+from delf_model_providers.families import NO_OTHERS, SPOKEN
 
 NO_KEY: Final = "local"
 """The key for a custom endpoint without a known key; servers without a login ignore it."""
@@ -62,6 +62,11 @@ class Endpoint:
     def address(self) -> str:
         """Host and port of a custom address; empty for the provider's own."""
         return urlsplit(self.base_url or "").netloc
+
+    @property
+    def is_original(self) -> bool:
+        """True for the provider that the protocol is of, at its own address."""
+        return not self.custom and self.provider == self.dialect
 
     @property
     def label(self) -> str:
@@ -185,14 +190,12 @@ class _Place:
             key = replace(key, text=NO_KEY)
         elif key.text is None:
             missing = provider.keys[0]
-        if provider.compatible and base_url is None:
-            base_url = OPENAI_URL
         return Endpoint(
             model=self.written,
             provider=provider.name,
-            dialect=provider.name,
+            dialect=provider.dialect or provider.name,
             name=name,
-            base_url=base_url,
+            base_url=base_url or provider.url,
             custom=custom,
             api_key=key.text,
             key_source=key.place,

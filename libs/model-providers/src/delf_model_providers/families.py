@@ -21,6 +21,7 @@ FAMILIES: Final = (
         addresses=("OPENAI_BASE_URL",),
         compatible=True,
         suggested="gpt-4o-mini",
+        url=OPENAI_URL,
     ),
     Provider(
         name=RESPONSES,
@@ -42,7 +43,7 @@ FAMILIES: Final = (
         suggested="gemini-2.5-flash",
     ),
 )
-"""Providers with a dialect: a protocol that is known here by the provider's name."""
+"""Providers with a dialect: a protocol that is known by the name of the provider it is of."""
 
 SPOKEN: Final = Providers(FAMILIES)
 NO_OTHERS: Final = Providers()

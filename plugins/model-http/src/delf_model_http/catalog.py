@@ -79,14 +79,15 @@ class Facts:
         return (self.long_rates if is_long and self.long_rates else self.rates).cost(tokens)
 
 
-def facts(dialect: str, model: str) -> Facts:
+def facts(provider: str, model: str) -> Facts:
     """Return the facts about a model.
 
     Args:
-        dialect: The provider.
+        provider: The provider.
         model: The name, without a provider in front.
     """
-    facts = _models().get(dialect.removesuffix("-responses"), {}).get(model.removeprefix("models/"))
+    of_provider = _models().get(provider.removesuffix("-responses"), {})
+    facts = of_provider.get(model.removeprefix("models/"))
     if facts is None:
         return Facts()
     long: list[float] = facts.get("long") or []

@@ -95,7 +95,7 @@ class HttpModel(EndpointModel):
         self._with_tools = self._dialect
         if refuses_tools(self._endpoint):
             self._with_tools = _DIALECTS["openai-responses"]
-        self._facts = catalog.facts(dialect, self._endpoint.name)
+        self._facts = catalog.facts(self._endpoint.provider, self._endpoint.name)
         headers = {**_HEADERS, **self._dialect.headers(self._endpoint), **self._endpoint.headers}
         self._headers = {name.lower(): value for name, value in headers.items()}
         address = self._dialect.address(self._endpoint, stream=False)
@@ -132,7 +132,7 @@ class HttpModel(EndpointModel):
             address, name = name, parse_qs(urlsplit(name).query).get("model", [""])[0]
         dialect = _LIVE[self._endpoint.dialect or ""](name)
         settings = {n: v for n, v in self._settings.items() if v is not None and n not in _OWN}
-        facts = catalog.facts(self._endpoint.dialect or "openai", name)
+        facts = catalog.facts(self._endpoint.provider, name)
         session = LiveSession(
             dialect,
             self._endpoint,

@@ -67,7 +67,7 @@ class ChatCompletions:
         reasons = is_reasoning(parts)
         if reasons:
             settings = {name: value for name, value in settings.items() if name not in _FIXED}
-        if reasons or not endpoint.custom:
+        if reasons or endpoint.is_original:
             # OpenAI itself has no top_k, and has renamed max_tokens.
             settings.pop("top_k", None)
             if "max_tokens" in settings:

@@ -1,4 +1,4 @@
-"""The providers that this plugin speaks with, each by the dialect of its name."""
+"""The providers that this plugin speaks with, each by its dialect."""
 
 from __future__ import annotations
 
