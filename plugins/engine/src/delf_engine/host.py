@@ -28,6 +28,7 @@ from delf.events import (
     Warned,
 )
 from delf.messages import Message, ModelReply, ModelRequest, ModelTool, as_messages, system
+from delf.protocols.approval import Approved
 from delf.protocols.model import ModelSession, SupportsTools
 from delf.protocols.sandbox import (
     REJECTED,
@@ -48,6 +49,7 @@ from delf.protocols.strategy import (
     ToolDescription,
 )
 from delf.values.frozen import thaw
+from delf_engine.approvals.decision import why_not
 from delf_engine.approvals.plan import named_actions
 from delf_engine.bound_action import BoundAction
 from delf_engine.calls.children import ChildTasks
@@ -383,9 +385,10 @@ class TaskHost:
         """Ask for approval of a whole script; return the failure if it is rejected."""
         async with self._run.log.step(Step.PREVIEW, attempt):
             past = self._run.replay.plan(attempt)
-            reason = await self._run.approvals.decide_script(code, attempt, named, past)
-        if reason is None:
+            answer = await self._run.approvals.decide_script(code, attempt, named, past)
+        if isinstance(answer.decision, Approved):
             return None
+        reason = why_not(answer.decision)
         wanted = changes_requested(self._run.log.events, attempt)
         message = f"the script was not run: {reason if wanted else f'it was rejected: {reason}'}"
         return Failed(kind=REJECTED, message=message)

@@ -194,12 +194,12 @@ class Ballot:
             await asyncio.wait({*self._counting})
             await asyncio.sleep(0)
 
-    def _begin_to_count(self, rule: ApprovalRule, vote: Answer) -> None:
-        counting = asyncio.create_task(self._count(rule, vote))
+    def _begin_to_count(self, rule: ApprovalRule, answer: Answer) -> None:
+        counting = asyncio.create_task(self._count(rule, answer))
         self._counting.add(counting)
         counting.add_done_callback(self._counting.discard)
 
-    async def _count(self, rule: ApprovalRule, vote: Answer) -> None:
+    async def _count(self, rule: ApprovalRule, answer: Answer) -> None:
         """Record a vote, and decide the request if the votes suffice.
 
         Reads from the journal which voters were removed meanwhile; :meth:`take` cannot wait for
@@ -214,24 +214,24 @@ class Ballot:
                 people = await self._people()
             except DelfError as error:
                 self._voters.discard(
-                    normalise_name(_name_of(vote.who))
+                    normalise_name(_name_of(answer.who))
                 )  # the person may vote again
                 _log.error("a vote about %s was not counted: %s", request_id, error.message)
                 return
             before = [each for each in self._votes().values() if is_valid(each, rule, people)]
             if before:
                 others = tuple(dict.fromkeys(each.by for each in before))
-                pending.settle(request_id, replace(vote, others=others))
+                pending.settle(request_id, replace(answer, others=others))
                 return
             await self._log.record(
                 ApprovalVoted,
                 request_id=request_id,
-                by=vote.who.name,
-                reason=getattr(vote.decision, "reason", None),
-                key=vote.who.key,
-                teams=vote.who.teams,
-                note=vote.note,
-                via=vote.who.via,
+                by=answer.who.name,
+                reason=getattr(answer.decision, "reason", None),
+                key=answer.who.key,
+                teams=answer.who.teams,
+                note=answer.note,
+                via=answer.who.via,
             )
 
     def _votes(self) -> Votes:

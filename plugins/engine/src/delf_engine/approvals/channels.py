@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from delf.errors import DelfError
@@ -86,12 +85,9 @@ async def ask_channels(
     for named in channels:
         if named.needs_presence and not task.interactive:
             continue
-        decision = await _ask_channel(named, copy_of_request(request), redactor, failures)
-        if decision is None:
+        answer = await _ask_channel(named, copy_of_request(request), redactor, failures)
+        if answer is None:
             continue
-        if not isinstance(decision, DecidedBy):
-            decision = DecidedBy(decision=decision, who=Decider(name=named.name))
-        answer = Answer(decision.decision, decision.who)
         try:
             counted = count(answer)
         except DelfError as error:
@@ -105,7 +101,7 @@ async def ask_channels(
 
 async def _ask_channel(
     named: NamedChannel, request: ApprovalRequest, redactor: Redactor, failures: list[str]
-) -> Decision | DecidedBy | None:
+) -> Answer | None:
     """Return a channel's answer, or None if the channel fails.
 
     Skipping a failed channel is safe: without any answer, the call is rejected.
@@ -113,14 +109,17 @@ async def _ask_channel(
     try:
         channel = named.channel
         if not request.is_question:
-            answer = await channel.decide(request)
+            decision = await channel.decide(request)
         elif isinstance(channel, SupportsQuestions):
-            answer = await channel.answer(request)
+            decision = await channel.answer(request)
         else:
-            answer = None
-        if isinstance(answer, DecidedBy):
-            return replace(answer, decision=_reject_if_unfit(request, well_formed(answer.decision)))
-        return None if answer is None else _reject_if_unfit(request, well_formed(answer))
+            decision = None
+        if decision is None:
+            return None
+        who = Decider(name=named.name)
+        if isinstance(decision, DecidedBy):
+            decision, who = decision.decision, decision.who
+        return Answer(_reject_if_unfit(request, well_formed(decision)), who)
     except (Exception, SystemExit, asyncio.CancelledError) as error:
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():

@@ -93,6 +93,11 @@ class Cancelled(Expired):
     after_seconds: float = 0.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedByCheck(Rejected):
+    """The connection's check refuses an approved call, as the call would be made now."""
+
+
 def unanswered(*, abandoned: bool) -> Answer:
     """Return the answer to a request that was cancelled unanswered.
 

@@ -38,7 +38,7 @@ class ModeJudge:
         self._shared = shared
         self._task = task
 
-    async def judge(self, case: Case, so_far: Ruling) -> Ruling:
+    async def judge(self, case: Case, ruling: Ruling) -> Ruling:
         """Approve or deny a call by the mode; decide an interrupted call by ``settle``."""
         # First: the mode read_only overrules every later reason to approve.
         if case.call is not None and self.denies(case.call.bound):
@@ -46,7 +46,7 @@ class ModeJudge:
         if case.outcome_unknown:
             settle = self._task.settle
             if settle == "ask":
-                return so_far
+                return ruling
             decided = Approved() if settle == "again" else AlreadyDone()
             return _journalled(Answer.given(decided, "policy", f"settle {settle}"))
         is_wanted = case.call is None or isinstance(case.verdict, NeedsApproval)
@@ -54,7 +54,7 @@ class ModeJudge:
             return Ruling(answer=Answer.given(Approved(reason="pre-approved"), "policy"))
         if self._shared.config.approval_mode == "approve_all":
             return _journalled(Answer.given(Approved(), "policy", "mode approve_all"))
-        return so_far
+        return ruling
 
     def denies(self, bound: BoundAction) -> bool:
         """Return whether the mode denies a call, whether or not the call needs approval."""
@@ -73,13 +73,13 @@ class PlanJudge:
         self._plans: dict[int, frozenset[str]] = {}
         self._granted: frozenset[str] = frozenset()
 
-    async def judge(self, case: Case, so_far: Ruling) -> Ruling:
+    async def judge(self, case: Case, ruling: Ruling) -> Ruling:
         """Approve a call whose action was approved with the running script.
 
         Compares digests, because a question during a call may have the name of an action.
         """
         if case.call is None or case.outcome_unknown or case.call.bound.digest not in self._granted:
-            return so_far
+            return ruling
         return Ruling(answer=Answer.given(Approved(reason="approved with its script"), "policy"))
 
     def approve(self, attempt: int, actions: Sequence[BoundAction]) -> None:
@@ -108,15 +108,15 @@ class RememberedJudge:
         self._decisions = decisions
         self._lock = asyncio.Lock()
 
-    async def judge(self, case: Case, so_far: Ruling) -> Ruling:
+    async def judge(self, case: Case, ruling: Ruling) -> Ruling:
         """Look up an earlier decision about the same call or about its action."""
-        is_open = so_far.answer is None and case.asked is None
+        is_open = ruling.answer is None and case.asked is None
         if not is_open or case.outcome_unknown or self._is_strict:
-            return so_far
+            return ruling
         async with self._lock:  # so that requests keep the order of their calls
             found = await self._decisions.covering(case.request)
         if found is None:
-            return so_far
+            return ruling
         answer = Answer.given(Approved(reason="remembered"), "policy", found.by)
         return Ruling(answer=answer, remembered=found)
 
@@ -144,22 +144,22 @@ class FlowsJudge:
         self._decisions = decisions
         self._worker = worker
 
-    async def judge(self, case: Case, so_far: Ruling) -> Ruling:
+    async def judge(self, case: Case, ruling: Ruling) -> Ruling:
         """Leave a call with a suspicious flow to a person, or deny it."""
         call = case.call
         if call is None or self._flows is None:
-            return so_far
+            return ruling
         if self._guarding_flows is None:
-            is_shown = so_far.answer is None or so_far.has_request
-            return replace(so_far, flow=self._flows.reason(call) if is_shown else None)
+            is_shown = ruling.answer is None or ruling.has_request
+            return replace(ruling, flow=self._flows.reason(call) if is_shown else None)
         bound = call.bound
         flow = await self._guarding_flows.reason_left(
             call, lambda: self._decisions.flow_rules(bound.name, bound.digest, self._worker)
         )
         if flow is None:
-            return so_far
-        if case.outcome_unknown and so_far.answer is not None:  # decided by the option ``settle``
-            return replace(so_far, flow=flow)
+            return ruling
+        if case.outcome_unknown and ruling.answer is not None:  # decided by the option ``settle``
+            return replace(ruling, flow=flow)
         if not self._denies:
             return Ruling(flow=flow)
         denied = Answer.given(Rejected(reason=flow), "policy", "flows deny")
@@ -187,10 +187,10 @@ class RuleJudge:
     def __init__(self, shared: Approvals) -> None:
         self._shared = shared
 
-    async def judge(self, case: Case, so_far: Ruling) -> Ruling:
+    async def judge(self, case: Case, ruling: Ruling) -> Ruling:
         """Overrule all earlier judges if a team rule covers the call."""
         rule = None if case.call is None else self._shared.rule_of(case.call.bound.name)
-        return so_far if rule is None else Ruling(flow=so_far.flow, rule=rule)
+        return ruling if rule is None else Ruling(flow=ruling.flow, rule=rule)
 
 
 def _journalled(answer: Answer) -> Ruling:

@@ -60,26 +60,26 @@ class PeopleJudge:
         self._clock = clock
         self._decisions = decisions
 
-    async def judge(self, case: Case, so_far: Ruling) -> Ruling:
+    async def judge(self, case: Case, ruling: Ruling) -> Ruling:
         """Ask a person about an undecided call; journal the request and the answer."""
-        if so_far.answer is not None and not so_far.has_request:
-            return so_far
-        request, answer = self._request_of(case, so_far), so_far.answer
+        if ruling.answer is not None and not ruling.has_request:
+            return ruling
+        request, answer = self._request_of(case, ruling), ruling.answer
         if case.is_question and not self._shared.can_answer(self._task):
             answer = Answer.given(Rejected(reason=UNANSWERABLE), "nobody", "nobody")
         elif answer is None and self._shared.is_strict and not case.is_question:
             answer = Answer.given(_STRICT, "policy", "mode strict")
         if answer is not None:
-            return replace(so_far, answer=await self._journalled(case, request, answer))
+            return replace(ruling, answer=await self._journalled(case, request, answer))
         # While a person decides, the task's time stops and other tasks may use its permit.
         with self._clock.stopped():
             async with self._watched_inbox(), self._permit.released():
-                return replace(so_far, answer=await self._journalled(case, request, None))
+                return replace(ruling, answer=await self._journalled(case, request, None))
 
-    def _request_of(self, case: Case, so_far: Ruling) -> ApprovalRequest:
+    def _request_of(self, case: Case, ruling: Ruling) -> ApprovalRequest:
         """Return the request for people; the recorded one if it is unchanged."""
-        rule = {} if so_far.rule is None else so_far.rule.data()
-        request = replace(case.request, flow=so_far.flow, rule=rule)
+        rule = {} if ruling.rule is None else ruling.rule.data()
+        request = replace(case.request, flow=ruling.flow, rule=rule)
         if (asked := case.asked) is None:
             return request
         return replace(
@@ -90,14 +90,13 @@ class PeopleJudge:
         )
 
     async def _journalled(
-        self, case: Case, request: ApprovalRequest, policy: Answer | None
+        self, case: Case, request: ApprovalRequest, answer: Answer | None
     ) -> Answer:
         """Journal a request and its answer, even if unanswered; ask if the policy has none."""
         try:
-            shown = self._show(request, case, by_policy=policy is not None)
-            if policy is not None:
+            shown = self._show(request, case, by_policy=answer is not None)
+            if answer is not None:
                 await shown
-                answer = policy
             else:
                 asking = Asking(self._shared, self._task, self._log, request)
                 answer = await asking.answer(shown, again=case.asked is not None)
@@ -123,12 +122,12 @@ class PeopleJudge:
             return
         await self._log.record(ApprovalRequested, **content_of(request), by_policy=by_policy)
 
-    async def _take(self, case: Case, request: ApprovalRequest, answered: Answer) -> Answer:
+    async def _take(self, case: Case, request: ApprovalRequest, answer: Answer) -> Answer:
         """Journal an answer, remember it if asked to, and return the effective answer."""
-        decision = self._effective(request, answered)
+        decision = self._effective(request, answer)
         again = asks_again(request, decision)
         decision = with_secrets(decision, request, case.arguments)
-        answer = replace(answered, decision=decision, asks_again=again)
+        answer = replace(answer, decision=decision, asks_again=again)
         lasts = isinstance(decision, Approved) and decision.remember == "until_revoked"
         await self._log.record(
             ApprovalDecided,
@@ -138,19 +137,19 @@ class PeopleJudge:
             **answer.data(),
         )
         if isinstance(decision, Approved) and decision.remember == "task":
-            self._decisions.add(request, decision, answered.who.name)
-        elif isinstance(decision, Rejected) and is_refusal(answered.source, request):
+            self._decisions.add(request, decision, answer.who.name)
+        elif isinstance(decision, Rejected) and is_refusal(answer.source, request):
             self._decisions.refused[case.key] = decision.reason
         return answer
 
-    def _effective(self, request: ApprovalRequest, answered: Answer) -> Decision:
+    def _effective(self, request: ApprovalRequest, answer: Answer) -> Decision:
         """Return the decision without a memory that its request or person does not allow.
 
         The answer to a question is converted to the question's type.
         """
-        decision, question = answered.decision, Question.from_request(request)
+        decision, question = answer.decision, Question.from_request(request)
         if question is not None:
-            is_unanswered = answered.source in ("nobody", "timeout")
+            is_unanswered = answer.source in ("nobody", "timeout")
             if is_unanswered and question.default is not None:
                 decision = Answered(question.default)
             if isinstance(decision, Answered):
@@ -162,6 +161,6 @@ class PeopleJudge:
         if decision.remember == "task":
             return decision
         # A decision of one person must not hold for later tasks of another.
-        is_theirs = answered.who.key is None or answered.who.key == self._decisions.key
+        is_theirs = answer.who.key is None or answer.who.key == self._decisions.key
         lasts = is_theirs and self._decisions.can_last
         return decision if lasts else replace(decision, remember="task")

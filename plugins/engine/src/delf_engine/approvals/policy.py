@@ -26,7 +26,6 @@ from delf_engine.approvals.decision import (
     asks_again,
     copy_of,
     recorded,
-    why_not,
     with_secrets,
 )
 from delf_engine.approvals.flows import TaskFlows
@@ -104,7 +103,7 @@ class TaskApprovals:
         attempt: int,
         actions: Sequence[BoundAction],
         past: Question = (None, None),
-    ) -> str | None:
+    ) -> Answer:
         """Ask about a whole script; while it runs, calls of its approved actions are allowed.
 
         Args:
@@ -113,9 +112,6 @@ class TaskApprovals:
             actions: The named actions that need approval.
             past: The request and the decision in the journal of a resumed task; they count
                 only for the same script with the same actions.
-
-        Returns:
-            The reason why the script must not run; None if it may run.
         """
         request = self._request(
             0,
@@ -137,8 +133,7 @@ class TaskApprovals:
         answer = await self._judged(case)
         if isinstance(answer.decision, Approved):
             self._plan.approve(attempt, actions)
-            return None
-        return why_not(answer.decision)
+        return answer
 
     def begin_script(self, attempt: int) -> None:
         """Start a script; from now on only its approved actions are allowed."""

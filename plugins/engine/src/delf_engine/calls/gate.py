@@ -41,7 +41,7 @@ from delf.protocols.sandbox import (
 from delf.protocols.strategy import CallGuard, ScriptCall
 from delf.values.encoding import UnsupportedValueError
 from delf.values.sizes import is_large
-from delf_engine.approvals.decision import Answer, why_not, with_secrets
+from delf_engine.approvals.decision import Answer, RefusedByCheck, why_not, with_secrets
 from delf_engine.approvals.identity import identity
 from delf_engine.bound_action import BoundAction
 from delf_engine.calls.call import Call
@@ -297,10 +297,10 @@ class Gate:
                 await self._approvals.close(past)
             return await self._make(call)
         answer = await self._ask(call, past, verdict)
-        if isinstance(answer, Refused):
-            return await self._turn_down(call, _refused(call, answer.message))
         if isinstance(answer.decision, Approved):
             return await self._make(call)
+        if isinstance(answer.decision, RefusedByCheck):
+            return await self._turn_down(call, _refused(call, answer.decision.reason))
         if isinstance(answer.decision, ChangesRequested):
             self._is_outdated = self._runs_script
         return await self._reject(call, why_not(answer.decision), can_retry=_can_retry(answer))
@@ -395,7 +395,7 @@ class Gate:
                 "and may be making the call still"
             )
         answer = await self._ask(call, past, verdict, outcome_unknown=True)
-        match answer if isinstance(answer, Refused) else answer.decision:
+        match answer.decision:
             case AlreadyDone(result=result):
                 return await self._answer_as_made(call, result)
             case Approved() if past.lost_arguments:
@@ -405,8 +405,6 @@ class Gate:
             case Approved():
                 await self._until_others_ended()
                 return await self._make(call)
-            case Refused(message=reason):
-                pass
             case decision:
                 reason = why_not(decision)
         return await self._reject(call, reason)
@@ -426,8 +424,6 @@ class Gate:
         why = "the same call was made before, and its answer was lost: it may have been done"
         asked = verdict.asking(why)
         answer = await self._ask(call, None, asked, outcome_unknown=True)
-        if isinstance(answer, Refused):
-            return await self._turn_down(call, _refused(call, answer.message))
         match answer.decision:
             case AlreadyDone(result=result):
                 # The outcome is known now: an identical call is asked about only by its own rules.
@@ -437,6 +433,8 @@ class Gate:
             case Approved():
                 self._maker.unknown_outcomes.discard(unknown_digest)
                 return await self._make(call)
+            case RefusedByCheck(reason=reason):
+                return await self._turn_down(call, _refused(call, reason))
             case decision:
                 return await self._reject(call, why_not(decision), can_retry=False)
 
@@ -493,7 +491,7 @@ class Gate:
         verdict: Allowed | NeedsApproval,
         *,
         outcome_unknown: bool = False,
-    ) -> Answer | Refused:
+    ) -> Answer:
         """Ask for approval of a call, applying edits and repeating if its effect changes.
 
         An approved call is checked once more before it is made; if its effect differs from the one
@@ -522,7 +520,7 @@ class Gate:
             # shown.
             now = await self._verdict(call)
             if isinstance(now, Refused):
-                return now
+                return replace(answer, decision=RefusedByCheck(reason=now.message))
             if answer.asks_again:
                 verdict, past, changed = now, None, True
                 continue
