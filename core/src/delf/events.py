@@ -503,7 +503,7 @@ class ApprovalRequest:
             and ``text`` says it in words. Origins are a hint, not a proof.
         flow: The reason that the origins of the arguments require approval.
         asked_by: The name of the person whose task it is; ``local`` is the local user.
-        shaped_by: The names of other people who shaped the task: by an edit, a rejection with a
+        shaped_by: The names of people who shaped the task: by an edit, a rejection with a
             reason, a request for changes, or the result of an interrupted call. The person whose
             task was forked or run again is one, too. Under a rule for several people they count as
             askers.

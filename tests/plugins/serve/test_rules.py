@@ -336,6 +336,32 @@ async def test_edit_resets_the_votes_of_a_two_person_rule(ruled):
     assert server.box.sent == [("eve", 1)]
 
 
+async def test_asker_who_edits_loses_their_vote_under_a_two_person_rule(ruled):
+    server = await ruled(two_of=["finance", "chiefs", "cy"])
+    request = await asked(server, "ada")
+    await says(server, "ada", request, EDIT)
+    again = await next_request(server, request)
+    assert again["shaped_by"] == ["ada"]
+    assert "ada changed what is done" in rule_text(again)
+    assert (await says(server, "ada", again["request_id"])).status_code == 403
+    await says(server, "cy", again["request_id"])
+    assert (await says(server, "dee", again["request_id"])).json()["others"] == ["cy"]
+    await ended(server, request)
+    assert server.box.sent == [("eve", 1)]
+
+
+async def test_asker_who_answers_a_question_keeps_their_vote(ruled):
+    server = await ruled(two_of=["ada", "cy"])
+    question = await asked(server, "ada", "print(await send(await ask('To whom?')))")
+    await says(server, "ada", question, {"decision": "answer", "answer": "eve"})
+    request = await next_request(server, question)
+    assert request["shaped_by"] == []
+    await says(server, "ada", request["request_id"])
+    assert (await says(server, "cy", request["request_id"])).json()["others"] == ["ada"]
+    await ended(server, request["request_id"])
+    assert server.box.sent == [("eve", 1)]
+
+
 async def test_edit_without_a_rule_for_several_people_is_final(ruled):
     server = await ruled(approvers=["finance"])
     request = await asked(server, "ada")

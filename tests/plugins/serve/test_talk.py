@@ -142,7 +142,7 @@ async def test_change_request_is_accepted_only_from_people_of_the_task(team):
     assert (await says(team, "boss", request, **wishing(SEND))).status_code == 403
     assert (await says(team, "ada", request, **wishing("print(await send('b'))"))).is_success
     request = await team.question(request["task_id"])
-    assert request["shaped_by"] == []  # who asked for the task is its asker already
+    assert request["shaped_by"] == ["ada"]
     assert (await says(team, "bo", request, **wishing("print(await send('c'))"))).is_success
     request = await team.question(request["task_id"])
     assert (await says(team, "bo", request, **wishing("print(await send('d'))"))).is_success

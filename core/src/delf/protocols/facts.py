@@ -529,8 +529,10 @@ def _rule(request: ApprovalRequest, rule: ApprovalRule) -> Iterator[str]:
         yield f"two of {', '.join(rule.two_of)} have to approve"
     if rule.four_eyes:
         yield f"{request.asked_by} asked for the task and may only reject"
-    if rule.needs_others and request.shaped_by:
-        names = ", ".join(request.shaped_by)
+    askers = (request.asked_by,) if rule.four_eyes else ()
+    shapers = [name for name in request.shaped_by if name not in askers]
+    if rule.needs_others and shapers:
+        names = ", ".join(shapers)
         yield f"{names} changed what is done, or gave the reason for it, and may only reject"
 
 

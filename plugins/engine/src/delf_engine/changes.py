@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 from delf import events as ev
 from delf.protocols.approval import NO_REASON
-from delf.protocols.people import LOCAL, name_of_holder
+from delf.protocols.people import LOCAL, name_of_holder, normalise_name
 from delf.records import dataclass
 
 _MAX_LINE: Final = 200
@@ -263,24 +263,28 @@ def changes_requested(events: Iterable[ev.Event], script: int) -> list[str]:
     return found
 
 
-def shapers_of(events: Iterable[ev.Event]) -> list[str]:
+def shapers_of(events: Iterable[ev.Event], asker: str) -> list[str]:
     """Return the people whose decisions influenced what a task does next, in order.
 
     A person influences a task by editing a call, declaring the result of an interrupted call,
     answering a question, requesting changes, or rejecting a call with a reason that the script
-    and the model read.
+    and the model read. The asker's answers to questions are a part of the task, and do not count.
 
     Args:
         events: The task's events.
+        asker: The name of the task's owner.
     """
-    found: dict[str, None] = {}
+    shapers: dict[str, None] = {}
+    asker_name = normalise_name(asker)
     for event in events:
         if not isinstance(event, ev.ApprovalDecided) or event.source != "person":
             continue
         is_reason = event.decision == "rejected" and event.reason not in (None, "", NO_REASON)
-        if event.decision in _SHAPING or is_reason:
-            found[LOCAL if event.person is None else name_of_holder(event.person)] = None
-    return list(found)
+        name = LOCAL if event.person is None else name_of_holder(event.person)
+        is_own_answer = event.decision == "answered" and normalise_name(name) == asker_name
+        if (event.decision in _SHAPING or is_reason) and not is_own_answer:
+            shapers[name] = None
+    return list(shapers)
 
 
 def call_text(action: str, arguments: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from delf.protocols.approval import (
 )
 from delf.protocols.connection import Allowed, NeedsApproval
 from delf.protocols.facts import root_of
-from delf.protocols.people import name_of_holder, normalise_name
+from delf.protocols.people import name_of_holder
 from delf.protocols.rules import ApprovalRule
 from delf.tools.action import strictest
 from delf_engine.approvals.case import Case, Judge, Ruling
@@ -335,10 +335,9 @@ class TaskApprovals:
         return {path: item for path, item in sources.items() if root_of(path) not in call.edited}
 
     def _shapers(self, asker: str) -> tuple[str, ...]:
-        """Return the people other than the owner who influenced the task's work."""
+        """Return the people who influenced the task's work, the owner among them."""
         earlier = self._task.setup.get(SHAPED, ())
-        found = dict.fromkeys((*earlier, *shapers_of(self._log.events)))
-        return tuple(name for name in found if normalise_name(name) != normalise_name(asker))
+        return tuple(dict.fromkeys((*earlier, *shapers_of(self._log.events, asker))))
 
     def _request(self, call_id: int, **fields: Any) -> ApprovalRequest:
         state = situation(self._log.events, fields["digest"], call_id)

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 
 from delf.errors import TaskLeftError, TaskLimitError, UnknownTaskError
 from delf.events import ChildFinished, ChildStarted, Event
+from delf.protocols.people import name_of_holder
 from delf.tools.context import ChildResult, ChildTask
 from delf.tools.function import as_connections
 from delf_engine.calls.call import Call
@@ -249,8 +250,10 @@ class ChildTasks:
 
     def _shapers(self) -> list[str]:
         """Return the people who have shaped the task so far, and thereby its child tasks."""
-        earlier = self._run.request.setup.get(SHAPED, ())
-        return list(dict.fromkeys((*earlier, *shapers_of(self._run.log.events))))
+        request = self._run.request
+        asker = name_of_holder(request.on_behalf_of)
+        shapers = shapers_of(self._run.log.events, asker)
+        return list(dict.fromkeys((*request.setup.get(SHAPED, ()), *shapers)))
 
     def _request(self, child: ChildTask, call: Call) -> TaskRequest:
         is_own = child.trust == "own" or child.task in call.arguments.values()
