@@ -69,14 +69,21 @@ class AgentMemory:
 
     Args:
         make: Creates the store; called in a thread, because its imports may be slow.
+        name: The store's name, for messages.
         top_k: The most facts that a task is given.
         threshold: The lowest similarity of a fact to the task.
     """
 
     def __init__(
-        self, make: Callable[[], MemoryStore], *, top_k: int = 5, threshold: float = 0.3
+        self,
+        make: Callable[[], MemoryStore],
+        *,
+        name: str,
+        top_k: int = 5,
+        threshold: float = 0.3,
     ) -> None:
         self._make = make
+        self._name = f"the memory store {name!r}"
         self._top_k = top_k
         self._threshold = threshold
         self._opening: asyncio.Future[MemoryStore] | None = None
@@ -185,7 +192,7 @@ class AgentMemory:
             warming.cancel()
         store, self._opening = self.store, None
         if store is not None:
-            await close_all({"the memory store": store})
+            await close_all({self._name: store})
 
     async def _bounded(self, work: Awaitable[T], seconds: float) -> T:
         """Await work with a timeout; work that hangs is abandoned."""
@@ -193,12 +200,12 @@ class AgentMemory:
         task = asyncio.ensure_future(work)
         try:
             if now() < self._unavailable_until:
-                raise MemoryRetrievalError("the memory store did not answer a moment ago")
+                raise MemoryRetrievalError(f"{self._name} did not answer a moment ago")
             await asyncio.wait({task}, timeout=seconds)
             if not task.done():
                 self._unavailable_until = now() + _REST_SECONDS
                 raise MemoryRetrievalError(
-                    f"the memory store did not answer within {seconds:g} s",
+                    f"{self._name} did not answer within {seconds:g} s",
                     hint="it is not asked again for a minute",
                 )
         finally:
@@ -210,7 +217,7 @@ class AgentMemory:
         except DelfError as error:
             raise MemoryRetrievalError(error.message, hint=error.hint) from error
         except Exception as error:
-            failed = MemoryRetrievalError(f"the memory store failed: {describe_exception(error)}")
+            failed = MemoryRetrievalError(f"{self._name} failed: {describe_exception(error)}")
             raise_because(failed, error)
 
 

@@ -479,7 +479,12 @@ def _memories_of(agent: AgentParts, context: PluginContext) -> Memories | None:
             own = replace(context, namespace=namespace)
             return agent.make(MemorySpec, name, own)
 
-        return AgentMemory(make_store, top_k=options.top_k, threshold=options.threshold)
+        return AgentMemory(
+            make_store,
+            name=name or type(given).__name__,
+            top_k=options.top_k,
+            threshold=options.threshold,
+        )
 
     memories = Memories(make_memory, by_person=given is None and options.scope == "person")
     memories.of(None).begin()

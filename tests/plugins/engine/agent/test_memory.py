@@ -179,12 +179,12 @@ def test_hanging_memory_store_is_skipped_after_a_short_wait(make_agent, scripted
     response = agent.run("Go.")
     assert response.text == "done"
     assert warnings(response) == [
-        "nothing was recalled: the memory store did not answer within 0.5 s"
+        "nothing was recalled: the memory store 'Hangs' did not answer within 0.5 s"
     ]
     response = agent.run("Go.")
     assert response.text == "again"
     assert warnings(response) == [
-        "nothing was recalled: the memory store did not answer a moment ago"
+        "nothing was recalled: the memory store 'Hangs' did not answer a moment ago"
     ]
     assert len(store.asked) == 1
     store.asked *= 10
