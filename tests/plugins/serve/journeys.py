@@ -1114,6 +1114,8 @@ async def audit(of: Journeys, who: Person) -> str:
     async def is_same() -> bool:
         """Whether page and API agree; the runners' decisions come at any time."""
         before = (await ann.get("/audit", limit=200))["entries"]
+        await ann.at("sessions")
+        await expect(rows).to_have_count(0)
         await ann.at("people")
         await expect(rows).not_to_have_count(0)
         shown = await rows.evaluate_all(
