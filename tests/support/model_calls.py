@@ -19,6 +19,9 @@ from delf.messages import (
     system,
     user,
 )
+from delf.providers import Providers
+from delf.specs import Provider
+from delf_model_providers.families import SPOKEN
 from support.model_fixtures import ask, read_stream
 from support.openai_server import Reply
 
@@ -223,6 +226,22 @@ class ModelCalls:
     """
 
     gives_back = tuple(WANTED_BACK)
+
+    async def test_provider_with_the_protocol_of_another_has_its_own_address_key_and_price(
+        self, openai_server, make_model, monkeypatch
+    ):
+        server = openai_server(["hello"])
+        like = Provider(name="like", dialect="openai", url=server.base_url, keys=("LIKE_API_KEY",))
+        module = type(make_model("gpt-4o", api_key="k")).__module__
+        monkeypatch.setattr(f"{module}.SPOKEN", Providers((*SPOKEN.all, like)))
+        environ = {"LIKE_API_KEY": "like-key", "OPENAI_API_KEY": "openai-key"}
+        model = make_model("like/gpt-4o", environ=environ)
+        assert await model.price() is None, "this is the price of OpenAI's model of that name"
+        reply = await model.complete(ask())
+        assert (reply.text, reply.cost_usd) == ("hello", None)
+        (request,) = server.requests
+        assert request.json["model"] == "gpt-4o"
+        assert request.headers["authorization"] == "Bearer like-key"
 
     async def test_images_and_files_are_sent_in_provider_form(self, openai_server, make_model):
         server = openai_server(lambda _: "a")

@@ -101,7 +101,7 @@ class LiteLLMModel(EndpointModel):
         litellm = await library.load()
         try:
             known: Any = litellm.get_model_info(
-                model=self._endpoint.name, custom_llm_provider=_prefix(self._endpoint)
+                model=self._endpoint.name, custom_llm_provider=_seller(self._endpoint)
             )
         except Exception:
             logger.debug("no price is known for %s", self._endpoint.model)
@@ -236,7 +236,7 @@ class LiteLLMModel(EndpointModel):
         try:
             prompt, completion = litellm.cost_per_token(
                 model=self._endpoint.name,
-                custom_llm_provider=_prefix(self._endpoint),
+                custom_llm_provider=_seller(self._endpoint),
                 usage_object=used,
             )
         except Exception:
@@ -271,6 +271,12 @@ def _prefix(endpoint: Endpoint) -> str | None:
     """Return litellm's name of a provider; None to let litellm decide."""
     known = {"google": "gemini", RESPONSES: "openai"}
     return None if endpoint.dialect is None else known.get(endpoint.dialect, endpoint.dialect)
+
+
+def _seller(endpoint: Endpoint) -> str | None:
+    """Return litellm's name of the provider whose prices apply."""
+    is_borrowed = endpoint.dialect is not None and endpoint.dialect != endpoint.provider
+    return endpoint.provider if is_borrowed else _prefix(endpoint)
 
 
 def _name(endpoint: Endpoint) -> str:
