@@ -209,8 +209,9 @@ class Provider:
         addresses: Environment variables with the base URL.
         compatible: Whether other servers use the same protocol; the provider is then the default
             for a model with only an address.
-        own_protocol: Whether the provider's name is recognised in model names even if an address is
-            given. Otherwise the name is sent to that address unchanged.
+        own_protocol: Whether ``NAME/MODEL`` means this provider even if the user gives a
+            ``base_url``. If False, delf asks such an address as a compatible server, through the
+            plugin of the ``compatible`` provider, and sends the whole name.
         suggested: The model to suggest to a user who has a key and names no model.
         url: The provider's own base URL; None if its protocol's own code knows the URL.
         dialect: The provider whose protocol this provider uses; None for a protocol of its own.

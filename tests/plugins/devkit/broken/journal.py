@@ -235,6 +235,21 @@ class TestLosesEventsOfCancelledWriters(InProcessJournal):
         await super().append(event)
 
 
+@breaks("test_event_of_a_cancelled_writer_is_kept", says="shield what writes")
+class TestLosesEventsOfWritersThatWait(InProcessJournal):
+    def __init__(self):
+        super().__init__()
+        self.lock = asyncio.Lock()
+
+    async def append(self, event):
+        async with self.lock:
+            await asyncio.shield(asyncio.ensure_future(self.write(event)))
+
+    async def write(self, event):
+        await asyncio.sleep(0)
+        await super().append(event)
+
+
 @breaks("test_unusual_names_are_accepted")
 class TestNamesFilesAsTasks(InProcessJournal):
     async def append(self, event):

@@ -189,9 +189,13 @@ class JournalContract(Contract):
 
     async def test_event_of_a_cancelled_writer_is_kept(self, journal: Any) -> None:
         await journal.append(started("t"))
+        await journal.append(started("u"))
         begun = list(enumerate(TURNS[1:], 2))
         for seq, turns in begun:
+            # An event of another task is on its way, so that the writer may have to wait.
+            other = asyncio.ensure_future(journal.append(printed("u", seq)))
             await cancelled_at(lambda seq=seq: journal.append(printed("t", seq)), turns)
+            await other
         await journal.append(printed("t", len(begun) + 2))  # what was begun before is kept before
         kept = [event.seq for event in await journal.read("t")]
         missing_ones = {seq for seq, _ in begun} - {*kept}
