@@ -83,6 +83,18 @@ class TestKeepsTwice(InProcessJournal):
         return entry.events.append(event)
 
 
+@breaks("test_append_of_the_same_event_changes_nothing", says="the page shows one twice")
+class TestTellsTwice(InProcessJournal):
+    def subscribe(self, task_id=None):
+        return self.repeated(super().subscribe(task_id))
+
+    async def repeated(self, stream):
+        async for event in stream:
+            yield event
+            if event.seq == 2:
+                yield event
+
+
 @breaks("test_journal_keeps_the_order", "test_journal_separates_tasks")
 class TestShuffles(InProcessJournal):
     async def read(self, task_id, after=0):

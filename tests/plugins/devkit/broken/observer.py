@@ -161,6 +161,17 @@ class TestTellsLate(Telling):
         asyncio.get_running_loop().call_later(0.01, self.reported.append, "late")
 
 
+@reports("test_close_flushes_all_events", says="nothing of a second task")
+class TestTellsOfItsFirstTask(Telling):
+    first = None
+
+    async def observe(self, event):
+        self.first = self.first or event.task_id
+        if event.task_id == self.first:
+            await super().observe(event)
+            self.flush()
+
+
 @reports("test_concurrent_tasks_are_reported_separately", says="are reported differently")
 class TestMixesTasks(Telling):
     task = ""
