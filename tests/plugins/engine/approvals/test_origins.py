@@ -110,7 +110,7 @@ SOURCES = {
     "an own field": ("pay(rows()[0]['id'])", True),
     "own data through a function": ("def go(to):\n    pay(to)\ngo(customers()[0])", True),
     "another's value beside it": ("m = mails()\nprint(m)\npay('GB33')", True),
-    "a table of constants": ("T = {'a': 'GB33'}\npay(T['a'])", False),
+    "a table of constants": ("T = {'a': 'GB33'}\npay(T['a'])", True),
     "another's data": ("pay(mails()[0]['body'])", False),
     "another's data by a name": ("m = mails()\nx = m[0]\npay(x['body'])", False),
     "another field": ("pay(rows()[0]['text'])", False),
@@ -194,6 +194,32 @@ SOURCES = {
         False,
     ),
     "one object with two names": ("a = b = []\na.append(mails()[0])\npay(b[0])", False),
+    "a list extended under another name": ("a = []\nb = a\nb += mails()\npay(a[0])", False),
+    "a number computed from own data": (
+        "x = round(len(customers()[0]['iban']) * 0.5, 2)\npay(f'{x} EUR')",
+        True,
+    ),
+    "own data beside a table filled from the same record": (
+        "t = {}\nfor c in customers():\n    t[c['name']] = c['iban']\n    pay(c['iban'])",
+        True,
+    ),
+    "own data beside a list in a table": (
+        "t = {}\nfor c in customers():\n    t.setdefault(c['name'], []).append(c)\n    pay(t['Ada'])",
+        False,
+    ),
+    "the number of a pass": ("for n, m in enumerate(mails(), start=1):\n    pay(f'{n}.txt')", True),
+    "the number of all passes": ("for n, m in enumerate(mails()):\n    print(n)\npay(n)", False),
+    "the number of a pass, from another's start": (
+        "for n, m in enumerate([1], start=len(mails())):\n    pay(n)",
+        False,
+    ),
+    "a record chosen by an own field": ("pay(min(rows(), key=lambda r: r['id'])['id'])", True),
+    "a record chosen by another's field": (
+        "pay(min(rows(), key=lambda r: r['text'])['id'])",
+        False,
+    ),
+    "another's field named as an own one": ("pay(rows()[0]['form']['id'])", False),
+    "a field whose name the script computes": ("k = 'id'\npay(rows()[0][k])", False),
     "a record that a function fills": (
         "def fill(into):\n    into['to'] = mails()[0]\na = {}\nfill(a)\npay(a['to'])",
         False,

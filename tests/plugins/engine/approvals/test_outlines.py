@@ -27,6 +27,12 @@ def staff() -> list[dict]:
     return [{"name": "Bob Smith", "address": "bob.smith@firm.example"}]
 
 
+@tool(effect="read", confirm=False, trust="own")
+def account() -> dict:
+    """The company's account."""
+    return {"balance": 1250.5}
+
+
 @tool(effect="read", confirm=False, egress=True)
 def page(url: str) -> str:
     """Read a page."""
@@ -93,7 +99,9 @@ def run(delf_host, scripted_model):
 
     def run(code, outline="", **options):
         scripted_model.outline = outline
-        scripted_model.writes("m, s = mails(), staff()\nrerun(str((m, s)), 'go on')", code)
+        scripted_model.writes(
+            "m, s, a = mails(), staff(), account()\nrerun(str((m, s)), 'go on')", code
+        )
         asked = []
 
         def decide(request):
@@ -101,7 +109,21 @@ def run(delf_host, scripted_model):
             return True
 
         with Agent(
-            tools=[mails, find, staff, page, send, remove, note, book, save, say, room, patch],
+            tools=[
+                mails,
+                find,
+                staff,
+                account,
+                page,
+                send,
+                remove,
+                note,
+                book,
+                save,
+                say,
+                room,
+                patch,
+            ],
             llm="scripted",
             host=delf_host,
             approvals=[],
@@ -146,6 +168,22 @@ PASS = {
     "a value that the task lets it choose": (
         "print(book('red', '2026-06-30'))",
         "book(room=choose('red', 'blue'), day='2026-06-30')",
+    ),
+    "an f-string of a field": (
+        "print(note(f\"About {s[0]['name']}\", '2026-06-30'))",
+        "note(title=f'About {staff().name}', day='2026-06-30')",
+    ),
+    "arithmetic of a field": (
+        "print(patch({'cents': 1250.5 * 0.1}))",
+        "patch(changes={'cents': account().balance * 0.1})",
+    ),
+    "the sum of a field": (
+        "print(patch({'cents': 1250.5}))",
+        "patch(changes={'cents': sum(account().balance)})",
+    ),
+    "a record that a read without the filter returns, too": (
+        "v = find()\nprint(remove(v[0]['id']))",
+        "remove(mail_id=find(sender='ada@firm.example').id)",
     ),
     "a line in a block of Python": (
         "print(remove(m[0]['id']))",
@@ -209,6 +247,18 @@ ASKED = {
         "print(book('room 4711', '2026-06-12'))",
         "book(room='room 4711', day='2026-06-11')\nbook(room='room 4712', day='2026-06-12')",
     ),
+    "an f-string of another field": (
+        "print(note(f\"About {m[1]['sender']}\", '2026-06-30'))",
+        "note(title=f'About {staff().name}', day='2026-06-30')",
+    ),
+    "another number than arithmetic gives": (
+        "print(patch({'cents': 9000}))",
+        "patch(changes={'cents': account().balance * 2})",
+    ),
+    "a record that the filter leaves out": (
+        "v = find()\nprint(remove(v[1]['id']))",
+        "remove(mail_id=find(sender='ada@firm.example').id)",
+    ),
     "a number of no record": ("print(remove('12'))", "remove(mail_id=mails().id)"),
     "own data to a page": ("print(page('a.example?' + s[0]['address']))", "page(url=mails().body)"),
     "a stranger's words with an address": (
@@ -247,6 +297,31 @@ ASKED = {
 def test_outline_requires_approval_for_unrequested_calls(run, code, outline):
     _, asked = run(code, outline)
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("outline", "asks"),
+    [
+        ("save(title='mails.json', text=...)", False),
+        ("save(title='mails.json')", True),
+        ("say(text=...)", True),
+    ],
+)
+def test_open_contents_of_a_clean_script_may_be_data(delf_host, scripted_model, outline, asks):
+    call = "say(t)" if "say" in outline else "save('mails.json', t)"
+    scripted_model.writes(f"import json\nt = json.dumps(mails())\n{call}")
+    scripted_model.outline = outline
+    asked = []
+    with Agent(
+        tools=[mails, save, say],
+        llm="scripted",
+        host=delf_host,
+        approvals=[],
+        on_confirm=lambda request: asked.append(request.flow) or True,
+        flows="guard",
+    ) as agent:
+        assert agent.run("Save my mails as mails.json").status
+    assert bool(asked) is asks
 
 
 def test_short_number_in_the_task_names_no_record(delf_host, scripted_model):

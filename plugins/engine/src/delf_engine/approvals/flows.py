@@ -136,10 +136,11 @@ class _Suspect:
         # A call that has only content parameters could carry contents out.
         action, is_clean = self.bound.action, self.origins.is_clean
         deciding = [path for path, text in self.leaves.items() if not self._is_content(path, text)]
-        is_alone = not deciding and action.sinks is None and action.contents is None
-        checked = [*self.leaves] if is_alone else deciding
+        is_alone = action.sinks is None and action.contents is None
+        is_alone = is_alone and all(self._is_content(path, "") for path in self.leaves)
+        checked = deciding or [*(self.leaves if is_alone else ())]
         foreign = [path for path in checked if not (is_clean and self._is_own(path))]
-        if is_clean and (not foreign or (is_alone and len(foreign) < len(self.leaves))):
+        if is_clean and (not foreign or len(foreign) < len(self.leaves if not deciding else ())):
             return None
         misfits = self.origins.planned.misfits(
             self.bound.name,

@@ -26,11 +26,11 @@ from delf.events import (
 )
 from delf.types import Trust
 from delf_engine.bound_action import BoundAction
-from delf_engine.origins.origin import Origin, ReadCall, find_in
+from delf_engine.origins.origin import Origin, ReadCall, Results, find_in
 from delf_engine.origins.outline import Planned
-from delf_engine.origins.scripts import AS_IS, Scripts
+from delf_engine.origins.scripts import FIELD, Scripts
 from delf_engine.origins.texts import mentions, names, same_text
-from delf_engine.origins.values import authored, items_of, own_texts, values_of
+from delf_engine.origins.values import authored, items_of, values_of
 
 CONVERSATION: Final = "this conversation"
 ANSWER: Final = "an earlier answer"
@@ -91,10 +91,10 @@ class Origins:
         """All texts that the task has read, each as a call with its result."""
         self._ended: dict[str, list[ReadCall]] = defaultdict(list)
         """The calls with a result by action."""
+        self._results: dict[str, Results] = defaultdict(Results)
+        """The values in results by action, added when they are needed."""
         self._mixed: set[str] = set()
         """The actions with a result that is not wholly the user's own."""
-        self._own: dict[str, tuple[int, set[str]]] = {}
-        """The own values in results of each action, with the number of calls examined."""
         self._given: set[str] = set()
         """The connections that were given texts of others, whose later results are theirs."""
         self.planned = Planned(self._made, tool_of, self._is_named_by_others, self.is_answer)
@@ -210,10 +210,12 @@ class Origins:
         sources = self.sources(action, path, line) if self.is_clean else None
         if sources is None:
             return False
-        actions = sources - {AS_IS}
-        is_same = [same_text(text) in self._own_values(each) for each in actions]
-        are_own = all(map(self._is_own_action, actions)) or all(is_same)
-        return are_own and (AS_IS not in sources or any(is_same))
+        fields = {source[1:] for source in sources if source[0] == FIELD}
+        return all(
+            self._is_own_action(each) or self._holds_own(each, text, fields)
+            for each in sources
+            if each[0] != FIELD
+        )
 
     def are_own(self, action: str, arguments: Mapping[str, Any], line: int | None) -> bool:
         """Return whether all values of a call are the user's own."""
@@ -234,13 +236,12 @@ class Origins:
         is_own = tool is not None and (self._ended[action] or tool.action.trust == "own")
         return bool(is_own) and action not in self._mixed
 
-    def _own_values(self, action: str) -> set[str]:
-        """Return the user's own values in an action's results."""
-        ended, (seen, found) = self._ended[action], self._own.get(action, (0, set[str]()))
-        for call in ended[seen:]:
-            found.update(map(same_text, own_texts(call.result, call.trust)))
-        self._own[action] = len(ended), found
-        return found
+    def _holds_own(self, action: str, text: str, fields: Collection[str]) -> bool:
+        """Return whether a value is own in the results of an action, of which fields are read."""
+        results = self._results[action]
+        for call in self._ended[action][results.count :]:
+            results.add(call)
+        return results.holds_own(same_text(text), fields)
 
     def unplanned_read(self) -> ReadCall | None:
         """Return the first unplanned read of a model that had read the words of strangers."""

@@ -9,8 +9,9 @@ from typing import Any, Final, Literal
 from delf.records import dataclass
 from delf.types import Trust
 from delf_engine.bound_action import BoundAction
-from delf_engine.origins.texts import letters_of, pieces_of
-from delf_engine.origins.values import authored
+from delf_engine.origins.scripts import UNKNOWN
+from delf_engine.origins.texts import letters_of, pieces_of, same_text
+from delf_engine.origins.values import authored, fields_at, leaves_of
 
 _LONGEST_PATH: Final = 100
 """The most characters of a shown path, because its names are others' words, too."""
@@ -104,6 +105,44 @@ class ReadCall:
         """The letters of all values of the result."""
         values = (letters_of(text) for _, _, text in authored(self.result))
         return f"{_SEAM}{_SEAM.join(values)}{_SEAM}"
+
+
+class Results:
+    """The values that an action has returned so far, by author."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """The number of results."""
+        self._own: set[str] = set()
+        self._others: set[str] = set()
+        self._trusts: list[Mapping[str, Trust]] = []
+        """The declared authors of fields."""
+
+    def add(self, call: ReadCall) -> None:
+        """Add a result."""
+        self.count += 1
+        trust = call.trust
+        if isinstance(trust, str):
+            texts = map(same_text, (text for _, text in leaves_of(call.result)))
+            (self._own if trust == "own" else self._others).update(texts)
+            return
+        self._trusts += [] if trust in self._trusts else [trust]
+        for record in filter(lambda each: isinstance(each, dict), fields_at(call.result, ())):
+            for name in (name for name in record if _is_own(trust, name)):
+                item = record[name]
+                held = authored(item, {**trust, "*": "own"}) if not isinstance(item, str) else ()
+                texts = [item] if isinstance(item, str) else (t for w, _, t in held if w == "own")
+                self._own.update(map(same_text, texts))
+
+    def holds_own(self, value: str, fields: Iterable[str]) -> bool:
+        """Return whether a value is own, given the fields that a script reads for the value."""
+        is_own = value in self._own and value not in self._others
+        return is_own and all(_is_own(trust, name) for trust in self._trusts for name in fields)
+
+
+def _is_own(trust: Mapping[str, Trust], name: str) -> bool:
+    rest = "outside" if name == UNKNOWN else trust.get("*", "outside")
+    return trust.get(name, rest) == "own"
 
 
 def find_in(calls: Iterable[ReadCall], text: str) -> Origin | None:

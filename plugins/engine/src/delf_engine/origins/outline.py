@@ -7,9 +7,11 @@ words alone, so its calls are calls that the user asked for.
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import filterfalse
+from functools import partial
+from itertools import filterfalse, product
 from typing import Any, Final
 
 from delf_engine.bound_action import BoundAction
@@ -31,6 +33,7 @@ something or looks something up, one a line, as Python with keyword arguments an
 - a value that the task states: as a literal, in the form that the tool wants;
 - a value that a call will tell: that call in its place, with the field, as
   `send(to=find_contact(name="Ada")[0].email, text=...)`;
+- a value made of such fields: as an f-string, arithmetic or `sum(rows(sheet="A").price)`;
 - a value that you choose later among some that the task allows: `choose("low", "high")`;
 - `...` for what you make up later, such as the text of a mail.
 Give every argument that the task asks for: a call that differs in one is not what it asked for.
@@ -46,6 +49,12 @@ Now: {now}
 The user's words:
 {words}"""
 FOLLOWED: Final = "The text that these words order to follow:"
+_OPERATORS: Final[Mapping[type[ast.operator], Callable[[float, float], float]]] = {
+    ast.Add: float.__add__,
+    ast.Sub: float.__sub__,
+    ast.Mult: float.__mul__,
+    ast.Div: float.__truediv__,
+}
 _MAX_CHARACTERS: Final = 20_000
 """The most characters of an answer that are parsed."""
 
@@ -174,7 +183,10 @@ class Planned:
             elif is_default and (node is None or not is_constant(node)):
                 is_fitting = True
             else:
-                is_fitting = self._fits(node or ast.Constant(...), value, name, is_free)
+                # What the task leaves open to a clean script may be data, such as a table.
+                is_open = names is not None and node is not None
+                is_text = partial(_is_named, is_free) if is_open else is_free
+                is_fitting = self._fits(node or ast.Constant(...), value, name, is_text)
             if not is_fitting:
                 yield name
 
@@ -204,17 +216,51 @@ class Planned:
             case _ if is_constant(node):
                 literal = ast.literal_eval(node)
                 return _is_same(literal, items[0] if len(items) == 1 else value)
+            case ast.JoinedStr(values=parts):
+                holes = [each.value for each in parts if isinstance(each, ast.FormattedValue)]
+                texts = (re.escape(str(getattr(e, "value", ""))) for e in parts)
+                pattern = (
+                    "(.+)" if isinstance(each, ast.FormattedValue) else text
+                    for each, text in zip(parts, texts, strict=True)
+                )
+                found = re.fullmatch("".join(pattern), str(value), re.DOTALL)
+                pairs = zip(holes, found.groups() if found else (), strict=False)
+                return found is not None and all(self._fits(*e, path, _never) for e in pairs)
             case _:
                 field = field_of(node)
                 return all(
                     is_free(inner, text)
                     or self._is_answer(text)
+                    or any(_is_same(each, text) for each in self._results(node))
                     or (
                         field
                         and self._field_contains(*field, text, names_in(inner.removeprefix(path)))
                     )
                     for inner, text in leaves_of(value, path)
                 )
+
+    def _results(self, node: ast.expr) -> Iterator[float]:
+        """Yield the possible results of planned arithmetic, rounded as amounts are."""
+        match node:
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+                for first, second in product(self._numbers(left), self._numbers(right)):
+                    if second or not isinstance(op, ast.Div):
+                        exact = _OPERATORS[type(op)](first, second)
+                        yield from (exact, round(exact, 2), round(exact))
+            case ast.Call(func=ast.Name(id="sum"), args=[inner]):
+                yield sum(self._numbers(inner))
+            case ast.Call(func=ast.Name(id="round" | "int" | "float"), args=[inner, *_]):
+                yield from self._results(inner)
+            case _:
+                pass
+
+    def _numbers(self, node: ast.expr) -> Iterator[float]:
+        if field := field_of(node):
+            values = (item for made in self._held(*field) for item in made)
+        else:
+            values: Iterable[Any] = self._results(node)
+            values = [node.value] if isinstance(node, ast.Constant) else values
+        yield from (float(each) for each in values if type(each) in (int, float))
 
     def _field_contains(
         self, call: ast.Call, path: Sequence[str], text: str, inner: Sequence[str]
@@ -224,16 +270,44 @@ class Planned:
         The value is the whole field, or the only word of its kind in the field's text. If the field
         has several values, a value that others' texts mention does not count.
         """
-        made = [each for each in self._made.get(dotted(call.func), ()) if self.is_call(call, each)]
-        items = (item for each in made for item in fields_at(each.result, (*path, *inner)))
+        items = (item for made in self._held(call, (*path, *inner)) for item in made)
         held = {each for item in items for _, each in leaves_of(item)}
         if same_text(text) in map(same_text, held):
             return len(held) == 1 or not self._is_named(text)
         return any(is_only_one(text, each) for each in held)
 
+    def _held(self, call: ast.Call, path: Sequence[str]) -> Iterator[Iterator[Any]]:
+        """Yield what a field holds in each result of a planned call, or of one with fewer filters.
+
+        A record of a result without the filter has to hold the value that the filter wants.
+        """
+        given, tool = self._given(call), self._tool_of(dotted(call.func))
+        for made in self._made.get(dotted(call.func), ()):
+            left = (
+                [] if self.is_call(call, made) else [*self._misfits(call, made.arguments, _never)]
+            )
+            nodes = {name: given.get(letters_of_name(name)) for name in left}
+            is_wider = (
+                not made.has_failed
+                and not made.changes
+                and all(
+                    node is not None
+                    and is_constant(node)
+                    and made.arguments.get(name) in (None, tool and tool.action.defaults.get(name))
+                    for name, node in nodes.items()
+                )
+            )
+            if is_wider:
+                wanted = {n: ast.literal_eval(node) for n, node in nodes.items() if node}
+                yield fields_at(made.result, path, wanted)
+
 
 def _always(_path: str, _text: str) -> bool:
     return True
+
+
+def _is_named(is_free: IsFree, path: str, _text: str) -> bool:
+    return is_free(path, "")
 
 
 def _never(_path: str, _text: str) -> bool:

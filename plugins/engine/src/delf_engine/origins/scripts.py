@@ -13,8 +13,6 @@ from typing import Final
 
 from delf_engine.origins.values import parameter_of
 
-_COPIES: Final = ("dict", "enumerate", "list", "next", "set", "sorted")
-"""Builtins whose values can be changed."""
 _PLAIN: Final = (
     "abs bool chr dict enumerate float format int len list max min next ord range repr round set "
     "sorted str sum tuple"
@@ -24,11 +22,6 @@ _PURE: Final = "base64 datetime math string textwrap zoneinfo"
 """Modules that introduce no data of others, and whose values cannot be changed."""
 _HIDDEN_WAYS: Final = ("globals", "locals", "vars", "setattr", "exec", "eval")
 """Names by which a script changes variables without a statement that shows it."""
-_FIXED: Final = (
-    *(ast.Constant, ast.JoinedStr, ast.FormattedValue, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.Name),
-    *(ast.Attribute, ast.Call, ast.keyword, ast.operator, ast.unaryop, ast.expr_context),
-)
-"""Parts of expressions whose value no statement can change."""
 _JUMPS: Final = (ast.Break, ast.Continue)
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 _TELLING: Final = (
@@ -42,9 +35,10 @@ _CHANGING: Final = (
 """Methods that change a list, record or set, also where they are only named."""
 _HARMLESS: Final = f"{_PLAIN} all any filter isinstance map print reversed type zip"
 """Builtins that change no argument, except ``next``."""
-_UNKNOWN: Final = "?"
-AS_IS: Final = "="
-"""A source of values that a statement may have changed, unless they equal a result's value."""
+UNKNOWN: Final = "?"
+"""A source, or the name of a field, that the script does not show."""
+FIELD: Final = "."
+"""The first character of a source that is the name of a read field."""
 
 
 class Scripts:
@@ -59,8 +53,6 @@ class Scripts:
         self._is_action = is_action
         self._values: dict[str, list[ast.expr]] = defaultdict(list)
         """For each name, the expressions that it stands for; none for a module."""
-        self._loose: set[str] = set()
-        """The names whose values a statement may change, such as a list."""
         self._changed: set[str] = set()
         """The names whose values a call or an assignment may change."""
         self._aliased: dict[str, list[ast.expr]] = defaultdict(list)
@@ -102,13 +94,15 @@ class Scripts:
             match node:
                 case ast.Call():
                     self._changed.update(self._changed_by(node, own))
+                case ast.AugAssign(target=ast.Name(id=name)):  # extends a list in place
+                    stored.add(name)
                 case ast.Attribute(attr=name, value=value) if name in _CHANGING.split():
-                    self._changed.update(_names(value))
+                    self._changed.update(_roots(value))
                 case (
-                    ast.Subscript(ctx=ast.Store() | ast.Del())
-                    | ast.Attribute(ctx=ast.Store() | ast.Del())
+                    ast.Subscript(value=value, ctx=ast.Store() | ast.Del())
+                    | ast.Attribute(value=value, ctx=ast.Store() | ast.Del())
                 ):
-                    stored.update(_names(node.value))
+                    (stored if isinstance(value, ast.Name) else self._changed).update(_roots(value))
                 case _:
                     pass
         # An assignment to a part binds the name anew, but what the name stood for changes, too.
@@ -128,14 +122,14 @@ class Scripts:
         if isinstance(call.func, ast.Attribute):
             telling, value = _TELLING.split(), call.func.value
             if call.func.attr not in telling:
-                yield from _names(value)
+                yield from _roots(value)
             if isinstance(value, ast.Constant) or call.func.attr in (*telling, "append"):
                 return
         elif name in own or (name in _HARMLESS.split() and name != "next"):
             return
         for each in (*call.args, *(keyword.value for keyword in call.keywords)):
             if isinstance(each, (ast.Name, ast.Subscript, ast.Attribute, ast.Starred)):
-                yield from _names(each)
+                yield from _roots(each)
 
     def sources(
         self, action: str, parameters: Sequence[str], path: str, line: int | None
@@ -152,7 +146,8 @@ class Scripts:
             every, name = self._calls.get(action, ()), letters_of_name(parameter_of(path))
             calls = [c for c in every if line is None or c.lineno <= line <= (c.end_lineno or 0)]
             given = [arguments_of(call, parameters) for call in calls]
-            nodes = [each.get(name, each.get("*", ast.Name(_UNKNOWN))) for each in given]
+            found = (each.get(name, each.get("*")) for each in given)
+            nodes = [each for each in found if each is not None] or [ast.Name(UNKNOWN)]
             is_shown = calls and self._uses[action] <= len(every) and not self._is_hidden
             is_shown = is_shown and not self._is_passed_on(action.partition(".")[0])
             self._known[key] = frozenset(self._sources(nodes)) if is_shown else None
@@ -168,7 +163,7 @@ class Scripts:
         )
 
     def _sources(self, nodes: Iterable[ast.expr]) -> Iterator[str]:
-        """Yield the actions in expressions, and ``?`` or ``=`` for names."""
+        """Yield the actions and fields in expressions, and ``?`` for unknown names."""
         todo, seen = [*nodes], set[str]()
         for node in todo:
             for name in {*self._read(node)} - seen:
@@ -177,10 +172,10 @@ class Scripts:
                 is_plain = name in self._values or name in _PLAIN.split()
                 is_action = self._is_action(name)
                 is_known = (is_plain or is_action) and not self._bound[name.partition(".")[0]]
-                if not is_known or (name in self._changed and self._values.get(name)):
-                    yield _UNKNOWN
-                elif name in self._loose or is_action:
-                    yield name if is_action else AS_IS
+                if name[0] == FIELD or (is_known and is_action):
+                    yield name
+                elif not is_known or (name in self._changed and self._values.get(name)):
+                    yield UNKNOWN
 
     def _add(self, node: ast.AST, around: Sequence[ast.expr] = ()) -> None:
         """Add the values that a part of a script binds, unless an exception can skip the part.
@@ -191,12 +186,25 @@ class Scripts:
         values: Sequence[ast.expr] = ()
         match node:
             case ast.Assign(targets=targets, value=value):
-                keys = (part.slice for part in _parts(targets) if isinstance(part, ast.Subscript))
-                values = [value, *keys, *around]
+                places = (part.slice for part in _parts(targets) if isinstance(part, ast.Subscript))
+                same = [each for each in targets if len(targets) > 1]
+                values = [value, *places, *same, *around]
             case ast.For(target=target, iter=value) | ast.comprehension(target=target, iter=value):
                 jumps = {type(each) for each in ast.walk(node)}.intersection(_JUMPS)
                 targets = [] if ast.Break in jumps else [target]
                 values = [*getattr(value, "elts", [value]), *around]
+                match node:
+                    case ast.For(
+                        target=ast.Tuple(elts=[ast.Name(id=name) as number, item]),
+                        iter=ast.Call(
+                            func=ast.Name(id="enumerate"), args=[_, *start], keywords=keys
+                        ),
+                    ) if targets and [*_names(node)].count(name) == self._uses[name]:
+                        # Within the loop, others decide only how often the script counts.
+                        self._bind([number], [*start, *(each.value for each in keys), *around])
+                        targets = [item]
+                    case _:
+                        pass
                 if isinstance(node, ast.For) and not jumps:
                     for each in node.body:
                         if not isinstance(each, _FUNCTIONS):
@@ -229,28 +237,38 @@ class Scripts:
 
     def _bind(self, targets: Sequence[ast.AST], values: Sequence[ast.expr]) -> None:
         """Record the values for which names may stand."""
-        parts = [*(each for value in values for each in ast.walk(value))]
-        called = {*map(dotted, parts)}
-        is_fixed = all(isinstance(each, _FIXED) for each in parts) and called.isdisjoint(_COPIES)
-        is_fixed = is_fixed and not any(map(self._is_action, called))
         if any(isinstance(each, (ast.GeneratorExp, ast.Lambda)) for each in values):
             return
-        for name in (name for e in targets for each in ast.walk(e) for name in _bound(each)):
-            self._values[name] += values
-            self._bound[name] -= 1
-            self._aliased[name] += values
-            self._loose.update([] if is_fixed else [name])
+        for part in _parts(targets):
+            for name in _bound(part):
+                self._values[name] += values
+                self._bound[name] -= 1
+                is_whole = not isinstance(part, (ast.Attribute, ast.Subscript))
+                self._aliased[name] += values if is_whole else ()
 
     def _read(self, node: ast.AST) -> Iterator[str]:
-        """Yield the names and the actions in a node."""
+        """Yield the names, actions and fields in an expression; ``.?`` is an unknown field."""
+        parts: Iterable[ast.AST] = ast.iter_child_nodes(node)
         match node:
             case ast.Attribute() if self._is_action(name := dotted(node)):
+                parts = [ast.Constant(0)]
                 yield name
             case ast.Name(id=name):
                 yield name
+            case ast.Call(func=ast.Attribute(value=value, attr=name), args=args):
+                parts = [value, *args, *node.keywords]
+                if self._is_action(dotted(node.func)):
+                    parts = [node.func, *parts[1:]]
+                elif name == "get":
+                    yield _field(args[0] if args else None)
+            case ast.Attribute(attr=name):
+                yield f"{FIELD}{name}"
+            case ast.Subscript(slice=index) if not isinstance(index, (ast.Slice, ast.UnaryOp)):
+                yield from [] if isinstance(getattr(index, "value", ""), int) else [_field(index)]
             case _:
-                for each in ast.iter_child_nodes(node):
-                    yield from self._read(each)
+                pass
+        for each in parts:
+            yield from self._read(each)
 
 
 def _bound(node: ast.AST) -> Iterator[str]:
@@ -262,7 +280,7 @@ def _bound(node: ast.AST) -> Iterator[str]:
             ast.Attribute(value=value, ctx=ast.Store() | ast.Del())
             | ast.Subscript(value=value, ctx=ast.Store() | ast.Del())
         ):
-            yield from (each.id for each in ast.walk(value) if isinstance(each, ast.Name))
+            yield from _roots(value)
         case ast.alias(name=name, asname=alias):
             yield alias or name.partition(".")[0]
         case _:
@@ -289,6 +307,23 @@ def _parameters_of_key(call: ast.Call) -> Sequence[ast.arg]:
     keys = [each.value for each in call.keywords if each.arg == "key"]
     found = [each.args for each in keys if isinstance(each, ast.Lambda)]
     return [arg for each in found if not each.defaults for arg in each.args]
+
+
+def _field(key: ast.expr | None) -> str:
+    """Return the name of a field as a source."""
+    name = getattr(key, "value", None)
+    return f"{FIELD}{name if isinstance(name, str) else UNKNOWN}"
+
+
+def _roots(node: ast.AST) -> Iterator[str]:
+    """Yield the names whose values a change of an expression's value changes, too."""
+    match node:
+        case ast.Subscript(value=value) | ast.Attribute(value=value):
+            return _roots(value)
+        case ast.Call(func=ast.Attribute(value=value, attr="get" | "setdefault"), args=[_, *rest]):
+            return (name for each in (value, *rest) for name in _roots(each))
+        case _:
+            return _names(node)
 
 
 def _names(node: ast.AST) -> Iterator[str]:

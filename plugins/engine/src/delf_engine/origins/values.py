@@ -11,7 +11,7 @@ from pydantic_core import to_jsonable_python
 
 from delf.types import Trust
 from delf_engine.bound_action import BoundAction
-from delf_engine.origins.texts import number_text
+from delf_engine.origins.texts import number_text, same_text
 
 _LISTS: Final = (list, tuple, set, frozenset)
 MAX_LEAVES: Final = 500
@@ -85,17 +85,6 @@ def leaves_of(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     return ((inner, text) for _, inner, text in authored(value, path=path, is_whole=True))
 
 
-def own_texts(value: Any, trust: Trust | Mapping[str, Trust]) -> Iterator[str]:
-    """Yield the texts of a result that are the user's own; in rows, the texts of own fields."""
-    if isinstance(trust, str) or trust.get("*") == "own" or not isinstance(value, list):
-        yield from (text for whose, _, text in authored(value, trust) if whose == "own")
-        return
-    own = [name for name, whose in trust.items() if whose == "own"]
-    for record in filter(lambda each: isinstance(each, dict), items_of(cast("Any", value))):
-        for field in (record[name] for name in own if name in record):
-            yield from [field] if isinstance(field, str) else (text for _, text in leaves_of(field))
-
-
 def _plain(value: Any) -> Any:
     """Convert a set, a tuple, a record of a class and other values to data of JSON."""
     if isinstance(value, _LISTS):
@@ -113,12 +102,23 @@ def _data_in(value: Any) -> Any:
         return value
 
 
-def fields_at(value: Any, path: Sequence[str]) -> Iterator[Any]:
-    """Yield the values of a result's field, in each record of its lists.
+def fields_at(
+    value: Any, path: Sequence[str], wanted: Mapping[str, Any] | None = None
+) -> Iterator[Any]:
+    """Yield the values of a result's field, in each record with the wanted values.
 
+    A wanted value has to be in the field of this name, or in any field if the record has none.
     Texts in it are not parsed, because their author could choose the field names.
     """
     found = [*items_of(_data_in(value))]
+    for name, each in (wanted or {}).items():
+        records = (cast("Mapping[Any, Any]", e) for e in found if isinstance(e, Mapping))
+        text = same_text(str(each))
+        found = [
+            record
+            for record in records
+            if text in (same_text(held) for _, held in leaves_of(record.get(name, record)))
+        ]
     for name in path:
         records = (cast("Mapping[Any, Any]", e) for e in found if isinstance(e, Mapping))
         found = [each for record in records if name in record for each in items_of(record[name])]
