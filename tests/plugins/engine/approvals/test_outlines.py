@@ -185,6 +185,10 @@ PASS = {
         "v = find()\nprint(remove(v[0]['id']))",
         "remove(mail_id=find(sender='ada@firm.example').id)",
     ),
+    "what a planned change returns": (
+        "v = save('Party', 'bring a cake')\nprint(say(v))",
+        "say(text=save(title='Party', text='bring a cake'))",
+    ),
     "a line in a block of Python": (
         "print(remove(m[0]['id']))",
         "```python\nawait remove(mail_id=mails().id)\n```",

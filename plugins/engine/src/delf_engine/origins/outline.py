@@ -282,24 +282,17 @@ class Planned:
         A record of a result without the filter has to hold the value that the filter wants.
         """
         given, tool = self._given(call), self._tool_of(dotted(call.func))
+        defaults: Mapping[str, Any] = tool.action.defaults if tool else {}
         for made in self._made.get(dotted(call.func), ()):
-            left = (
-                [] if self.is_call(call, made) else [*self._misfits(call, made.arguments, _never)]
-            )
-            nodes = {name: given.get(letters_of_name(name)) for name in left}
-            is_wider = (
-                not made.has_failed
-                and not made.changes
-                and all(
-                    node is not None
-                    and is_constant(node)
-                    and made.arguments.get(name) in (None, tool and tool.action.defaults.get(name))
-                    for name, node in nodes.items()
-                )
-            )
-            if is_wider:
-                wanted = {n: ast.literal_eval(node) for n, node in nodes.items() if node}
-                yield fields_at(made.result, path, wanted)
+            if self.is_call(call, made):
+                yield fields_at(made.result, path)
+                continue
+            left = [*self._misfits(call, made.arguments, _never)]
+            is_filtered = any(made.arguments.get(n) not in (None, defaults.get(n)) for n in left)
+            nodes = [given.get(letters_of_name(name)) for name in left]
+            wanted = [ast.literal_eval(node) for node in nodes if node and is_constant(node)]
+            if not (made.has_failed or made.changes or is_filtered) and len(wanted) == len(left):
+                yield fields_at(made.result, path, dict(zip(left, wanted, strict=True)))
 
 
 def _always(_path: str, _text: str) -> bool:
