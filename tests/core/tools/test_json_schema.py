@@ -6,9 +6,11 @@ import socketserver
 import threading
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
+from delf.environment import FileText
 from delf.errors import ToolDefinitionError
 from delf.tools.json_schema import Checker
 
@@ -82,6 +84,18 @@ def test_remote_reference_is_refused_at_any_place(listener, word):
     with pytest.raises(ToolDefinitionError, match="leads out of the schema"):
         Checker({"$defs": {"a": {word: inside}}, "$ref": "#/$defs/a"}, "x")
     assert came == []
+
+
+def test_schema_of_a_settings_file_is_usable():
+    """Texts of ``delf.toml`` are instances of a subclass of ``str``."""
+
+    def text(words):
+        return FileText(words, Path("/p"))
+
+    numbers = {text("type"): text("integer"), "enum": [1, 2]}
+    checker = Checker({"type": text("object"), "properties": {"n": numbers}}, "x")
+    assert checker.fault({"n": 1}) is None
+    assert checker.fault({"n": 3}) is not None
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,7 @@ SET_UPS = {
     "a proxy that knows people": ("docs/serve.md", "A proxy that knows people"),
     "notices": ("docs/serve.md", "Notices"),
     "people": ("docs/serve.md", "People"),
+    "hooks": ("docs/serve.md", "Hooks"),
     "a team": ("docs/teams.md", "2. A server for a team"),
     "rules": ("docs/team-rules.md", "Rules of a team"),
     "slack": ("plugins/approval-slack/README.md", "delf-plugin-approval-slack"),
@@ -66,6 +67,8 @@ def start(run, here, monkeypatch):
     monkeypatch.setenv("DELF_JOURNAL", "sql")
     monkeypatch.setenv("DELF_LLM", "gpt-4o-mini")
     monkeypatch.setenv("OPENAI_API_KEY", "a-key-of-nobody")
+    for hook in ("ORDER", "REFUND"):
+        monkeypatch.setenv(f"{hook}_HOOK_SECRET", "a-secret-of-the-hook")
     served: list[Application] = []
 
     def serve(app: Application, *_: object) -> None:

@@ -91,6 +91,21 @@ class Fault(NamedTuple):
         return f"{place}: {self.message}" if place else self.message
 
 
+def _with_plain_texts(part: Any) -> Any:
+    """Return a schema whose texts have no subclass, such as those of settings files.
+
+    ``jsonschema-rs`` refuses subclasses of ``str``.
+    """
+    if isinstance(part, str):
+        return str(part)
+    if isinstance(part, dict):
+        items = cast("dict[Any, Any]", part).items()
+        return {_with_plain_texts(name): _with_plain_texts(below) for name, below in items}
+    if isinstance(part, list):
+        return [_with_plain_texts(below) for below in cast("list[Any]", part)]
+    return part
+
+
 class Checker:
     """Validate values against one schema.
 
@@ -108,10 +123,10 @@ class Checker:
     """
 
     def __init__(self, schema: Mapping[str, Any], where: str) -> None:
-        self._root = dict(schema)
         self._where = where
         self._targets: dict[str, Any] = {}
         try:
+            self._root: dict[str, Any] = _with_plain_texts(dict(schema))
             self._is_cheap = self._inspect()
             self._validator = _compile_schema(self._root)
         except (ValueError, TypeError, RecursionError) as error:

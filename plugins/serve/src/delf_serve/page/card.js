@@ -31,6 +31,7 @@ const DONE_WITH = new Set(["argument", "option", "default", "origin", "code", "f
 /** Facts of a request that come after it. */
 const REACTIONS = new Set(["comment", "assignee"]);
 const WEIGHTS = { danger: "caution", caution: "warn", information: "quiet" };
+const BAR_PADDING = 8; // of the buttons that stay in sight, as in style.css
 const MOST = 4000;
 const MOST_OF_A_BLOCK = 8000;
 const MOST_OF_A_COMMENT = 4000;
@@ -92,6 +93,7 @@ export class Card {
     this.setting = el("div", { class: "ask-notes" });
     this.problem = el("p", { class: "bad", role: "alert" });
     this.buttons = el("div", { class: "buttons" });
+    new ResizeObserver(() => this.shorten()).observe(this.buttons);
     this.outcome = el("p", { class: "outcome" });
     // No landmark: a hundred requests that sound alike are none.
     this.node = el("div", { role: "group", class: `ask ${effectClass(question.effect)}`, id: this.id, tabindex: "-1", onkeydown: (event) => this.key(event) },
@@ -225,6 +227,13 @@ export class Card {
 
   /** Whether a form is open, in which the reader may have written. */
   get isWriting() { return this.buttons.querySelector("textarea, input, select[aria-label='Assign to']") !== null; }
+
+  /** On a phone the buttons stay in sight, of several rows the first alone: the facts need the room. */
+  shorten() {
+    const first = this.buttons.firstElementChild;
+    const below = !first || this.isWriting ? 0 : this.buttons.offsetHeight - first.offsetHeight - 2 * BAR_PADDING;
+    this.buttons.style.setProperty("--below", `${-Math.max(0, below)}px`);
+  }
 
   /** Whether it waits for the reader. */
   get waits() { return !this.question.decided && this.may === true; }
