@@ -84,6 +84,15 @@ async def found(journal: SqlJournal, text: str | None = None, **wanted: Any) -> 
     return [one.task.task_id for one in result.tasks]
 
 
+async def test_task_that_a_schedule_submits_counts_for_its_person(journal, written) -> None:
+    await written.task("task_page", person="ada")
+    await written.task("task_schedule", key="ada:4f1c")
+    await written.task("task_local")
+    assert {*await found(journal, person="ada")} == {"task_page", "task_schedule"}
+    by_person = await journal.figures("person", TaskFilter())
+    assert {one.group: one.tasks for one in by_person} == {"ada": 2, "": 1}
+
+
 async def test_task_is_found_by_its_words_script_calls_answer_and_errors(
     journal: SqlJournal, written: Written
 ) -> None:

@@ -15,12 +15,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
+from delf.protocols.people import name_of_holder
 from delf.protocols.search import Place
 from delf_journal_sql.blobs import blob_data
 from delf_journal_sql.codec import value_of
 from delf_journal_sql.database import Connection, Database, SqlRow
 
-_VERSION: Final = 2
+_VERSION: Final = 3
 """The version of the index; raise it with every change, and older indexes are rebuilt."""
 _TABLES: Final = ("delf_index", "delf_index_tasks", "delf_index_uses", "delf_index_words")
 _LONGEST: Final = 20_000
@@ -318,7 +319,8 @@ def _person(data: Mapping[str, Any]) -> str:
     """Return the name of the person who submitted a task."""
     setup: Mapping[str, Any] = data.get("setup") or {}
     server: Mapping[str, Any] = setup.get("serve") or {}
-    return str(server.get("key") or data.get("key") or "")
+    holder = data.get("key")  # of tasks that others submit for a person, such as a schedule's
+    return str(server.get("key") or (name_of_holder(holder) if holder else ""))
 
 
 def _count_reply(use: _Use, data: Mapping[str, Any]) -> None:

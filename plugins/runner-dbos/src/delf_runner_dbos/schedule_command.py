@@ -257,9 +257,12 @@ def _fields(firing: Firing) -> dict[str, Any]:
 def _line(firing: Firing) -> str:
     at = datetime.fromtimestamp(firing.at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     tasks = ", ".join(task_id.removeprefix("task_")[:7] for task_id in firing.task_ids)
+    state = firing.state.value
+    if firing.state is TaskState.DONE:  # of the firing: a task's own state is another matter
+        state = "started" if tasks else "looked"
     words = [
         at,
-        f"{firing.state.value:<8}",
+        f"{state:<8}",
         *(["test"] if firing.test else []),
         tasks,
         firing.note or "",
