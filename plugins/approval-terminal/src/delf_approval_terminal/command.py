@@ -38,15 +38,15 @@ _MAX_OFFERED: Final = 50
 @completes
 def _request_ids(ctx: click.Context) -> Iterable[str]:
     """Return the requests that wait."""
-    found = ask_journal(ctx, lambda j: j.find_requests(waiting=True, limit=_MAX_OFFERED))
-    return [short_id(record.requested.request_id) for record in found]
+    requests = ask_journal(ctx, lambda j: j.find_requests(waiting=True, limit=_MAX_OFFERED))
+    return [short_id(record.requested.request_id) for record in requests]
 
 
 @completes
 def _remembered_ids(ctx: click.Context) -> Iterable[str]:
     """Return the decisions that are remembered."""
-    found = ask_journal(ctx, answering.remembered_decisions)
-    return [short_id(decision.request_id) for decision in found]
+    decisions = ask_journal(ctx, answering.remembered_decisions)
+    return [short_id(decision.request_id) for decision in decisions]
 
 
 request_argument = click.argument("request_id", metavar="ID", shell_complete=_request_ids)
@@ -85,14 +85,14 @@ def approvals() -> None:
 @click.pass_context
 def list_command(ctx: click.Context, as_json: bool) -> None:
     """List the calls that wait for approval, the oldest first."""
-    found = ask_journal(ctx, lambda journal: journal.find_requests(waiting=True))
+    requests = ask_journal(ctx, lambda journal: journal.find_requests(waiting=True))
     if as_json:
-        click.echo(json_text([answering.request_data(record) for record in found], indent=2))
+        click.echo(json_text([answering.request_data(record) for record in requests], indent=2))
         return
-    if not found:
+    if not requests:
         click.echo("Nothing waits for approval", err=True)
         return
-    for line in listing.table(found):
+    for line in listing.table(requests):
         click.echo(line)
 
 
@@ -290,13 +290,13 @@ def remembered(ctx: click.Context, revoke: str | None, as_json: bool) -> None:
         else:
             click.echo(f"revoked: {listing.remembered_line(decision)}")
         return
-    found = ask_journal(ctx, answering.remembered_decisions)
+    decisions = ask_journal(ctx, answering.remembered_decisions)
     if as_json:
-        click.echo(json_text([answering.remembered_data(each) for each in found], indent=2))
+        click.echo(json_text([answering.remembered_data(each) for each in decisions], indent=2))
         return
-    if not found:
+    if not decisions:
         click.echo("No decision is remembered", err=True)
-    for line in listing.remembered_table(found) if found else ():
+    for line in listing.remembered_table(decisions) if decisions else ():
         click.echo(line)
 
 

@@ -62,9 +62,9 @@ class Editor:
     async def _change(self, name: str, old: Any) -> None:
         is_text = isinstance(old, str)
         text = old if is_text else json.dumps(old, ensure_ascii=False, indent=2, default=str)
-        begun = self._refused.pop(name, text)
+        start_text = self._refused.pop(name, text)
         try:
-            typed = await self._read_value(name, begun, "text" if is_text else "JSON")
+            typed = await self._read_value(name, start_text, "text" if is_text else "JSON")
             if typed is None or typed == text:
                 return
             self._refused[name] = typed

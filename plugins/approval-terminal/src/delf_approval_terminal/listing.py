@@ -71,14 +71,14 @@ def table(records: Sequence[RequestRecord]) -> list[str]:
 
 def _marks(record: RequestRecord) -> str:
     """Name the dangerous or unusual facts of a request, the heaviest first; ``-`` for none."""
-    found = [
+    marked_facts = [
         fact
         for fact in facts(record.requested, record.so_far)
         if fact.required and fact.weight != "information" and fact.kind not in _IN_THE_LINE
     ]
-    found.sort(key=lambda fact: fact.weight != "danger")
-    named = dict.fromkeys(fact.kind.value.replace("_", " ") for fact in found)
-    return f"! {', '.join(named)}" if named else "-"
+    marked_facts.sort(key=lambda fact: fact.weight != "danger")
+    kinds = dict.fromkeys(fact.kind.value.replace("_", " ") for fact in marked_facts)
+    return f"! {', '.join(kinds)}" if kinds else "-"
 
 
 def remembered_line(decision: RememberedDecision) -> str:
@@ -87,8 +87,8 @@ def remembered_line(decision: RememberedDecision) -> str:
     if decision.arguments is None:
         flows = "".join(f"; lets pass {rule}" for rule in decision.flow_rules)
         return one_line(f"{who}{decision.action}, with any arguments{flows}")
-    shown = ", ".join(f"{name}={_short(value)}" for name, value in decision.arguments.items())
-    return one_line(f"{who}{decision.action}({shown})")
+    arguments = ", ".join(f"{name}={_short(value)}" for name, value in decision.arguments.items())
+    return one_line(f"{who}{decision.action}({arguments})")
 
 
 def remembered_table(decisions: Sequence[RememberedDecision]) -> list[str]:
@@ -110,13 +110,13 @@ def remembered_table(decisions: Sequence[RememberedDecision]) -> list[str]:
 
 def show(record: RequestRecord) -> None:
     """Write a request in full to stdout."""
-    asked, decided = record.requested, record.decided
+    request, decided = record.requested, record.decided
     name = state_of_request(record)
     click.echo(
-        f"{asked.request_id}: {click.style(name, fg=_COLOURS.get(name))}, asked "
-        f"{_age(asked.at)} ago"
+        f"{request.request_id}: {click.style(name, fg=_COLOURS.get(name))}, asked "
+        f"{_age(request.at)} ago"
     )
-    click.echo(wrap_text(f"task {asked.task_id}: {one_line(record.task.task)}"))
+    click.echo(wrap_text(f"task {request.task_id}: {one_line(record.task.task)}"))
     if decided is not None:
         note = decided.reason if decided.answer is None else value_text(decided.answer)
         why = f": {one_line(note)}" if note else ""
@@ -135,13 +135,13 @@ def facts_of(
         record: The request.
         edited: Arguments that a person changes.
     """
-    asked = as_edited(record.requested, {**record.requested.arguments, **edited})
-    if asked.outcome_unknown:
+    request = as_edited(record.requested, {**record.requested.arguments, **edited})
+    if request.outcome_unknown:
         yield "Approve makes the call again, settle says that it did happen, reject gives it up."
-    question, effect, *found = facts(asked, record.so_far)
+    question, effect, *other_facts = facts(request, record.so_far)
     yield wrap_text(one_line(f"{question.text} {effect.note} {effect.text}"))
     width = columns() - len(_INDENT)
-    for piece in fact_lines(asked, found, width, whole=True)[0]:
+    for piece in fact_lines(request, other_facts, width, whole=True)[0]:
         yield f"{_INDENT}{piece}"
 
 

@@ -142,31 +142,34 @@ def value_part(value: Any, *, whole: bool, width: int = 80) -> Part:
     if isinstance(value, str) and "\n" in value:
         return _text_part(value, whole=whole)
     if isinstance(value, (str, bytes)):
-        kept = value if whole else value[:_MAX_CHARACTERS]
-        left = len(value) - len(kept)
-        return Part([escape(repr(kept)) + (f" {_remaining_note(left)}" if left else "")], left)
+        start = value if whole else value[:_MAX_CHARACTERS]
+        hidden_count = len(value) - len(start)
+        return Part(
+            [escape(repr(start)) + (f" {_remaining_note(hidden_count)}" if hidden_count else "")],
+            hidden_count,
+        )
     short = _SHORT.repr(value)
     if whole or "..." not in short:  # small enough to format completely
         return _text_part(
             pprint.pformat(value, width=max(20, width), sort_dicts=False), whole=whole
         )
-    kept = short[:_MAX_CHARACTERS]
-    left = max(1, _size(value) - len(kept))
-    return Part([f"{escape(kept)} {_remaining_note(left)}"], left)
+    start = short[:_MAX_CHARACTERS]
+    hidden_count = max(1, _size(value) - len(start))
+    return Part([f"{escape(start)} {_remaining_note(hidden_count)}"], hidden_count)
 
 
 def _text_part(text: str, *, whole: bool) -> Part:
     """Return a text of several lines, or its beginning."""
-    kept = text if whole else text[:_MAX_CHARACTERS]
-    if not whole and kept.count("\n") >= _MAX_LINES:
-        kept = "\n".join(kept.split("\n", _MAX_LINES)[:_MAX_LINES])
-    lines = [escape(line.replace("\t", "    ")) for line in kept.split("\n")]
-    left = len(text) - len(kept)
-    return Part([*lines, _remaining_note(left)] if left else lines, left)
+    start = text if whole else text[:_MAX_CHARACTERS]
+    if not whole and start.count("\n") >= _MAX_LINES:
+        start = "\n".join(start.split("\n", _MAX_LINES)[:_MAX_LINES])
+    lines = [escape(line.replace("\t", "    ")) for line in start.split("\n")]
+    hidden_count = len(text) - len(start)
+    return Part([*lines, _remaining_note(hidden_count)] if hidden_count else lines, hidden_count)
 
 
-def _remaining_note(left: int) -> str:
-    return f"… {left:,} more characters; v shows them"
+def _remaining_note(hidden_count: int) -> str:
+    return f"… {hidden_count:,} more characters; v shows them"
 
 
 def _size(value: Any) -> int:
@@ -225,17 +228,17 @@ def fact_lines(
         whole: Show every fact in full.
     """
     parts: list[Part] = []
-    left: list[Fact] = []
+    remaining_facts: list[Fact] = []
     arguments = 0
     for fact in found:
         arguments += fact.kind is FactKind.ARGUMENT
         if fact.about and arguments > _MAX_ARGUMENTS and not whole and not _is_marked(fact):
-            left.append(fact)
+            remaining_facts.append(fact)
             continue
         parts.append(_fact_part(request, fact, width, whole=whole))
-    if left:
-        unseen = sum(len(fact.label) + len(fact.text) for fact in left)
-        values = sum(fact.kind is not FactKind.ORIGIN for fact in left)
+    if remaining_facts:
+        unseen = sum(len(fact.label) + len(fact.text) for fact in remaining_facts)
+        values = sum(fact.kind is not FactKind.ORIGIN for fact in remaining_facts)
         parts.append(Part([f"… {values} more arguments; v shows them"], unseen))
     is_call = request.code is None and not request.is_question
     if is_call and not any(fact.about for fact in found):
@@ -286,9 +289,9 @@ def _fact_part(request: ApprovalRequest, fact: Fact, width: int, *, whole: bool)
 def _last_lines(fact: Fact) -> Part:
     """Return the last lines of a long list; earlier lines are not needed for a decision."""
     lines = fact.text.split("\n")
-    shown = [f"{_INDENT}{escape(line)}" for line in lines[-_MAX_CHANGES:]]
+    last_lines = [f"{_INDENT}{escape(line)}" for line in lines[-_MAX_CHANGES:]]
     more = [f"{_INDENT}… more before these; v shows them"] if len(lines) > _MAX_CHANGES else []
-    return Part([f"{escape(fact.heading)}:", *more, *shown])
+    return Part([f"{escape(fact.heading)}:", *more, *last_lines])
 
 
 def _value(fact: Fact, value: Any, *, whole: bool, width: int) -> Part:

@@ -50,10 +50,10 @@ class Turns:
             await mine
         except asyncio.CancelledError:
             with self._lock:
-                gone = waiter in self._waiting
-                if gone:
+                is_waiting = waiter in self._waiting
+                if is_waiting:
                     self._waiting.remove(waiter)
-            if not gone:  # the lock was already passed to us
+            if not is_waiting:  # the lock was already passed to us
                 self._pass_on()
             raise
 

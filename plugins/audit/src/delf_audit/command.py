@@ -54,9 +54,9 @@ def verify(trail: AuditTrail, head: str | None, *, as_json: bool) -> None:
     """
     checked = trail.check(head)
     if as_json:
-        found = {"records": checked.records, "head": checked.head, "cut": list(checked.cut)}
+        result = {"records": checked.records, "head": checked.head, "cut": list(checked.cut)}
         proven = {"after": checked.after, "not_proven": list(checked.missing)}
-        click.echo(json.dumps({"path": str(trail.path), **found, **proven}))
+        click.echo(json.dumps({"path": str(trail.path), **result, **proven}))
     else:
         _tell(trail, checked)
     for missing in checked.missing:

@@ -80,8 +80,8 @@ class AuditTrail:
             end = os.fstat(descriptor).st_size
             before = _last_line(descriptor, end)
             line = self._line({**record, "prev": FIRST if before is None else _digest(before)})
-            whole = before is None or _ends_line(descriptor, end)
-            _write(descriptor, (b"" if whole else b"\n") + line + b"\n", end)
+            ends_line = before is None or _ends_line(descriptor, end)
+            _write(descriptor, (b"" if ends_line else b"\n") + line + b"\n", end)
             if durable:
                 os.fsync(descriptor)
         finally:
@@ -106,7 +106,7 @@ class AuditTrail:
             ConfigurationError: If the file does not exist.
         """
         head, count, cut, number = FIRST, 0, list[int](), 0
-        seen = 0 if known in (None, FIRST) else None
+        position = 0 if known in (None, FIRST) else None
         for number, (line, record) in enumerate(self._lines(), 1):
             if record is None:
                 cut.append(number)
@@ -115,13 +115,13 @@ class AuditTrail:
                 count += 1
             head = _digest(line)
             if head == known:
-                seen = count
+                position = count
         if cut and cut[-1] == number:
             raise AuditTrailError(
                 f"{self.path}:{number}: the last line is cut off or is not a record",
                 hint="a process may have died while it wrote; the next record goes on from it",
             )
-        if seen is None:
+        if position is None:
             raise AuditTrailError(
                 f"{self.path}: no line has the digest {known}",
                 hint="lines at the end were removed, or the file was rewritten",
@@ -129,7 +129,7 @@ class AuditTrail:
         missing = [] if self._key is not None else [NO_KEY]
         missing += [NO_HEAD] if known in (None, FIRST) else []
         return Checked(
-            records=count, head=head, cut=tuple(cut), after=count - seen, missing=tuple(missing)
+            records=count, head=head, cut=tuple(cut), after=count - position, missing=tuple(missing)
         )
 
     def _check_record(self, number: int, record: Mapping[str, Any], head: str) -> None:
@@ -179,8 +179,8 @@ def _record(line: bytes) -> dict[str, Any] | None:
         record: Any = json.loads(line)
     except ValueError:
         return None
-    whole = isinstance(record, dict) and line.endswith(b"\n")
-    return cast("dict[str, Any]", record) if whole else None
+    is_complete = isinstance(record, dict) and line.endswith(b"\n")
+    return cast("dict[str, Any]", record) if is_complete else None
 
 
 def _digest(line: bytes) -> str:

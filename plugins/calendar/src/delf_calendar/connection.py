@@ -173,14 +173,14 @@ class Calendar(GoogleConnection):
         self, start: When, end: When, calendars: _Texts | None = None
     ) -> dict[str, _Spans]:
         """Busy times of people (by address) or calendars between two times; all else is free."""
-        asked = calendars or ["primary"]
-        if len(asked) > _MAX_CALENDARS:
+        calendar_ids = calendars or ["primary"]
+        if len(calendar_ids) > _MAX_CALENDARS:
             raise ToolRefusedError(f"at most {_MAX_CALENDARS} calendars at once")
         zone = await self._zone("primary", start, end)
         body = {
             "timeMin": moment_text(start, zone),
             "timeMax": moment_text(end, zone),
-            "items": [{"id": key} for key in asked],
+            "items": [{"id": key} for key in calendar_ids],
         }
         url = "calendar/v3/freeBusy"
         answer = await self.transport.json(
@@ -223,13 +223,13 @@ class Calendar(GoogleConnection):
         invitation unless `notify` is false. Recurrence is as ["RRULE:FREQ=WEEKLY;COUNT=4"],
         reminders are minutes before, `meet` adds a conference link.
         """  # noqa: D205 - the model reads the whole paragraph
-        named = bool(zone)
+        has_zone = bool(zone)
         zone = await self._zone(calendar, start, end, zone=zone, always=bool(recurrence))
         key = uuid.uuid4().hex  # makes the request idempotent
         body: dict[str, Any] = {
             "id": key,
             "summary": title,
-            **times(start, end, zone, is_given=named),
+            **times(start, end, zone, is_given=has_zone),
         }
         body |= {"description": description} if description else {}
         body |= {"location": location} if location else {}
@@ -242,14 +242,14 @@ class Calendar(GoogleConnection):
             body["conferenceData"] = {"createRequest": request}
         query = {"sendUpdates": _updates(notify), "conferenceDataVersion": 1}
         try:
-            made = await self.transport.json(
+            created = await self.transport.json(
                 Request("make an event", "POST", _events(calendar), query=query, body=body)
             )
         except GoogleError as error:
             if error.status != 409:
                 raise
-            made = await self._get(key, calendar)
-        event = event_of(made)
+            created = await self._get(key, calendar)
+        event = event_of(created)
         if meet and event["meet"] is None:
             note(f"{title!r} has no conference link yet: get({key!r}) has it later")
         return event
@@ -280,8 +280,8 @@ class Calendar(GoogleConnection):
         """Change what is given of an event; a new start alone moves it. Attendees get mail, unless
         `notify` is false.
         """  # noqa: D205 - the model reads the whole paragraph
-        named = {"summary": title, "description": description, "location": location}
-        changes: dict[str, Any] = {key: value for key, value in named.items() if value is not None}
+        texts = {"summary": title, "description": description, "location": location}
+        changes: dict[str, Any] = {key: value for key, value in texts.items() if value is not None}
         changes |= _details(None, reminders)
 
         async def body_for(old: Mapping[str, Any]) -> dict[str, Any]:
@@ -416,23 +416,23 @@ class Calendar(GoogleConnection):
         if old_start is None or old_end is None:
             raise ToolRefusedError(f"{old['title'] or old['id']!r} is cancelled and has no time")
         first = start if start is not None else old_start
-        known = zone or old["zone"] or "UTC"
+        zone_name = zone or old["zone"] or "UTC"
         if isinstance(first, dt.datetime):
             always = old["zone"] is None and not zone
-            known = await self._zone(
+            zone_name = await self._zone(
                 calendar, first, end, zone=zone or old["zone"] or "", always=always
             )
-            first = in_zone(first, known)
-            end = in_zone(end, known) if isinstance(end, dt.datetime) else end
+            first = in_zone(first, zone_name)
+            end = in_zone(end, zone_name) if isinstance(end, dt.datetime) else end
         if end is None and isinstance(first, dt.datetime) != old["all_day"]:
             end = later(first, length_of(old_start, old_end))
         # A UTC time does not change the event's zone, by which a series repeats.
         is_moment = isinstance(first, dt.datetime) and zone_of(first) in (None, "UTC")
-        found = times(first, end, known, is_given=bool(zone) or is_moment)
-        for place in found.values():  # unset fields would keep their old values
+        moved = times(first, end, zone_name, is_given=bool(zone) or is_moment)
+        for place in moved.values():  # unset fields would keep their old values
             place.setdefault("dateTime", None)
             place.setdefault("date", None)
-        return found
+        return moved
 
     async def _zone(
         self,
@@ -472,18 +472,18 @@ def _busy(span: Mapping[str, Any]) -> Busy:
 
 
 def _details(attendees: _Texts | None, reminders: _Minutes | None) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    details: dict[str, Any] = {}
     if attendees:
-        found["attendees"] = [{"email": person} for person in _as_list(attendees)]
+        details["attendees"] = [{"email": person} for person in _as_list(attendees)]
     if reminders is not None:
         overrides = [{"method": "popup", "minutes": minutes} for minutes in reminders]
-        found["reminders"] = {"useDefault": False, "overrides": overrides}
-    return found
+        details["reminders"] = {"useDefault": False, "overrides": overrides}
+    return details
 
 
-def _as_list(given: Sequence[str]) -> list[str]:
+def _as_list(value: Sequence[str]) -> list[str]:
     try:
-        return addresses(given)
+        return addresses(value)
     except ValueError as error:
         raise ToolRefusedError(str(error)) from None
 
@@ -492,10 +492,12 @@ def _change_attendees(
     people: Sequence[Mapping[str, Any]], add: Sequence[str], remove: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Return attendees with additions and removals; existing responses are kept."""
-    known = {str(person.get("email", "")).lower(): dict(person) for person in people}
+    attendees_by_address = {str(person.get("email", "")).lower(): dict(person) for person in people}
     for person in _as_list(remove):
-        if known.pop(person.lower(), None) is None:
-            raise ToolRefusedError(f"{person!r} is not invited{did_you_mean(person, known)}")
+        if attendees_by_address.pop(person.lower(), None) is None:
+            raise ToolRefusedError(
+                f"{person!r} is not invited{did_you_mean(person, attendees_by_address)}"
+            )
     for person in _as_list(add):
-        known.setdefault(person.lower(), {"email": person})
-    return [*known.values()]
+        attendees_by_address.setdefault(person.lower(), {"email": person})
+    return [*attendees_by_address.values()]

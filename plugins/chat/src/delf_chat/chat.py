@@ -146,12 +146,12 @@ class Chat(FixedAttributes):
         if given is not True and not isinstance(given, Mapping):
             raise ConfigurationError(f"chat is a {type(given).__name__}", hint="give a Chat")
         options: dict[str, Any] = {} if given is True else dict(cast("Mapping[str, Any]", given))
-        known = list(inspect.signature(cls).parameters)
+        names = list(inspect.signature(cls).parameters)
         for name in options:
-            if name not in known:
+            if name not in names:
                 raise ConfigurationError(
-                    f"chat: unknown option {name!r}{did_you_mean(name, known)}",
-                    hint=f"its options: {', '.join(known)}",
+                    f"chat: unknown option {name!r}{did_you_mean(name, names)}",
+                    hint=f"its options: {', '.join(names)}",
                 )
         return cls(**options)
 
@@ -471,9 +471,9 @@ class ChatTurns:
             and await self._summarise(summarise, warn)
         ):
             state = await self._load()
-        shown = await apply_transform(state.messages, chat.history_transform)
+        messages = await apply_transform(state.messages, chat.history_transform)
         return History(
-            messages=for_model(shown), summary=state.summary, summary_trust=state.summary_trust
+            messages=for_model(messages), summary=state.summary, summary_trust=state.summary_trust
         )
 
     async def keep(

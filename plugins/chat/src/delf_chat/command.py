@@ -132,28 +132,28 @@ def _talk(state: State, options: Options, *, last: bool) -> bool:
 
     setup = Setup.of(state, options)
     started: list[Agent] = []
-    kept = _make_chat(setup, needed=last or options.conversation is not None)
-    made = setup.agent(chat=kept)
+    chat = _make_chat(setup, needed=last or options.conversation is not None)
+    made = setup.agent(chat=chat)
     reader = open_reader(COMMANDS, history_file())
 
     async def main() -> bool:
         async with await setup.start(made, must_keep=last) as agent:
             started.append(agent)
             if last:
-                found = await kept.aconversations(1)
-                if found:
-                    kept.switch(found[0].conversation)
+                conversations = await chat.aconversations(1)
+                if conversations:
+                    chat.switch(conversations[0].conversation)
             manner = Manner(
                 verbose=setup.options.verbose,
                 as_json=options.as_json,
-                setup={**options.to_record(state), "chat": kept.persist},
+                setup={**options.to_record(state), "chat": chat.persist},
             )
             return await Repl(agent, reader, manner).run()
 
     from delf_engine.agent import leave_tasks
 
     def leave() -> None:
-        if kept.persist and setup.keeps:
+        if chat.persist and setup.keeps:
             for agent in started:
                 leave_tasks(agent)
 

@@ -68,13 +68,13 @@ def list_command(ctx: click.Context, limit: int, namespace: str, as_json: bool) 
     """  # noqa: D301 - click's mark for lines that stay as they are
     from delf_chat.slash import conversation_lines
 
-    found = _with_conversations(ctx, namespace, lambda store: store.find(limit))
+    records = _with_conversations(ctx, namespace, lambda store: store.find(limit))
     if as_json:
-        click.echo(json_text([asdict(record) for record in found], indent=2))
+        click.echo(json_text([asdict(record) for record in records], indent=2))
         return
-    for line in conversation_lines(found):
+    for line in conversation_lines(records):
         click.echo(line)
-    if not found:
+    if not records:
         click.echo("There is no conversation yet", err=True)
 
 
@@ -90,14 +90,14 @@ def delete(ctx: click.Context, ids: tuple[str, ...], namespace: str, as_json: bo
     """  # noqa: D301 - click's mark for lines that stay as they are
 
     async def work(store: ConversationStore) -> list[ConversationRecord]:
-        known = {record.conversation: record for record in await store.find(_ALL)}
+        records = {record.conversation: record for record in await store.find(_ALL)}
         for name in ids:
-            if name not in known:
+            if name not in records:
                 raise DelfError(
-                    f"there is no conversation {name!r}{did_you_mean(name, known)}",
+                    f"there is no conversation {name!r}{did_you_mean(name, records)}",
                     hint="delf chat list shows them; nothing was forgotten",
                 )
-        chosen = [known[name] for name in dict.fromkeys(ids)]
+        chosen = [records[name] for name in dict.fromkeys(ids)]
         for record in chosen:
             await store.clear(record.conversation)
         return chosen
@@ -119,10 +119,10 @@ def prune(ctx: click.Context, pruning: Pruning, namespace: str, as_json: bool) -
     delf chat prune --older-than 90d --dry-run
     """  # noqa: D301 - click's mark for lines that stay as they are
     before = None if pruning.older_than is None else time.time() - pruning.older_than
-    gone = _with_conversations(
+    removed = _with_conversations(
         ctx, namespace, lambda store: store.prune(before, pruning.keep, dry_run=pruning.dry_run)
     )
-    _tell(gone, as_json=as_json, dry_run=pruning.dry_run)
+    _tell(removed, as_json=as_json, dry_run=pruning.dry_run)
 
 
 def _tell(found: Sequence[ConversationRecord], *, as_json: bool, dry_run: bool = False) -> None:

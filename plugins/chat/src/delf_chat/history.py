@@ -100,11 +100,11 @@ def for_model(messages: Iterable[ChatMessage]) -> tuple[Message, ...]:
     The user comes first, roles alternate, and no message is empty.
     """
     merged: list[Message] = []
-    asked = False
+    has_question = False
     for message in messages:
-        asked = asked or message.role == "user"
-        if not asked and message.role == "assistant":
-            asked = True
+        has_question = has_question or message.role == "user"
+        if not has_question and message.role == "assistant":
+            has_question = True
             merged.append(user(_GAP))
         # Some providers refuse consecutive messages of one role, and a first message of the model.
         part, trust = TextPart(_cut(message.content)), "own" if message.is_own else "outside"

@@ -93,8 +93,8 @@ class Repl:
         model = short_name(agent.config.main_llm.model)
         where = ""
         if (chat := chat_of(agent)) is not None:
-            kept = "" if chat.persist else " (in memory)"
-            where = f" · conversation {chat.conversation_id}{kept}"
+            suffix = "" if chat.persist else " (in memory)"
+            where = f" · conversation {chat.conversation_id}{suffix}"
         self._screen.line(f"delf · {model} · {named_tools(agent)}{where}", "dim")
         self._screen.line(
             "/help shows the commands; Ctrl-C stops a task, Ctrl-D or exit leaves", "dim"
@@ -175,8 +175,8 @@ class Repl:
             errors.report(response.exception)
         output.show_end(response, self._screen)
 
-    def _show_stopped(self, seen: Sequence[Event]) -> None:
-        if not output.show_stopped(seen, self._screen):
+    def _show_stopped(self, events: Sequence[Event]) -> None:
+        if not output.show_stopped(events, self._screen):
             errors.say("", "stopped")
 
     def _show_error(self, error: DelfError, turn: Mapping[str, Any]) -> None:

@@ -126,11 +126,11 @@ class _Session:
     async def open(self, rest: str) -> None:
         if not rest:
             raise DelfError("which one?", hint="/open ID; /list shows them")
-        found = await self.chat.store().load(check_name("conversation_id", rest), 1)
-        if not found.messages and found.summary is None:
-            known = [record.conversation for record in await self.chat.aconversations()]
+        messages = await self.chat.store().load(check_name("conversation_id", rest), 1)
+        if not messages.messages and messages.summary is None:
+            names = [record.conversation for record in await self.chat.aconversations()]
             raise DelfError(
-                f"there is no conversation {rest!r}{did_you_mean(rest, known)}",
+                f"there is no conversation {rest!r}{did_you_mean(rest, names)}",
                 hint="/list shows them; /new ID begins one",
             )
         self.chat.switch(rest)
@@ -139,10 +139,10 @@ class _Session:
         self.screen.line(f"conversation {rest}, {count}", "dim")
 
     async def list(self, rest: str) -> None:
-        found = await self.chat.aconversations(20)
-        for line in conversation_lines(found, self.chat.conversation_id):
+        records = await self.chat.aconversations(20)
+        for line in conversation_lines(records, self.chat.conversation_id):
             self.screen.line(line)
-        if not found:
+        if not records:
             self.screen.line("there is none yet", "dim")
 
     async def history(self, rest: str) -> None:

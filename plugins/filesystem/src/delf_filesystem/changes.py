@@ -59,8 +59,8 @@ def preview_of(changes: Sequence[Change]) -> str:
     """Return changes as unified diffs, cut with a notice where they are long."""
     lines = [line for change in changes for line in _diff(change)]
     if len(lines) > _SHOWN_LINES:
-        left = len(lines) - _SHOWN_LINES
-        lines = [*lines[:_SHOWN_LINES], f"… and {left} lines more"]
+        hidden_lines = len(lines) - _SHOWN_LINES
+        lines = [*lines[:_SHOWN_LINES], f"… and {hidden_lines} lines more"]
     return "\n".join(lines) or "nothing would change"
 
 

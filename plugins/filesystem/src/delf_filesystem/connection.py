@@ -212,15 +212,15 @@ class Filesystem(Connection[FilesystemSettings]):
             pattern: Which of them: ``*.md``, ``2024/**/*.pdf``.
             limit: More files than this are an error.
         """
-        found: list[FileInfo] = []
+        files: list[FileInfo] = []
         for place, status in self._files(path, pattern):
-            if len(found) == limit:
+            if len(files) == limit:
                 raise ToolExecutionError(
                     f"more than {limit} files under {path!r}: name a folder or a pattern, or "
                     "give a higher limit"
                 )
-            found.append(info(place, status))
-        return found
+            files.append(info(place, status))
+        return files
 
     @action(effect="read")
     def find(
@@ -242,15 +242,15 @@ class Filesystem(Connection[FilesystemSettings]):
         """
         if not text or "\n" in text:
             raise ToolRefusedError("text must be part of one line, and not empty")
-        found: list[Match] = []
+        matches: list[Match] = []
         for place, status in self._files(path, pattern):
             if status.st_nlink > 1:
                 continue
             for match in lines_with(place, text.encode(), ignore_case=ignore_case):
-                found.append(match)
-                if len(found) >= limit:
-                    return found
-        return found
+                matches.append(match)
+                if len(matches) >= limit:
+                    return matches
+        return matches
 
     @action(effect="write", trust="own", sinks=["path"])
     def write_file(
@@ -313,8 +313,8 @@ class Filesystem(Connection[FilesystemSettings]):
         counts: dict[str, int] = {}
         for change in self._approved_changes("replace", arguments, context):
             change.write()
-            found = _pattern(old_text.encode()).findall(change.before or b"")
-            counts[str(change.place)] = len(found)
+            occurrences = _pattern(old_text.encode()).findall(change.before or b"")
+            counts[str(change.place)] = len(occurrences)
         return counts
 
     def _approved_changes(
@@ -326,8 +326,8 @@ class Filesystem(Connection[FilesystemSettings]):
             ToolExecutionError: If a file has changed since.
         """
         changes = list(self._changes(name, arguments))
-        seen = None if context is None else context.basis
-        if seen is not None and seen != basis_of(changes):
+        approved = None if context is None else context.basis
+        if approved is not None and approved != basis_of(changes):
             raise ToolExecutionError(
                 "a file has changed since a person saw what would be written; nothing was. Call "
                 f"{name} again to ask about it as it is now"
@@ -343,16 +343,16 @@ class Filesystem(Connection[FilesystemSettings]):
                 path, old, new = (str(arguments[n]) for n in ("path", "old_text", "new_text"))
                 yield self._edit_change(path, old.encode(), new.encode())
             case _:
-                given = (str(arguments["old_text"]).encode(), str(arguments["new_text"]).encode())
-                if not given[0]:
+                texts = (str(arguments["old_text"]).encode(), str(arguments["new_text"]).encode())
+                if not texts[0]:
                     raise ToolRefusedError("old_text is empty")
                 path, pattern = arguments.get("path", "."), arguments.get("pattern", "*")
                 for place in self._writable(str(path), str(pattern)):
                     content = self._content(place)
-                    made = _pattern(given[0]).sub(_LineEnds(given[1], content).of, content)
-                    if made != content and b"\0" not in content[:_LOOKED_AT]:
-                        _check_encoding(place, content, given[1])
-                        yield Change(place, content, (made,))
+                    changed = _pattern(texts[0]).sub(_LineEnds(texts[1], content).of, content)
+                    if changed != content and b"\0" not in content[:_LOOKED_AT]:
+                        _check_encoding(place, content, texts[1])
+                        yield Change(place, content, (changed,))
 
     def _write_change(self, path: str, content: str | bytes) -> Change:
         place = self._roots.file(path, write=True)
@@ -370,19 +370,21 @@ class Filesystem(Connection[FilesystemSettings]):
             raise ToolRefusedError("old_text is empty; write_file writes a whole file")
         content = self._content(place)
         pattern = _pattern(old)
-        found = pattern.search(content)
-        if found is None:
+        occurrence = pattern.search(content)
+        if occurrence is None:
             _check_encoding(place, content, old)
             raise ToolExecutionError(f"cannot edit {path!r}: old_text not found in file")
         _check_encoding(place, content, new)
-        if pattern.search(content, found.start() + 1):
+        if pattern.search(content, occurrence.start() + 1):
             raise ToolExecutionError(
                 f"cannot edit {path!r}: old_text appears more than once; include more of "
                 "the text around it, or use replace"
             )
         view = memoryview(content)  # avoids copies of unchanged parts
-        made = _LineEnds(new, content).of(found)
-        return Change(place, content, (view[: found.start()], made, view[found.end() :]))
+        new_bytes = _LineEnds(new, content).of(occurrence)
+        return Change(
+            place, content, (view[: occurrence.start()], new_bytes, view[occurrence.end() :])
+        )
 
     def _content(self, place: Place) -> bytes:
         with reading(place) as file:
@@ -408,7 +410,7 @@ class Filesystem(Connection[FilesystemSettings]):
     def _files(self, path: str, pattern: str) -> Iterator[tuple[Place, os.stat_result]]:
         glob = Glob(pattern)
         places = list(self._roots) if path == "." else [self._roots.place(path)]
-        return (found for place in places for found in walk(place, glob))
+        return (entry for place in places for entry in walk(place, glob))
 
 
 def _too_large(place: Place, doing: str, instead: str) -> ToolExecutionError:
@@ -427,16 +429,16 @@ def _whole(place: Place, file: BinaryIO, doing: str = "read") -> bytes:
 
 def _read_lines(place: Place, file: BinaryIO, start: int, lines: int | None) -> bytes:
     """Return some lines of a file with bounded memory, even for long lines."""
-    most, kept, size = place.settings.max_file_bytes, list[bytes](), 0
+    most, content, size = place.settings.max_file_bytes, list[bytes](), 0
     number, end = 1, None if lines is None else start + lines
     while (end is None or number < end) and (piece := file.readline(_PIECE)):
         if number >= start:
-            kept.append(piece)
+            content.append(piece)
             size += len(piece)
             if size > most:
                 raise _too_large(place, "read", "ask for fewer lines")
         number += piece.endswith(b"\n")
-    return b"".join(kept)
+    return b"".join(content)
 
 
 def _text(place: Place, content: bytes) -> str:

@@ -64,13 +64,13 @@ class Roots:
             ToolRefusedError: If the path is under no root, or its name is forbidden.
         """
         parts = [part for part in path.split("/") if part not in ("", ".")]
-        known = ", ".join(self._roots)
+        names = ", ".join(self._roots)
         if path.startswith("/") or not parts or parts[0] not in self._roots or ".." in parts:
             unknown = bool(parts) and parts[0] not in self._roots
             near = did_you_mean(parts[0], self._roots) if unknown else ""
             raise ToolRefusedError(
                 f"cannot access {path!r}: a path begins with the name of a root and stays "
-                f"under it. Roots: {known}{near}"
+                f"under it. Roots: {names}{near}"
             )
         place = Place(parts[0], self._roots[parts[0]], tuple(parts[1:]))
         if not _is_name(path):
@@ -229,12 +229,12 @@ def replacing(place: Place) -> Generator[BinaryIO]:
 def _mode_of(place: Place, folder: int, name: str) -> int | None:
     """Return the permissions of the file to be replaced; None if there is none."""
     try:
-        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-    if not stat.S_ISREG(found.st_mode):
-        kind = "a folder" if stat.S_ISDIR(found.st_mode) else "not a plain file"
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a folder" if stat.S_ISDIR(status.st_mode) else "not a plain file"
         raise ToolExecutionError(f"cannot write to {str(place)!r}: it is {kind}")
-    return stat.S_IMODE(found.st_mode)
+    return stat.S_IMODE(status.st_mode)

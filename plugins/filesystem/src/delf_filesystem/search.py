@@ -91,13 +91,13 @@ def walk(place: Place, glob: Glob) -> Iterator[tuple[Place, os.stat_result]]:
     with root_of(place) as root:
         with convert_errors(place, "list"):
             descriptor = open_beneath(root, place.parts, os.O_RDONLY | os.O_NONBLOCK)
-        found = os.fstat(descriptor)
-        if not stat.S_ISDIR(found.st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISDIR(status.st_mode):
             os.close(descriptor)
-            if stat.S_ISREG(found.st_mode):
-                yield place, found
+            if stat.S_ISREG(status.st_mode):
+                yield place, status
             return
-        yield from _walk_folder(place, (), descriptor, found.st_dev, glob)
+        yield from _walk_folder(place, (), descriptor, status.st_dev, glob)
 
 
 def _walk_folder(
@@ -113,9 +113,9 @@ def _walk_folder(
                 if len(path) < _DEEPEST and (place.settings.hidden or not name.startswith(".")):
                     yield from _folder(place, (*path, name), descriptor, device, glob)
             elif suits(place, name) and glob.matches((*path, name)):
-                found = _stat(name, descriptor)
-                if found is not None and stat.S_ISREG(found.st_mode):
-                    yield Place(place.name, place.settings, (*place.parts, *path, name)), found
+                status = _stat(name, descriptor)
+                if status is not None and stat.S_ISREG(status.st_mode):
+                    yield Place(place.name, place.settings, (*place.parts, *path, name)), status
     finally:
         os.close(descriptor)
 
@@ -175,5 +175,5 @@ def _hits(place: Place, piece: bytes, wanted: re.Pattern[bytes], line: int) -> I
         end = len(piece) if end < 0 else end
         line += piece.count(b"\n", counted, start)
         counted = start
-        shown = piece[start : min(end, start + _SHOWN_OF_LINE)].decode(errors="replace")
-        yield Match(path=str(place), line=line, text=shown)
+        line_text = piece[start : min(end, start + _SHOWN_OF_LINE)].decode(errors="replace")
+        yield Match(path=str(place), line=line, text=line_text)

@@ -53,10 +53,10 @@ class FilesystemSettings(PluginSettings):
         """Convert a plain path to settings of a read-only folder."""
         if not isinstance(value, dict):
             return value
-        given = cast("dict[str, Any]", value)
+        settings = cast("dict[str, Any]", value)
         return {
             name: {"root": root} if isinstance(root, (str, Path)) else root
-            for name, root in given.items()
+            for name, root in settings.items()
         }
 
     @field_validator("roots")

@@ -38,12 +38,12 @@ def text_of(source: str) -> str:
     unseen, depth = "", 0
     link, start = "", 0
     for piece in _pieces(source[:_MAX]):
-        found = _NAME.match(piece) if piece.startswith("<") else None
-        if found is None:
+        tag_name = _NAME.match(piece) if piece.startswith("<") else None
+        if tag_name is None:
             if not unseen and not piece.startswith("<"):
                 pieces.append(re.sub(r"\s+", " ", html.unescape(piece)))
             continue
-        tag, ends = found[1].lower(), piece.startswith("</")
+        tag, ends = tag_name[1].lower(), piece.startswith("</")
         if unseen:
             if tag == unseen:
                 depth += -1 if ends else 1
@@ -106,13 +106,13 @@ def _opening(tag: str, piece: str) -> str:
     return "\n" if _BLOCKS.fullmatch(tag) else ""
 
 
-def _target(link: str, shown: str) -> str:
+def _target(link: str, link_text: str) -> str:
     """Return the text to show for a link's address."""
-    if not link.startswith(("http://", "https://", "mailto:")) or link == shown:
+    if not link.startswith(("http://", "https://", "mailto:")) or link == link_text:
         return ""
-    return f" ({link})" if shown else link
+    return f" ({link})" if link_text else link
 
 
 def _first(pattern: re.Pattern[str], piece: str) -> str:
-    found = pattern.search(piece[:_LONGEST_TAG])
-    return html.unescape(next((group for group in found.groups() if group), "")) if found else ""
+    match = pattern.search(piece[:_LONGEST_TAG])
+    return html.unescape(next((group for group in match.groups() if group), "")) if match else ""

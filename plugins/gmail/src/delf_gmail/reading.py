@@ -88,11 +88,11 @@ Resource = Mapping[str, Any]
 
 def headers_of(resource: Resource) -> dict[str, str]:
     """Return decoded headers by lower-case name; of repeated headers the first."""
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for item in cast("Sequence[Resource]", resource.get("headers") or ()):
         name = str(item.get("name", "")).lower()
-        found.setdefault(name, decoded(str(item.get("value", ""))))
-    return found
+        headers.setdefault(name, decoded(str(item.get("value", ""))))
+    return headers
 
 
 def decoded(value: str) -> str:
@@ -154,10 +154,10 @@ def verified_sender(payload: Resource) -> str | None:
     finding, such as the envelope address, are controlled by the sender.
     """
     senders = [person.address for _, person in _people(payload, "From")]
-    found = headers_of(payload).get("authentication-results", "").strip().lower()
-    if len(senders) != 1 or found.count("dmarc=") != 1:
+    results = headers_of(payload).get("authentication-results", "").strip().lower()
+    if len(senders) != 1 or results.count("dmarc=") != 1:
         return None
-    server, *checks = _QUOTED.sub("", found).split(";")
+    server, *checks = _QUOTED.sub("", results).split(";")
     domain = senders[0].rpartition("@")[2].lower()
     for check in checks:
         words = check.split()
@@ -294,8 +294,8 @@ def _is_placeholder(plain: str, rich: str) -> bool:
         return False
     if _HTML.search(plain) and not _HTML.search(rich):
         return True
-    in_plain, shown = (len(re.findall(r"\w+", _LINKS.sub("", text))) for text in (plain, rich))
-    return shown > 2 * in_plain + 20
+    in_plain, in_html = (len(re.findall(r"\w+", _LINKS.sub("", text))) for text in (plain, rich))
+    return in_html > 2 * in_plain + 20
 
 
 def _kind(payload: Resource) -> str:
@@ -369,8 +369,8 @@ def unbase64(text: str) -> bytes:
 def _charset(payload: Resource) -> str | None:
     for item in cast("Sequence[Resource]", payload.get("headers") or ()):
         if str(item.get("name", "")).lower() == "content-type":
-            found = _CHARSET.search(str(item.get("value", "")))
-            return found[1] if found else None
+            match = _CHARSET.search(str(item.get("value", "")))
+            return match[1] if match else None
     return None
 
 

@@ -53,9 +53,9 @@ def build(
     people = {"To": _people(to, "to"), "Cc": _people(cc, "cc"), "Bcc": _people(bcc, "bcc")}
     if not any(people.values()):
         raise ToolRefusedError("to, cc and bcc are empty")
-    for name, found in people.items():
-        if found:
-            message[name] = found
+    for name, addresses in people.items():
+        if addresses:
+            message[name] = addresses
     message["Subject"] = _one_line(subject, "subject")
     for name, value in (more or {}).items():
         message[name] = _one_line(value, name)
@@ -90,9 +90,9 @@ def _attach(message: EmailMessage, item: Attachment) -> None:
     message.add_attachment(content, maintype=major, subtype=minor, filename=name)
 
 
-def _people(given: People, what: str) -> tuple[Address, ...]:
+def _people(addresses_given: People, what: str) -> tuple[Address, ...]:
     try:
-        return tuple(parse(given))
+        return tuple(parse(addresses_given))
     except ValueError as error:
         raise ToolRefusedError(f"{what}: {error}") from None
 

@@ -54,11 +54,11 @@ class Attachments:
                 f"file_data has {len(items)} items, and at most {MAX_ITEMS} fit"
             )
         parts: list[Part] = []
-        left = MAX_BYTES
+        remaining_bytes = MAX_BYTES
         for number, item in enumerate(items, 1):
             name, data = await self._load(item, number)
-            left -= len(data)
-            if left < 0:
+            remaining_bytes -= len(data)
+            if remaining_bytes < 0:
                 raise _too_large()
             parts.append(_part(name, data))
         return tuple(parts)
@@ -69,10 +69,10 @@ class Attachments:
             return name, data
         file = self._files.get(name)
         if file is None:
-            known = sorted({*self._files.values()})
-            listed = ", ".join(known[:20]) or "none"
+            names = sorted({*self._files.values()})
+            listed = ", ".join(names[:20]) or "none"
             raise ToolExecutionError(
-                f"file_data: there is no input file {name[:200]!r}{did_you_mean(name, known)}. "
+                f"file_data: there is no input file {name[:200]!r}{did_you_mean(name, names)}. "
                 f"Input files: {listed}. The content of another file can be given as bytes"
             )
         try:
@@ -108,15 +108,15 @@ def _name_and_bytes(item: Any, number: int) -> tuple[str, bytes | None]:
 
 
 def _part(name: str, data: bytes) -> Part:
-    found = _media_type(name, data)
-    if found is None:
+    media_type = _media_type(name, data)
+    if media_type is None:
         raise ToolExecutionError(
             f"file_data: the type of {name!r} is unknown; give (name, bytes) with "
             "a name that ends as such files do"
         )
     if not data:
         raise ToolExecutionError(f"file_data: {name!r} is empty")
-    return ImagePart(data, found) if found in IMAGES else FilePart(name, data, found)
+    return ImagePart(data, media_type) if media_type in IMAGES else FilePart(name, data, media_type)
 
 
 def _media_type(name: str, data: bytes) -> str | None:
@@ -127,10 +127,16 @@ def _media_type(name: str, data: bytes) -> str | None:
             return kind
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
-    named = mimetypes.guess_type(name)[0] or ""
+    guessed_type = mimetypes.guess_type(name)[0] or ""
     if _is_text(data):
-        return named if named.startswith("text/") or named in _TEXTS else "text/plain"
-    return None if named in IMAGES or named.startswith("text/") else named or None
+        return (
+            guessed_type
+            if guessed_type.startswith("text/") or guessed_type in _TEXTS
+            else "text/plain"
+        )
+    return (
+        None if guessed_type in IMAGES or guessed_type.startswith("text/") else guessed_type or None
+    )
 
 
 def _is_text(data: bytes) -> bool:

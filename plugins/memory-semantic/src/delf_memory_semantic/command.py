@@ -54,12 +54,12 @@ class _Opened:
         load: Callable[[], Any] | None = getattr(state, "load_project", None)
         project = None if load is None else load()
         default = "default" if project is None else project.agent.memory_config.namespace
-        given: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         if project is not None:
             _check_store(state, project)
-            given = project.plugin_options.get(_PLUGIN, given)
+            options = project.plugin_options.get(_PLUGIN, options)
         self._context = plugin_context(project, namespace=namespace or default)
-        self._options = given
+        self._options = options
 
     def use(self, work: Callable[[SemanticStore], Awaitable[T]]) -> T:
         """Work with the store, then close it."""
@@ -128,9 +128,9 @@ def add(opened: _Opened, texts: Sequence[str], source: str | None, as_json: bool
 @click.pass_obj
 def search(opened: _Opened, query: str, top_k: int, threshold: float, as_json: bool) -> None:
     """Find facts by words and meaning, the best first."""
-    found = opened.use(lambda store: store.search(query, top_k, threshold))
-    _show(found, as_json)
-    if not found:
+    facts = opened.use(lambda store: store.search(query, top_k, threshold))
+    _show(facts, as_json)
+    if not facts:
         click.echo("nothing found; a lower --threshold finds what fits less", err=True)
 
 
@@ -139,9 +139,9 @@ def search(opened: _Opened, query: str, top_k: int, threshold: float, as_json: b
 @click.pass_obj
 def list_command(opened: _Opened, as_json: bool) -> None:
     """List all facts, oldest first."""
-    found = opened.use(lambda store: store.all())
-    _show(found, as_json)
-    if not found:
+    facts = opened.use(lambda store: store.all())
+    _show(facts, as_json)
+    if not facts:
         click.echo("Nothing is remembered yet: delf memory add TEXT", err=True)
 
 

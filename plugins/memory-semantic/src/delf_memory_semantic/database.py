@@ -223,11 +223,13 @@ class FactDatabase:
         ids = [number for number, _ in vectors]
         with self._begin() as connection:
             connection.execute(sa.delete(_vectors).where(_vectors.c.fact_id.in_(ids)))
-            known = set(connection.scalars(sa.select(_facts.c.id).where(_facts.c.id.in_(ids))))
+            existing_ids = set(
+                connection.scalars(sa.select(_facts.c.id).where(_facts.c.id.in_(ids)))
+            )
             rows = [
                 {"fact_id": number, "model": model, "vector": vector}
                 for number, vector in vectors
-                if number in known
+                if number in existing_ids
             ]
             if rows:
                 connection.execute(sa.insert(_vectors), rows)
@@ -300,8 +302,8 @@ class FactDatabase:
         keys = self._writes, self._alterations
         wanted = sa.select(_meta.c.key, _meta.c.value).where(_meta.c.key.in_(keys))
         with self._read() as connection:
-            found = {key: int(value) for key, value in connection.execute(wanted)}
-        return found.get(self._writes, 0), found.get(self._alterations, 0)
+            values = {key: int(value) for key, value in connection.execute(wanted)}
+        return values.get(self._writes, 0), values.get(self._alterations, 0)
 
     def vectors(self, model: str, after: int = 0) -> Iterator[Sequence[tuple[int, bytes]]]:
         """Yield vectors of one model with the numbers of their facts, in batches.
@@ -434,20 +436,20 @@ def _make_tables(engine: sa.Engine) -> None:
 def _driver(url: str) -> sa.URL:
     """Return a URL with an explicit driver."""
     try:
-        made = sa.make_url(url)
+        parsed = sa.make_url(url)
     except ArgumentError as error:
         raise MemorySetupError(
             "the memory's url cannot be understood",
             hint="as sqlite:///memory.db or postgresql://user:password@host/database",
         ) from error
-    if made.drivername in ("postgresql", "postgres"):
-        return made.set(drivername="postgresql+psycopg")
-    if made.get_backend_name() not in ("sqlite", "postgresql"):
+    if parsed.drivername in ("postgresql", "postgres"):
+        return parsed.set(drivername="postgresql+psycopg")
+    if parsed.get_backend_name() not in ("sqlite", "postgresql"):
         raise MemorySetupError(
-            f"the memory cannot be kept in {made.get_backend_name()}",
+            f"the memory cannot be kept in {parsed.get_backend_name()}",
             hint="use sqlite:/// or postgresql://",
         )
-    return made
+    return parsed
 
 
 def _message_of(error: SQLAlchemyError, url: sa.URL, doing: str) -> str:
@@ -474,7 +476,7 @@ def prepare_for_index(content: str) -> str:
     """
     if content.isascii():
         return content
-    return re.sub(r"[^\W_]+", lambda found: " ".join(parts_of(found[0])), content)
+    return re.sub(r"[^\W_]+", lambda match: " ".join(parts_of(match[0])), content)
 
 
 def digest_of(content: str) -> str:

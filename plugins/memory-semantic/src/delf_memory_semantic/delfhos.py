@@ -80,7 +80,7 @@ def _has_delfhos_tables(connection: sqlite3.Connection) -> bool:
 def _moment(text: object) -> float:
     """Parse SQLite's CURRENT_TIMESTAMP, which is UTC; now if invalid."""
     try:
-        found = datetime.fromisoformat(str(text))
+        moment = datetime.fromisoformat(str(text))
     except ValueError:
         return datetime.now(UTC).timestamp()
-    return found.replace(tzinfo=found.tzinfo or UTC).timestamp()
+    return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()

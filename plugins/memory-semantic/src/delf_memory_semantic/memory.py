@@ -83,10 +83,10 @@ class Memory(FixedAttributes):
             MemorySetupError: For a file that does not exist, cannot be read, or is of another kind,
                 and for a value that is neither text nor path.
         """
-        source, given = None, cast("object", text)
-        if not isinstance(given, (str, Path)):
+        source, content = None, cast("object", text)
+        if not isinstance(content, (str, Path)):
             raise MemorySetupError(
-                f"a memory adds a text or the path of a file, not {type(given).__name__}",
+                f"a memory adds a text or the path of a file, not {type(content).__name__}",
                 hint="add one text or file after another; decode bytes first",
             )
         if isinstance(text, Path) or names_file(text):

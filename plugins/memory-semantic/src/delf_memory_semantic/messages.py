@@ -94,15 +94,15 @@ class MessageIndex:
     def without_vector(self, model: str) -> list[tuple[bytes, str]]:
         """Return the digests and texts without a vector; drop vectors of removed messages."""
         with self._lock:
-            found = self._words.execute(
+            rows = self._words.execute(
                 "SELECT digest, substr(content, 1, ?) FROM messages", (_EMBEDDED,)
             )
-            texts: dict[bytes, str] = dict(found)
+            texts: dict[bytes, str] = dict(rows)
             if model != self._model:
                 self._vectors, self._model = self._read(model), model
-            gone = self._vectors.keys() - texts.keys()
-            if gone:
-                self._forget(gone)
+            removed = self._vectors.keys() - texts.keys()
+            if removed:
+                self._forget(removed)
             return [(digest, text) for digest, text in texts.items() if digest not in self._vectors]
 
     def add_vectors(self, vectors: Mapping[bytes, Any], model: str) -> None:
@@ -151,22 +151,22 @@ class MessageIndex:
         """Return the similarity of the nearest messages, and of the word matches."""
         if vector is None:
             return {}
-        found = self._words.execute(
+        rows = self._words.execute(
             "SELECT id, digest FROM messages WHERE at BETWEEN ? AND ?", (since, until)
         )
-        known: list[tuple[int, Any]] = [
-            (number, self._vectors[digest]) for number, digest in found if digest in self._vectors
+        vectors: list[tuple[int, Any]] = [
+            (number, self._vectors[digest]) for number, digest in rows if digest in self._vectors
         ]
-        known = [(number, row) for number, row in known if len(row) == len(vector)]
-        if not known:
+        vectors = [(number, row) for number, row in vectors if len(row) == len(vector)]
+        if not vectors:
             return {}
         # einsum uses one thread; BLAS's threads would contend with a model's.
-        likeness = np.einsum("ij,j->i", np.stack([row for _, row in known]), vector)
+        likeness = np.einsum("ij,j->i", np.stack([row for _, row in vectors]), vector)
         order: list[int] = np.argsort(-likeness)[:LOOKED_AT].tolist()
-        wanted = {known[place][0] for place in order} | by_words.keys()
+        wanted = {vectors[place][0] for place in order} | by_words.keys()
         return {
             number: float(like)
-            for (number, _), like in zip(known, likeness, strict=True)
+            for (number, _), like in zip(vectors, likeness, strict=True)
             if number in wanted
         }
 
@@ -178,11 +178,11 @@ class MessageIndex:
         return FoundMessage(row[0], message)
 
     def _read(self, model: str) -> dict[bytes, Any]:
-        found = self._run_on_file(
+        rows = self._run_on_file(
             "SELECT digest, vector FROM vectors WHERE namespace = ? AND model = ?",
             [(self._namespace, model)],
         )
-        return {digest: np.frombuffer(vector, dtype="<f4") for digest, vector in found}
+        return {digest: np.frombuffer(vector, dtype="<f4") for digest, vector in rows}
 
     def _forget(self, digests: set[bytes]) -> None:
         for digest in digests:

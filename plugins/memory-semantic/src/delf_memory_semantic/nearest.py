@@ -37,12 +37,14 @@ class VectorIndex:
             rows: Numbers, and vectors as little-endian float32.
         """
         size = self._dimension * 4
-        kept = [(number, vector) for number, vector in rows if len(vector) == size]
-        if not kept:
+        fitting_rows = [(number, vector) for number, vector in rows if len(vector) == size]
+        if not fitting_rows:
             return
-        matrix = np.frombuffer(b"".join(vector for _, vector in kept), dtype="<f4")
-        ids = np.fromiter((number for number, _ in kept), dtype="int64", count=len(kept))
-        self._index.add_with_ids(matrix.reshape(len(kept), self._dimension), ids)
+        matrix = np.frombuffer(b"".join(vector for _, vector in fitting_rows), dtype="<f4")
+        ids = np.fromiter(
+            (number for number, _ in fitting_rows), dtype="int64", count=len(fitting_rows)
+        )
+        self._index.add_with_ids(matrix.reshape(len(fitting_rows), self._dimension), ids)
         self.highest = max(self.highest, int(ids.max()))
 
     def nearest(self, vector: Any, limit: int) -> list[tuple[int, float]]:

@@ -102,8 +102,8 @@ class Recall(Connection[RecallSettings]):
         end = _END_OF_TIME if until is None else until.timestamp()
         index = await self._follow()
         vector = await self._vector(index, query)
-        found = await asyncio.to_thread(index.find, query, vector, begin, end, limit)
-        return [_remembered(item, query) for item in found]
+        messages = await asyncio.to_thread(index.find, query, vector, begin, end, limit)
+        return [_remembered(item, query) for item in messages]
 
     async def _follow(self) -> MessageIndex:
         """Return the index, updated with new and removed messages."""
@@ -111,8 +111,8 @@ class Recall(Connection[RecallSettings]):
         async with self._following:
             if self._journal is None:
                 url = self.settings.url
-                given = None if url is None else url.get_secret_value()
-                self._journal = context.conversations(given)
+                url_text = None if url is None else url.get_secret_value()
+                self._journal = context.conversations(url_text)
             if self._index is None:
                 folder, namespace = context.data_dir, self.settings.namespace
                 file = folder / "recall.db"
@@ -122,20 +122,20 @@ class Recall(Connection[RecallSettings]):
             return self._index
 
     async def _take_changes(self, store: ConversationStore, index: MessageIndex) -> None:
-        seen: dict[str, tuple[float, int]] = {}
-        left = self.settings.max_messages
+        indexed: dict[str, tuple[float, int]] = {}
+        remaining = self.settings.max_messages
         for record in await store.find(_ALL):
-            if left <= 0:
+            if remaining <= 0:
                 break
-            left -= record.messages
+            remaining -= record.messages
             state = record.updated_at, record.messages
-            seen[record.conversation] = state
+            indexed[record.conversation] = state
             if self._seen.get(record.conversation) != state:
                 messages = await _messages(store, record.conversation)
                 await asyncio.to_thread(index.put, record.conversation, messages)
-        for conversation in self._seen.keys() - seen.keys():
+        for conversation in self._seen.keys() - indexed.keys():
             await asyncio.to_thread(index.put, conversation, ())
-        self._seen = seen
+        self._seen = indexed
 
     async def _vector(self, index: MessageIndex, query: str) -> Any:
         """Return the query's vector if the messages' vectors are ready in time; else None."""
@@ -157,8 +157,8 @@ class Recall(Connection[RecallSettings]):
         for start in range(0, len(missing), _AT_ONCE):
             some = missing[start : start + _AT_ONCE]
             rows = await embedder.embed([text for _, text in some], "passage")
-            made = {digest: row for (digest, _), row in zip(some, rows, strict=True)}
-            await asyncio.to_thread(index.add_vectors, made, embedder.model)
+            vectors = {digest: row for (digest, _), row in zip(some, rows, strict=True)}
+            await asyncio.to_thread(index.add_vectors, vectors, embedder.model)
 
     def _plugin_context(self) -> PluginContext:
         if self._context is None:
@@ -180,10 +180,10 @@ class Recall(Connection[RecallSettings]):
 
 async def _messages(store: ConversationStore, conversation: str) -> list[ChatMessage]:
     """Return all messages of people and models."""
-    found: list[ChatMessage] = []
-    while page := await store.read(conversation, found[-1].position if found else 0, _PAGE):
-        found += page
-    return [message for message in found if message.content.strip()]
+    messages: list[ChatMessage] = []
+    while page := await store.read(conversation, messages[-1].position if messages else 0, _PAGE):
+        messages += page
+    return [message for message in messages if message.content.strip()]
 
 
 def _remembered(found: FoundMessage, query: str) -> Remembered:

@@ -125,11 +125,11 @@ class SemanticStore:
         Raises:
             MemorySetupError: If they cannot be written.
         """
-        kept = [n for n, text in enumerate(facts) if text.strip()]
-        texts = [facts[n] for n in kept]
+        filled = [n for n, text in enumerate(facts) if text.strip()]
+        texts = [facts[n] for n in filled]
         if not texts:
             return
-        moments = None if saved_at is None else [saved_at[n] for n in kept]
+        moments = None if saved_at is None else [saved_at[n] for n in filled]
         vectors = await self._embed(texts) if self._is_loaded else None  # added later
         self._has_gaps = self._has_gaps or vectors is None
         rows = [(text, source) for text in texts]
@@ -240,10 +240,10 @@ class SemanticStore:
             missing = await self._in_thread(self._database.without_vector, self._model, _BATCH)
             if not missing:
                 break
-            made = await self._embed([content for _, content in missing])
-            if made is None:
+            vectors = await self._embed([content for _, content in missing])
+            if vectors is None:
                 break
-            pairs = [(number, vector) for (number, _), vector in zip(missing, made, strict=True)]
+            pairs = [(number, vector) for (number, _), vector in zip(missing, vectors, strict=True)]
             await self._in_thread(self._database.add_vectors, pairs, self._model)
             filled += len(pairs)
         if filled:
@@ -330,18 +330,18 @@ class SemanticStore:
         """Return a vector for each text; None without a working embedder (vectors follow later)."""
         if self._embedder is None or self._is_away:
             return None
-        made: list[bytes] = []
+        vectors: list[bytes] = []
         size = max(1, self._embedder.batch_size)
         started = time.monotonic()
         try:
             for start in range(0, len(texts), size):
-                async with asyncio.timeout(None if made else FIRST_ANSWER):
+                async with asyncio.timeout(None if vectors else FIRST_ANSWER):
                     rows = await self._embedder.embed(texts[start : start + size], "passage")
-                made += [row.tobytes() for row in np.asarray(rows, dtype="<f4")]
+                vectors += [row.tobytes() for row in np.asarray(rows, dtype="<f4")]
         except (DelfError, TimeoutError) as error:
             self._tell_away(error, started)
             return None
-        return made
+        return vectors
 
     async def _in_thread(self, work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run blocking work in one of the store's threads."""

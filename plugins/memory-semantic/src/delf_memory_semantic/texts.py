@@ -69,15 +69,15 @@ def pieces(text: str, longest: int = _LONGEST) -> list[str]:
         text: Plain text or Markdown.
         longest: Characters that a piece has at most.
     """
-    kept: list[str] = []
+    parts: list[str] = []
     heading = ""
     for paragraph in (part.strip() for part in _PARAGRAPH.split(text)):
         if paragraph.startswith("#") and "\n" not in paragraph:
             heading = paragraph.lstrip("# ")
             continue
         if paragraph:
-            kept += _split(f"{heading}: {paragraph}" if heading else paragraph, longest)
-    return kept
+            parts += _split(f"{heading}: {paragraph}" if heading else paragraph, longest)
+    return parts
 
 
 def _split(paragraph: str, longest: int) -> Iterator[str]:

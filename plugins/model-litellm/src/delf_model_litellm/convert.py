@@ -46,9 +46,9 @@ def tools(
     return {**result, "_skip_mcp_handler": True} if result else {}
 
 
-def _mark_cached(given: list[dict[str, Any]]) -> None:
+def _mark_cached(wire_messages: list[dict[str, Any]]) -> None:
     """Mark the stable prefix for caching, as Anthropic requires."""
-    system = [message for message in given if message["role"] == "system"]
+    system = [message for message in wire_messages if message["role"] == "system"]
     if system and isinstance(text := system[0]["content"], str) and len(text) >= _CACHE_FROM:
         part = {"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}
         system[0]["content"] = [part]
@@ -56,8 +56,8 @@ def _mark_cached(given: list[dict[str, Any]]) -> None:
 
 def settings(config: Mapping[str, Any], request: ModelRequest, endpoint: Endpoint) -> Any:
     """Return generation settings under litellm's names; the request's settings take precedence."""
-    given = {**config, **request.settings}
-    merged: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    options = {**config, **request.settings}
+    merged: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if endpoint.dialect == "anthropic" and not may_think(request):
         merged.pop("thinking", None)
         merged.pop("reasoning_effort", None)
@@ -78,8 +78,8 @@ def settings(config: Mapping[str, Any], request: ModelRequest, endpoint: Endpoin
 
 def returned_fields(message: Any) -> dict[str, Any]:
     """Return the fields of a message, or of a piece, that go back with its calls."""
-    found = {name: getattr(message, name, None) for name in ("reasoning_content", THINKING)}
-    return {name: value for name, value in found.items() if value is not None}
+    fields = {name: getattr(message, name, None) for name in ("reasoning_content", THINKING)}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def id_of(given: str) -> str:
@@ -125,20 +125,20 @@ def usage(given: Any) -> Usage:
 
 def searched(given: Any) -> int:
     """Return the number of searches by the provider; 0 if unknown."""
-    asked = getattr(getattr(given, "server_tool_use", None), "web_search_requests", None)
+    requests = getattr(getattr(given, "server_tool_use", None), "web_search_requests", None)
     details = getattr(given, "prompt_tokens_details", None)
-    return int(asked or getattr(details, "web_search_requests", None) or 0)
+    return int(requests or getattr(details, "web_search_requests", None) or 0)
 
 
 def price(known: Mapping[str, Any]) -> Price | None:
     """Return USD per million tokens from litellm's entry; None without a price."""
-    given = known.get("input_cost_per_token"), known.get("output_cost_per_token")
-    if given[0] is None or given[1] is None:
+    prices = known.get("input_cost_per_token"), known.get("output_cost_per_token")
+    if prices[0] is None or prices[1] is None:
         return None
     cached = known.get("cache_read_input_token_cost")
     return Price(
-        input=float(given[0]) * 1e6,
-        output=float(given[1]) * 1e6,
-        cached_input=float(given[0] if cached is None else cached) * 1e6,
+        input=float(prices[0]) * 1e6,
+        output=float(prices[1]) * 1e6,
+        cached_input=float(prices[0] if cached is None else cached) * 1e6,
         max_output_tokens=known.get("max_output_tokens"),
     )

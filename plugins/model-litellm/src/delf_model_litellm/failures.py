@@ -95,8 +95,8 @@ def _answered(
     top: Any = errors[0]
     headers: Any = getattr(top, "litellm_response_headers", None)
     status: Any = getattr(top, "status_code", None)
-    given = readable and headers and isinstance(status, int)
-    return (status, headers) if given else (None, {})
+    has_answer = readable and headers and isinstance(status, int)
+    return (status, headers) if has_answer else (None, {})
 
 
 def _provider_message(errors: Sequence[BaseException]) -> str:
@@ -108,8 +108,8 @@ def _provider_message(errors: Sequence[BaseException]) -> str:
     for error in errors:
         text = str(error)
         start, end = text.find("{"), text.rfind("}")
-        if 0 <= start < end and (found := message_in(_parsed(text[start : end + 1]))):
-            return found
+        if 0 <= start < end and (message := message_in(_parsed(text[start : end + 1]))):
+            return message
     lines = str(errors[0]).strip().splitlines()
     if not lines:
         return type(errors[0]).__name__

@@ -100,13 +100,13 @@ class LiteLLMModel(EndpointModel):
         """Return the price of litellm's list, or None, without a request."""
         litellm = await library.load()
         try:
-            known: Any = litellm.get_model_info(
+            model_info: Any = litellm.get_model_info(
                 model=self._endpoint.name, custom_llm_provider=_seller(self._endpoint)
             )
         except Exception:
             logger.debug("no price is known for %s", self._endpoint.model)
             return None
-        return convert.price(known)
+        return convert.price(model_info)
 
     async def aclose(self) -> None:
         """Close the connections. Idempotent; a later call opens new connections."""
@@ -151,8 +151,8 @@ class LiteLLMModel(EndpointModel):
             wants_stream.reset(before)
 
     def _is_streamed(self, error: Exception) -> bool:
-        found = list(chain(error))
-        return any(isinstance(one, StreamedError) or _STREAM.search(str(one)) for one in found)
+        causes = list(chain(error))
+        return any(isinstance(one, StreamedError) or _STREAM.search(str(one)) for one in causes)
 
     def _is_whole(self, error: Exception) -> bool:
         return any(isinstance(one, WholeError) for one in chain(error))
@@ -165,8 +165,8 @@ class LiteLLMModel(EndpointModel):
         used = getattr(response, "usage", None)
         finish = getattr(choice, "finish_reason", None)
         message: Any = getattr(choice, "message", None)
-        kept: dict[str, Any] = {}
-        convert.add_returned_fields(kept, convert.returned_fields(message))
+        returned: dict[str, Any] = {}
+        convert.add_returned_fields(returned, convert.returned_fields(message))
         asked = [
             _Call(
                 id=call.id,
@@ -176,7 +176,7 @@ class LiteLLMModel(EndpointModel):
             )
             for call in getattr(message, "tool_calls", None) or ()
         ]
-        calls = _calls(asked, kept)
+        calls = _calls(asked, returned)
         name = getattr(response, "id", None)
         return await self._reply(request, text, used, finish, calls, name)
 
@@ -246,16 +246,16 @@ class LiteLLMModel(EndpointModel):
         return float(prompt) + float(completion)
 
 
-def _calls(given: Sequence[_Call], kept: Mapping[str, Any]) -> tuple[ToolCall, ...]:
+def _calls(calls: Sequence[_Call], returned: Mapping[str, Any]) -> tuple[ToolCall, ...]:
     """Return the calls; the first one carries the fields that go back in its message."""
     return tuple(
         ToolCall(
             id=convert.id_of(call.id),
             name=call.name,
             arguments="".join(call.arguments),
-            token=token_of({} if place else kept, call.kept),
+            token=token_of({} if place else returned, call.kept),
         )
-        for place, call in enumerate(given)
+        for place, call in enumerate(calls)
     )
 
 
@@ -269,8 +269,8 @@ def _is_json(text: str) -> bool:
 
 def _prefix(endpoint: Endpoint) -> str | None:
     """Return litellm's name of a provider; None to let litellm decide."""
-    known = {"google": "gemini", RESPONSES: "openai"}
-    return None if endpoint.dialect is None else known.get(endpoint.dialect, endpoint.dialect)
+    prefixes = {"google": "gemini", RESPONSES: "openai"}
+    return None if endpoint.dialect is None else prefixes.get(endpoint.dialect, endpoint.dialect)
 
 
 def _seller(endpoint: Endpoint) -> str | None:
@@ -288,8 +288,8 @@ def _can_search(litellm: Any, endpoint: Endpoint) -> bool:
     """Return True if litellm passes on the request for a search."""
     if endpoint.dialect is not None:
         return True
-    known: Any = litellm.get_supported_openai_params(model=endpoint.name)
-    return "web_search_options" in (known or ())
+    params: Any = litellm.get_supported_openai_params(model=endpoint.name)
+    return "web_search_options" in (params or ())
 
 
 def _limits(seconds: float, endpoint: Endpoint) -> Any:

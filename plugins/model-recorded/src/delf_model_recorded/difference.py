@@ -30,10 +30,12 @@ def explain(entry: Entry, asked: Mapping[str, Any]) -> str:
     recorded = {name: entry.request[name] for name in compared}
     old, new = list(_lines(recorded)), list(_lines(compared))
     lines = list(difflib.unified_diff(old, new, "recorded", "asked", lineterm="", n=1))
-    shown = [line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…" for line in lines[:_LINES]]
+    shown_lines = [
+        line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…" for line in lines[:_LINES]
+    ]
     if len(lines) > _LINES:
-        shown.append(f"… {len(lines) - _LINES} more lines")
-    return "\n".join(shown)
+        shown_lines.append(f"… {len(lines) - _LINES} more lines")
+    return "\n".join(shown_lines)
 
 
 def _lines(request: Mapping[str, Any]) -> Iterator[str]:

@@ -96,25 +96,25 @@ class RecordedModel:
         """Do nothing."""
 
     def _take(self, request: ModelRequest) -> ModelReply:
-        asked = recording.describe_request(request)
-        text = recording.text_of(asked)
+        description = recording.describe_request(request)
+        text = recording.text_of(description)
         # In the file's order, so that a repeated request gets its answers in the recorded order.
         for number, entry in self._unused.items():
-            if entry.matches(asked, text):
+            if entry.matches(description, text):
                 del self._unused[number]
                 return entry.model_reply(self._model)
-        raise self._mismatch(asked)
+        raise self._mismatch(description)
 
-    def _mismatch(self, asked: dict[str, object]) -> RecordingMismatch:
+    def _mismatch(self, description: dict[str, object]) -> RecordingMismatch:
         if not self._unused:
             return RecordingMismatch(
                 f"{self._path}: all {self._count} entries are used, and the model was asked again"
             )
         entries = list(self._unused.values())
-        same = [e for e in entries if e.request.get("purpose") in (None, asked["purpose"])]
+        same = [e for e in entries if e.request.get("purpose") in (None, description["purpose"])]
         entry = (same or entries)[0]
         return RecordingMismatch(
             f"{self._path}: none of the {len(entries)} unused entries (of {self._count}) matches "
             f"this request; the next, line {entry.line}, differs:\n"
-            f"{difference.explain(entry, asked)}"
+            f"{difference.explain(entry, description)}"
         )

@@ -231,9 +231,9 @@ def _problem(fields: dict[str, Any]) -> str | None:
         where = ("request",)
         (_ByHand if "contains" in request else _Whole).model_validate(request)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False)
+        problems = error.errors(include_url=False, include_input=False)
         # Report an unknown field before a missing one: it is probably a misspelling of that one.
-        first = min(found, key=lambda one: one["type"] != "extra_forbidden")
+        first = min(problems, key=lambda one: one["type"] != "extra_forbidden")
         return f"{'.'.join(map(str, (*where, *first['loc'])))}: {first['msg']}"
     return None
 

@@ -28,8 +28,8 @@ def current() -> dict[str, str]:
 
     carrier: dict[str, str] = {}
     TraceContextTextMapPropagator().inject(carrier)
-    given = carrier.get(TRACEPARENT) or os.environ.get(TRACEPARENT.upper(), "")
-    return {TRACEPARENT: given} if _FORM.fullmatch(given) else {}
+    traceparent = carrier.get(TRACEPARENT) or os.environ.get(TRACEPARENT.upper(), "")
+    return {TRACEPARENT: traceparent} if _FORM.fullmatch(traceparent) else {}
 
 
 def parent_in(setup: Mapping[str, Any]) -> Parent | None:

@@ -73,8 +73,8 @@ class Export:
         )
 
     def _open_own_provider(self, service_name: str, endpoint: str | None) -> None:
-        named = {} if "OTEL_SERVICE_NAME" in os.environ else {SERVICE_NAME: service_name}
-        self._resource = Resource.create(named)
+        resource = {} if "OTEL_SERVICE_NAME" in os.environ else {SERVICE_NAME: service_name}
+        self._resource = Resource.create(resource)
         base = None if endpoint is None else endpoint.rstrip("/")
         traces = OTLPSpanExporter(endpoint=base and f"{base}/v1/traces")
         self._processor = BatchSpanProcessor(traces)

@@ -55,8 +55,8 @@ Attribute = str | int | float | bool | tuple[str, ...]
 
 def provider_of(model: str) -> str:
     """Return the conventions' name of a model's provider, else the prefix of the model's name."""
-    known = SPOKEN.for_model(model)
-    name = re.split("[/:]", model, maxsplit=1)[0] if known is None else known.name
+    provider = SPOKEN.for_model(model)
+    name = re.split("[/:]", model, maxsplit=1)[0] if provider is None else provider.name
     return _CONVENTIONS.get(name, name) or _OTHER
 
 

@@ -31,9 +31,9 @@ def named_in(text: str, entries: Iterable[CatalogEntry]) -> tuple[str, ...]:
         text: A model's answer.
         entries: The known actions.
     """
-    known = {display_name(entry).lower(): entry.name for entry in entries}
-    found = (known.get(name.replace(".", ":").lower()) for name in _NAME.findall(text))
-    return tuple(dict.fromkeys(name for name in found if name is not None))
+    names_by_text = {display_name(entry).lower(): entry.name for entry in entries}
+    full_names = (names_by_text.get(name.replace(".", ":").lower()) for name in _NAME.findall(text))
+    return tuple(dict.fromkeys(name for name in full_names if name is not None))
 
 
 async def answer(ask: Ask, question: str) -> str:

@@ -47,26 +47,26 @@ class SearchPrefilter:
             return Selection(names=())
         surfaced: dict[str, CatalogEntry] = {}
         story: list[str] = []
-        for left in range(self._rounds, 0, -1):
+        for rounds_left in range(self._rounds, 0, -1):
             question = _QUESTION.format(
                 total=len(catalog),
                 task=task,
                 story="\n".join([*story, ""]),
-                left=left,
+                left=rounds_left,
                 rounds=self._rounds,
             )
             reply = await answer(ask, question)
             commands = _COMMAND.findall(reply)
-            done = " ".join(rest for word, rest in commands if word.upper() == "DONE")
-            names = named_in(done, catalog)
+            rest_text = " ".join(rest for word, rest in commands if word.upper() == "DONE")
+            names = named_in(rest_text, catalog)
             if names:
                 return Selection(names=names)
             for words in [rest for word, rest in commands if word.upper() == "SEARCH"] or [reply]:
-                found = search(catalog, words, _FOUND)
-                surfaced |= {entry.name: entry for entry in found}
+                entries = search(catalog, words, _FOUND)
+                surfaced |= {entry.name: entry for entry in entries}
                 story += [
                     f"SEARCH: {words.strip()[:200]}",
-                    *(map(line, found) if found else ["nothing"]),
+                    *(map(line, entries) if entries else ["nothing"]),
                 ]
         if not surfaced:
             raise PrefilterError(f"the light model found no action in {self._rounds} rounds")

@@ -90,8 +90,8 @@ class DockerBackend:
     @property
     def language(self) -> str:
         """The Python of the base image, judged by its name."""
-        named = _PYTHON_IMAGE.search(self._base_image)
-        return f"Python {named[1]}" if named else "Python 3.11 or newer"
+        match = _PYTHON_IMAGE.search(self._base_image)
+        return f"Python {match[1]}" if match else "Python 3.11 or newer"
 
     async def available(self) -> Availability:
         """Check whether an engine responds."""
@@ -240,11 +240,11 @@ class DockerBackend:
         """Remove leftovers of dead hosts."""
         self.engine.sweep()
         for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
-            named = _OWNED.fullmatch(folder.name)
+            match = _OWNED.fullmatch(folder.name)
             with suppress(OSError):
                 # Any user can create a folder of this name in the temporary folder.
                 own = not folder.is_symlink() and folder.stat().st_uid == os.getuid()
-                if named and own and not is_owner_alive(named[1]):
+                if match and own and not is_owner_alive(match[1]):
                     remove_folder(str(folder))
 
     def _ensure_image(self, recipe: Recipe) -> tuple[str, ...]:
@@ -288,11 +288,11 @@ def _processors(limit: float | str) -> float:
     """
     text = str(limit).strip()
     try:
-        found = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+        processors = float(text[:-1]) / 100 if text.endswith("%") else float(text)
     except ValueError:
-        found = 0.0
-    if isinstance(limit, bool) or not 0.01 <= found <= 1024:
+        processors = 0.0
+    if isinstance(limit, bool) or not 0.01 <= processors <= 1024:
         raise ConfigurationError(
             f"sandbox_config.cpu_limit is {limit!r}", hint="write processors: 0.5, 2 or '50%'"
         )
-    return found
+    return processors

@@ -111,10 +111,10 @@ def _filter_calls() -> None:
     import ctypes
     import struct
 
-    known = _MACHINES.get(os.uname().machine)
-    if known is None:
+    machine = _MACHINES.get(os.uname().machine)
+    if machine is None:
         return
-    arch, make_socket = known
+    arch, make_socket = machine
     instructions = (
         (0x20, 0, 0, 4),  # load the architecture
         (0x15, 0, 9, arch),
@@ -182,11 +182,11 @@ def _supervise(child: int, time: _Time) -> NoReturn:
     poll.register(woken, select.POLLIN)
     _reap(child, time)
     while True:
-        left = time.wait()
-        if left is not None and left <= 0:
+        remaining = time.wait()
+        if remaining is not None and remaining <= 0:
             _say(-signal.SIGXCPU, time)
             os._exit(128 + signal.SIGXCPU)
-        for descriptor, _ in poll.poll(None if left is None else left + _MIN_WAIT):
+        for descriptor, _ in poll.poll(None if remaining is None else remaining + _MIN_WAIT):
             if descriptor == 0:
                 os._exit(0)
             os.read(woken, 4096)

@@ -120,7 +120,7 @@ def create(
         The id.
     """
     labels = {LABEL: "session", LABEL_HOST: machine(), LABEL_OWNER: owner()}
-    made: dict[str, Any] = engine.client().create_container(
+    created: dict[str, Any] = engine.client().create_container(
         image,
         entrypoint=list(PROGRAM),
         command=list(command),
@@ -135,7 +135,7 @@ def create(
         network_disabled=True,  # creating even an empty network takes 0.1 s
         use_config_proxy=False,  # the proxy's address may hold a password
     )
-    return str(made["Id"])
+    return str(created["Id"])
 
 
 def _unused_user_id(engine: Engine) -> str:

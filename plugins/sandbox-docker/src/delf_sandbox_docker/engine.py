@@ -131,10 +131,10 @@ class Engine:
     async def finish(self, work: Collection[asyncio.Future[Any]]) -> bool:
         """Wait for requests as long as the engine responds; return True if all are done."""
         while True:
-            _, left = await asyncio.wait(
+            _, unfinished = await asyncio.wait(
                 work, timeout=0 if self._is_silent() else self._silence_seconds
             )
-            if not left:
+            if not unfinished:
                 return True
             if self._is_silent() or not await self._responds():
                 return False
@@ -146,8 +146,8 @@ class Engine:
     async def _responds(self) -> bool:
         """Return True if the engine responds, over a separate connection and thread."""
         asking = in_own_thread(self._greet, "delf-docker")
-        done, _ = await asyncio.wait({asking}, timeout=self._silence_seconds)
-        if done and asking.exception() is None:
+        finished, _ = await asyncio.wait({asking}, timeout=self._silence_seconds)
+        if finished and asking.exception() is None:
             return True
         self._silent_until = time.monotonic() + _SILENT_SECONDS
         return False
@@ -199,8 +199,8 @@ class Engine:
     def sweep(self) -> None:
         """Remove this machine's containers of dead host processes."""
         wanted = {"label": [f"{LABEL_HOST}={machine()}"]}
-        found: list[Any] = self.client().containers(all=True, filters=wanted)
-        for container in found:
+        containers: list[Any] = self.client().containers(all=True, filters=wanted)
+        for container in containers:
             if not is_owner_alive(container["Labels"].get(LABEL_OWNER, "")):
                 self.remove(container["Id"])
 

@@ -41,15 +41,15 @@ class FailedBuilds:
         path = self._path(about)
         try:
             stored: Any = json.loads(path.read_text(encoding="utf-8"))
-            left = float(stored["at"]) + _SECONDS - self._clock()
+            remaining_seconds = float(stored["at"]) + _SECONDS - self._clock()
             message, hint = str(stored["message"]), str(stored["hint"])
         except (OSError, ValueError, TypeError, KeyError):
             return  # no readable record: build
-        if not 0 < left <= _SECONDS:
+        if not 0 < remaining_seconds <= _SECONDS:
             with suppress(OSError):
                 path.unlink()
             return
-        again = f"a task tries again in {left:.0f} s"
+        again = f"a task tries again in {remaining_seconds:.0f} s"
         raise SandboxUnavailableError(message, hint=f"{hint}; {again}" if hint else again)
 
     def keep(self, about: Sequence[str], error: SandboxUnavailableError) -> None:

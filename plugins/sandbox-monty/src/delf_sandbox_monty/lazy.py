@@ -59,8 +59,8 @@ def _named_expression_in(node: ast.AST) -> str | None:
     """Describe a ``:=`` in a generator expression, if any; its name outlives the generator."""
     if not isinstance(node, ast.GeneratorExp):
         return None
-    named = (part.target.id for part in ast.walk(node) if isinstance(part, ast.NamedExpr))
-    return next((f"{word} := … is done" for word in named), None)
+    targets = (part.target.id for part in ast.walk(node) if isinstance(part, ast.NamedExpr))
+    return next((f"{word} := … is done" for word in targets), None)
 
 
 def _printed_in(function: ast.AST) -> str | None:
@@ -132,14 +132,14 @@ class _Yields(ast.NodeTransformer):
         """Append the yielded value."""
         match node.value:
             case ast.Yield(value=value):
-                method, given = "append", value or ast.Constant(value=None, **position_of(node))
+                method, argument = "append", value or ast.Constant(value=None, **position_of(node))
             case ast.YieldFrom(value=value):
-                method, given = "extend", value
+                method, argument = "extend", value
             case _:
                 return node
         function: Any = attribute(name(node, ITEMS), method)
         function.is_called = True
-        node.value = ast.Call(func=function, args=[given], keywords=[], **position_of(node))
+        node.value = ast.Call(func=function, args=[argument], keywords=[], **position_of(node))
         return node
 
     def visit_Return(self, node: ast.Return) -> Any:

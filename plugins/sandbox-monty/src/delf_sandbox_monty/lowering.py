@@ -150,19 +150,21 @@ class MontyRewriting(Rewriting):
         node = place.node
         match node.func:
             case ast.Name(id=word) if word in _TAKING:
-                given = [item.value for item in node.keywords if item.arg == "key"]
+                keys = [item.value for item in node.keywords if item.arg == "key"]
                 if word in ("map", "filter", "reduce"):
-                    given = node.args[:1]
-                if any(self._may_wait(item) for item in given):
+                    keys = node.args[:1]
+                if any(self._may_wait(item) for item in keys):
                     node.func = name(node.func, f"__delf_{word}__")
             case _:
                 pass
 
-    def _may_wait(self, given: Any) -> bool:
+    def _may_wait(self, argument: Any) -> bool:
         """Return True if a passed function may wait."""
-        match given:
+        match argument:
             case ast.Lambda():
-                return any(isinstance(part, (ast.Await, ast.Call)) for part in ast.walk(given.body))
+                return any(
+                    isinstance(part, (ast.Await, ast.Call)) for part in ast.walk(argument.body)
+                )
             case ast.Name(id=word):
                 return word not in BUILTINS
             case ast.Attribute():
@@ -201,18 +203,18 @@ class Lowering(ast.NodeTransformer):
 
     def visit_Import(self, node: ast.Import) -> Any:
         """Replace imported modules by the prelude's."""
-        kept = [item for item in node.names if item.name not in SHIMS]
-        if len(kept) == len(node.names):
+        other_imports = [item for item in node.names if item.name not in SHIMS]
+        if len(other_imports) == len(node.names):
             return node
         new: list[ast.stmt] = []
         for item in node.names:
             if item.name not in SHIMS:
                 continue
-            given = self._module(node, item.name)
+            shim = self._module(node, item.name)
             target = ast.Name(id=item.asname or item.name, ctx=_STORE, **position_of(node))
-            new.append(ast.Assign(targets=[target], value=given, **position_of(node)))
-        if kept:
-            node.names = kept
+            new.append(ast.Assign(targets=[target], value=shim, **position_of(node)))
+        if other_imports:
+            node.names = other_imports
             new.append(node)
         return new
 
@@ -353,12 +355,14 @@ class Lowering(ast.NodeTransformer):
             orelse=[],
             **position_of(node),
         )
-        whole = ast.Try(body=[inner], handlers=[], orelse=[], finalbody=[last], **position_of(node))
+        statement = ast.Try(
+            body=[inner], handlers=[], orelse=[], finalbody=[last], **position_of(node)
+        )
         return [
             assigned(node, manager, item.context_expr),
             begin,
             assigned(node, fine, ast.Constant(value=True, **position_of(node))),
-            whole,
+            statement,
         ]
 
     def visit_Delete(self, node: ast.Delete) -> Any:
@@ -382,13 +386,13 @@ class Lowering(ast.NodeTransformer):
         self.generic_visit(node)
         match node.exc:
             case ast.Name(id="SystemExit"):
-                given: list[Any] = []
-            case ast.Call(func=ast.Name(id="SystemExit"), args=given):
+                arguments: list[Any] = []
+            case ast.Call(func=ast.Name(id="SystemExit"), args=arguments):
                 pass
             case _:
                 return node
-        left = call_of(name(node, "__delf_exit__"), given)
-        return ast.Expr(value=left, **position_of(node))
+        exit_call = call_of(name(node, "__delf_exit__"), arguments)
+        return ast.Expr(value=exit_call, **position_of(node))
 
     # -- expressions --------------------------------------------------------------------
 
@@ -453,9 +457,9 @@ class Lowering(ast.NodeTransformer):
                     node.func = attribute(_as_text(inner), word)
             case ast.Name(id="print"):
                 # Monty's print has neither ``file`` nor ``flush``.
-                kept = [item for item in node.keywords if item.arg not in ("file", "flush")]
-                if len(kept) < len(node.keywords) and self._prints(node):
-                    node.keywords = kept
+                keywords = [item for item in node.keywords if item.arg not in ("file", "flush")]
+                if len(keywords) < len(node.keywords) and self._prints(node):
+                    node.keywords = keywords
                 elif any(item.arg == "file" for item in node.keywords):
                     node.func = name(node.func, "__delf_print__")
             case ast.Name(id="next") if node.args and isinstance(node.args[0], ast.GeneratorExp):
@@ -522,8 +526,10 @@ def _wrap_type_method(node: ast.Attribute) -> ast.expr:
 
     In Monty a method can be called, but is not a value.
     """
-    given = ast.arg(arg="given", **position_of(node))
-    takes = ast.arguments(posonlyargs=[], args=[given], kwonlyargs=[], kw_defaults=[], defaults=[])
+    parameter = ast.arg(arg="given", **position_of(node))
+    takes = ast.arguments(
+        posonlyargs=[], args=[parameter], kwonlyargs=[], kw_defaults=[], defaults=[]
+    )
     body = call_of(attribute(name(node, "given"), node.attr), [])
     return ast.Lambda(args=takes, body=body, **position_of(node))
 

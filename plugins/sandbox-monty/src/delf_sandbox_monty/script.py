@@ -142,22 +142,22 @@ class _PlainTexts(ast.NodeTransformer):
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
         self.generic_visit(node)
-        given: list[ast.expr] = []
-        text = ast.Constant(value=_format_of(node, given), **position_of(node))
+        values: list[ast.expr] = []
+        text = ast.Constant(value=_format_of(node, values), **position_of(node))
         function = ast.Attribute(value=text, attr="format", ctx=ast.Load(), **position_of(node))
-        return ast.Call(func=function, args=given, keywords=[], **position_of(node))
+        return ast.Call(func=function, args=values, keywords=[], **position_of(node))
 
 
-def _format_of(node: ast.JoinedStr, given: list[ast.expr]) -> str:
+def _format_of(node: ast.JoinedStr, values: list[ast.expr]) -> str:
     parts: list[str] = []
     for part in node.values:
         match part:
             case ast.Constant(value=str(text)):
                 parts.append(text.replace("{", "{{").replace("}", "}}"))
             case ast.FormattedValue(value=value, conversion=conversion, format_spec=spec):
-                given.append(value)
+                values.append(value)
                 mark = f"!{chr(conversion)}" if conversion >= 0 else ""
-                how = f":{_format_of(spec, given)}" if isinstance(spec, ast.JoinedStr) else ""
+                how = f":{_format_of(spec, values)}" if isinstance(spec, ast.JoinedStr) else ""
                 parts.append(f"{{{mark}{how}}}")
             case _:
                 pass
@@ -166,7 +166,7 @@ def _format_of(node: ast.JoinedStr, given: list[ast.expr]) -> str:
 
 def _lines(tree: ast.Module, written: ast.Module) -> list[int]:
     """Map each line of the generated text to the model's line, from 1."""
-    found: dict[int, int] = {}
+    line_numbers: dict[int, int] = {}
 
     def follow(one: ast.AST, other: ast.AST) -> None:
         pairs = zip(ast.iter_child_nodes(one), ast.iter_child_nodes(other), strict=False)
@@ -176,15 +176,15 @@ def _lines(tree: ast.Module, written: ast.Module) -> list[int]:
             if isinstance(a, (ast.stmt, ast.ExceptHandler)) and isinstance(
                 b, (ast.stmt, ast.ExceptHandler)
             ):
-                found[b.lineno] = a.lineno
+                line_numbers[b.lineno] = a.lineno
             if not isinstance(a, ast.expr):
                 follow(a, b)
 
     follow(tree, written)
     lines: list[int] = []
     last = 1
-    for number in range(1, max(found, default=0) + 1):
-        last = found.get(number, last)
+    for number in range(1, max(line_numbers, default=0) + 1):
+        last = line_numbers.get(number, last)
         lines.append(last)
     return lines
 

@@ -189,12 +189,12 @@ class MontySession:
             # for tasks that never end.
             self._left_calls = _MAX_AFTER_END
             try:
-                ended = await self._run("await __delf_end__()")
+                end_outcome = await self._run("await __delf_end__()")
             finally:
                 self._left_calls = None
-            if not isinstance(ended, Done):
-                return ended
-            if missed := cast("list[str]", ended.value):
+            if not isinstance(end_outcome, Done):
+                return end_outcome
+            if missed := cast("list[str]", end_outcome.value):
                 message = f"never awaited, so never made: {', '.join(missed[:5])}; write `await …`"
                 return Failed(kind="NotAwaitedError", message=message)
         if isinstance(outcome, Done):
@@ -243,10 +243,10 @@ class MontySession:
                 return Done()
             limits = self._spec.limits
             modules = modules_of(self._spec)
-            ended = describe(error, self._sources, self._tools, modules, limits)
-            if isinstance(ended, Failed):
-                return replace(ended, call_id=self._raised.get((ended.kind, ended.message)))
-            return ended
+            outcome = describe(error, self._sources, self._tools, modules, limits)
+            if isinstance(outcome, Failed):
+                return replace(outcome, call_id=self._raised.get((outcome.kind, outcome.message)))
+            return outcome
         return Crashed(message=f"the interpreter is gone: {error}")
 
     async def _watch_scratch(self, running: asyncio.Task[Any]) -> None:
@@ -273,13 +273,13 @@ class MontySession:
         from pydantic_monty import MontyError
 
         try:
-            found = await self._feed(_VARIABLES)
+            listing = await self._feed(_VARIABLES)
         except MontyError:
             return outcome
         except RuntimeError:
             await self.aclose()
             return outcome
-        return replace(outcome, variables=_describe_variables(found, self._tools))
+        return replace(outcome, variables=_describe_variables(listing, self._tools))
 
     async def aclose(self) -> None:
         """End the worker. Safe to call twice."""
@@ -434,9 +434,11 @@ class MontySession:
 
     def _add_file(self, name: Any, content: Any = NOT_GIVEN) -> None:
         """Implement ``add_to_output_files``. Called in a thread of the pool."""
-        given = () if content is NOT_GIVEN else (plain(_path(content), self._copied_bytes),)
+        content_argument = (
+            () if content is NOT_GIVEN else (plain(_path(content), self._copied_bytes),)
+        )
         try:
-            self._files(_path(name), *given)
+            self._files(_path(name), *content_argument)
         except LimitReachedError as error:
             self._end_by_limit(error.limit, error.message)
             raise KeyboardInterrupt from None
@@ -492,12 +494,12 @@ def _as_method(function: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-def _describe_variables(found: Any, tools: Collection[str]) -> dict[str, str]:
+def _describe_variables(listing: Any, tools: Collection[str]) -> dict[str, str]:
     """Describe the variables; the interpreter's answer is untrusted."""
-    if not isinstance(found, dict):
+    if not isinstance(listing, dict):
         return {}
     names: dict[str, str] = {}
-    for name, value in list(cast("dict[Any, Any]", found).items())[-60:]:
+    for name, value in list(cast("dict[Any, Any]", listing).items())[-60:]:
         match value:
             case (str(kind), int(size), [*items]) if not (
                 str(name).startswith("_")

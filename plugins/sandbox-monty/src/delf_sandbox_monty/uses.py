@@ -54,8 +54,8 @@ class ToolUses:
             TypeError: If the value holds an uncalled action; the message has the call to write
                 instead.
         """
-        if (found := self.find(value)) is not None:
-            raise TypeError(found)
+        if (use := self.find(value)) is not None:
+            raise TypeError(use)
 
     def check_file(self, data: bytes) -> None:
         """Refuse a file that shows an action or a connection.
@@ -72,23 +72,23 @@ class ToolUses:
         if self._pattern is None:
             return None
         for text in _texts(value):
-            if any(mark in text for mark in _MARKS) and (found := self._pattern.search(text)):
-                return misuse_message(*self._found[found[0]])
+            if any(mark in text for mark in _MARKS) and (match := self._pattern.search(text)):
+                return misuse_message(*self._found[match[0]])
         return None
 
 
 def _texts(value: Any) -> Iterable[str]:
     """Yield the texts in a value at any depth, shared parts once."""
     waiting: list[Any] = [value]
-    seen: set[int] = set()
+    visited: set[int] = set()
     while waiting:
         item = waiting.pop()
         if isinstance(item, str):
             yield item
             continue
-        if id(item) in seen:
+        if id(item) in visited:
             continue
-        seen.add(id(item))
+        visited.add(id(item))
         if isinstance(item, Mapping):
             pairs = cast("Mapping[Any, Any]", item)
             waiting += pairs.keys()

@@ -52,10 +52,10 @@ class _Copy:
                     f"{value[:40]} cannot be passed: make it a list, or other plain data"
                 )
             return value
-        made = self._made.get(id(value), self)
-        if made is self:
-            made = self._made[id(value)] = self._copy(value)
-        return made
+        copied = self._made.get(id(value), self)
+        if copied is self:
+            copied = self._made[id(value)] = self._copy(value)
+        return copied
 
     def _copy(self, value: Any) -> Any:
         from pydantic_monty import MontyClassProxy
@@ -110,5 +110,5 @@ def _convert_members(value: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(value, dict):
         items = cast("Iterable[tuple[Any, Any]]", value.items())
         return {change(key): change(item) for key, item in items}
-    made = cast("Callable[[Iterable[Any]], Any]", type(value))
-    return made(change(item) for item in cast("Collection[Any]", value))
+    make = cast("Callable[[Iterable[Any]], Any]", type(value))
+    return make(change(item) for item in cast("Collection[Any]", value))

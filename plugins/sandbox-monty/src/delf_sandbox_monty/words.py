@@ -157,26 +157,26 @@ def _explain(
     kind: str, text: str, tools: Mapping[str, Sequence[str]], modules: Sequence[str]
 ) -> tuple[str, str]:
     """Return the exception's name and message, with an alternative for missing features."""
-    if kind == "ModuleNotFoundError" and (found := _NO_MODULE.search(text)):
+    if kind == "ModuleNotFoundError" and (match := _NO_MODULE.search(text)):
         have = sorted(name for name in modules if name in MODULES)
-        if found[1].partition(".")[0] in modules:
-            return "ImportError", f"{SUBSET} without {found[1]!r}; it has: {', '.join(have)}"
-        return "ImportError", refusal(found[1], have)
-    text = _PRELUDE.sub(lambda found: f"'{_OBJECTS.get(found[1], 'function')}'", text)
-    if kind == "AttributeError" and (found := _ATTRIBUTE.search(text)) and found[1] in tools:
-        name, method = found.groups()
+        if match[1].partition(".")[0] in modules:
+            return "ImportError", f"{SUBSET} without {match[1]!r}; it has: {', '.join(have)}"
+        return "ImportError", refusal(match[1], have)
+    text = _PRELUDE.sub(lambda match: f"'{_OBJECTS.get(match[1], 'function')}'", text)
+    if kind == "AttributeError" and (match := _ATTRIBUTE.search(text)) and match[1] in tools:
+        name, method = match.groups()
         if method in tools[name]:
             return "AttributeError", f"{SUBSET}: call {name}.{method}(…) where it is used"
         return "ToolNotAllowed", f"there is no {name}.{method}; it has: {', '.join(tools[name])}"
     if (
         kind == "AttributeError"
-        and (found := _MODULE_ATTRIBUTE.search(text) or _ATTRIBUTE.search(text))
-        and (text.startswith("module") or found[1] in SHIMS)
+        and (match := _MODULE_ATTRIBUTE.search(text) or _ATTRIBUTE.search(text))
+        and (text.startswith("module") or match[1] in SHIMS)
     ):
-        advice = _MISSING_NAMES.get(found[2], "write it another way")
-        return kind, f"{SUBSET} without {found[1]}.{found[2]}: {advice}"
-    if kind == "NameError" and (found := _NO_NAME.search(text)) and found[1] in _MISSING_NAMES:
-        return kind, f"{SUBSET} without {found[1]}(): {_MISSING_NAMES[found[1]]}"
+        advice = _MISSING_NAMES.get(match[2], "write it another way")
+        return kind, f"{SUBSET} without {match[1]}.{match[2]}: {advice}"
+    if kind == "NameError" and (match := _NO_NAME.search(text)) and match[1] in _MISSING_NAMES:
+        return kind, f"{SUBSET} without {match[1]}(): {_MISSING_NAMES[match[1]]}"
     if "Internal error in monty" in text:
         return kind, f"{SUBSET}, and stumbled over this script: {text}"
     return kind, text

@@ -124,9 +124,9 @@ class Sheets(GoogleConnection):
         """Add rows below the last one. Dicts are put under the names in the sheet's first row."""
         book = await self._book(spreadsheet)
         plan = Plan(book)
-        found = book.sheet(sheet)
-        grid = rows_for(await self._header(book, found.title, rows), rows)
-        plan.append(found, grid, formulas=formulas)
+        sheet_info = book.sheet(sheet)
+        grid = rows_for(await self._header(book, sheet_info.title, rows), rows)
+        plan.append(sheet_info, grid, formulas=formulas)
         await self._do("append rows", plan)
         return Written(cells=sum(len(row) for row in grid))
 
@@ -145,7 +145,7 @@ class Sheets(GoogleConnection):
         body: dict[str, Any] = {"properties": {"title": title}}
         if sheets:
             body["sheets"] = [{"properties": {"title": name}} for name in sheets]
-        made = await self.transport.json(
+        created = await self.transport.json(
             Request(
                 "make a spreadsheet",
                 "POST",
@@ -155,7 +155,7 @@ class Sheets(GoogleConnection):
                 once=True,
             )
         )
-        return _info(Book.read(made))
+        return _info(Book.read(created))
 
     @action("creating", effect="write", trust=_TRUST, sinks=["spreadsheet"])
     async def add_sheet(
@@ -238,30 +238,32 @@ class Sheets(GoogleConnection):
         refusal = self._refusal(steps)
         if refusal is not None:
             return Refused(message=refusal)
-        known = self._steps()
+        steps_by_name = self._steps()
         names = dict.fromkeys(str(step["do"]) for step in steps)
-        asked = [name for name in names if needs_confirmation(self.confirm, known[name])]
-        if not asked and not needs_confirmation(self.confirm, known["batch"]):
+        confirmed_steps = [
+            name for name in names if needs_confirmation(self.confirm, steps_by_name[name])
+        ]
+        if not confirmed_steps and not needs_confirmation(self.confirm, steps_by_name["batch"]):
             return Allowed()
         book = await self._book(str(call.arguments["spreadsheet"]))
         preview = "\n".join([_title(book), *(_display_step(step) for step in steps)])
         basis = _title(book)
-        if asked:
-            reason = f"its steps {', '.join(asked)} need it"
+        if confirmed_steps:
+            reason = f"its steps {', '.join(confirmed_steps)} need it"
             return NeedsApproval(reason=reason, preview=preview, basis=basis)
         return Allowed(preview=preview, basis=basis)
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
         """Preview the spreadsheet, and the cells that would be overwritten."""
-        given = call.arguments
-        if "spreadsheet" not in given:
+        arguments = call.arguments
+        if "spreadsheet" not in arguments:
             return None
-        book = await self._book(str(given["spreadsheet"]))
+        book = await self._book(str(arguments["spreadsheet"]))
         lines = [_title(book)]
         if call.action in ("write", "clear"):
-            area = book.area(str(given["range"]))
+            area = book.area(str(arguments["range"]))
             if call.action == "write":
-                rows = with_header(given["rows"])
+                rows = with_header(arguments["rows"])
                 area = area.of_size(len(rows), max((len(row) for row in rows), default=1))
             lines += await self._present_values(book, area)
         text = "\n".join(lines)
@@ -271,12 +273,12 @@ class Sheets(GoogleConnection):
         """List the present values of an area, or of its beginning if large."""
         if area.top >= area.sheet.rows or area.left >= area.sheet.columns:
             return []  # the sheet will grow
-        shown = area.beginning(_MAX_INSPECTED)
-        rows = await self._grid(book.id, shown.text, formulas=True)
+        area_shown = area.beginning(_MAX_INSPECTED)
+        rows = await self._grid(book.id, area_shown.text, formulas=True)
         filled = [row for row in rows if any(cell is not None for cell in row)]
         if not filled:
-            return [f"{shown.text} is empty"]
-        return [f"{shown.text} holds now:", *(f"- {row!r}" for row in filled)]
+            return [f"{area_shown.text} is empty"]
+        return [f"{area_shown.text} holds now:", *(f"- {row!r}" for row in filled)]
 
     # -- parts --------------------------------------------------------------------------
 
@@ -287,40 +289,42 @@ class Sheets(GoogleConnection):
         """Return the reason that a batch is refused, or None."""
         if not steps:
             return "there are no steps"
-        known = self._steps()
+        steps_by_name = self._steps()
         for number, step in enumerate(steps, 1):
             name = str(step.get("do"))
             if name not in _STEPS:
                 close = did_you_mean(name, _STEPS)
                 return f"step {number}: unknown step {name!r}{close}; steps: {', '.join(_STEPS)}"
-            if not is_allowed(self.allow, known[name]):
+            if not is_allowed(self.allow, steps_by_name[name]):
                 return f"step {number}: {name} is not allowed"
             arguments = {key: value for key, value in step.items() if key != "do"}
             try:
-                known[name].validate({"spreadsheet": "of the batch", **arguments})
+                steps_by_name[name].validate({"spreadsheet": "of the batch", **arguments})
             except ToolRefusedError as error:
                 return f"step {number}: {error.message}"
         return None
 
     async def _plan(self, plan: Plan, step: Mapping[str, Any], old: set[str]) -> None:
-        given = {key: value for key, value in step.items() if key != "do"}
+        arguments = {key: value for key, value in step.items() if key != "do"}
         if step["do"] == "append":
-            sheet = plan.book.sheet(str(given.pop("sheet", "")))
-            rows = given.pop("rows")
+            sheet = plan.book.sheet(str(arguments.pop("sheet", "")))
+            rows = arguments.pop("rows")
             is_new = sheet.title not in old
             header = [] if is_new else await self._header(plan.book, sheet.title, rows)
-            plan.append(sheet, rows_for(header, rows), **given)
+            plan.append(sheet, rows_for(header, rows), **arguments)
         elif step["do"] == "format":
-            plan.format(given.pop("range"), given)
+            plan.format(arguments.pop("range"), arguments)
         elif step["do"] == "chart":
-            kind: ChartKind = given.get("kind", "column")
-            plan.chart(given["range"], kind, given.get("title", ""), given.get("anchor", ""))
+            kind: ChartKind = arguments.get("kind", "column")
+            plan.chart(
+                arguments["range"], kind, arguments.get("title", ""), arguments.get("anchor", "")
+            )
         elif step["do"] == "write":
-            plan.write(given.pop("range"), given.pop("rows"), **given)
+            plan.write(arguments.pop("range"), arguments.pop("rows"), **arguments)
         elif step["do"] == "clear":
-            plan.clear(given["range"])
+            plan.clear(arguments["range"])
         else:
-            plan.add_sheet(**given)
+            plan.add_sheet(**arguments)
 
     async def _header(self, book: Book, title: str, rows: list[Any]) -> list[Any]:
         """Return the header row of a sheet, if dicts are to be written under it."""
@@ -347,7 +351,7 @@ class Sheets(GoogleConnection):
         if not text:
             text = (await self._book(spreadsheet)).sheets[0].title
             text = f"'{text.replace(chr(39), chr(39) * 2)}'"
-        found = await self.transport.json(
+        answer = await self.transport.json(
             Request(
                 f"read {text}",
                 "GET",
@@ -355,7 +359,7 @@ class Sheets(GoogleConnection):
                 query={"ranges": text, "fields": f"sheets.data.rowData.values({cells})"},
             )
         )
-        sheets: list[dict[str, Any]] = found.get("sheets") or [{}]
+        sheets: list[dict[str, Any]] = answer.get("sheets") or [{}]
         return grid_of(sheets[0], formulas=formulas)
 
     async def _do(self, what: str, plan: Plan) -> None:
@@ -375,7 +379,7 @@ class Sheets(GoogleConnection):
 
     async def _sheet_and_chart_ids(self, book: str) -> set[int]:
         """Return the ids of a spreadsheet's sheets and charts."""
-        found = await self.transport.json(
+        answer = await self.transport.json(
             Request(
                 "look at a spreadsheet",
                 "GET",
@@ -383,7 +387,7 @@ class Sheets(GoogleConnection):
                 query={"fields": "sheets(properties.sheetId,charts.chartId)"},
             )
         )
-        sheets: list[dict[str, Any]] = found.get("sheets") or []
+        sheets: list[dict[str, Any]] = answer.get("sheets") or []
         charts = [int(chart["chartId"]) for sheet in sheets for chart in sheet.get("charts") or ()]
         return {int(sheet["properties"].get("sheetId") or 0) for sheet in sheets}.union(charts)
 

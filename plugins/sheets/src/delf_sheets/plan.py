@@ -109,9 +109,9 @@ class Plan:
         return sheet
 
     def _new_id(self) -> int:
-        made = random.randrange(1, 2**31 - 1)  # noqa: S311 - an id
-        self.made.add(made)
-        return made
+        new_id = random.randrange(1, 2**31 - 1)  # noqa: S311 - an id
+        self.made.add(new_id)
+        return new_id
 
     def _check_fits(self, area: Area, height: int, width: int, where: str) -> None:
         single = area.bottom == area.top + 1 and area.right == area.left + 1
@@ -183,8 +183,8 @@ def rows_for(header: Sequence[Any], rows: Sequence[Any]) -> list[Sequence[Any]]:
     names = [str(name) if name is not None else "" for name in header]
     for row in rows:
         empty: Mapping[Any, Any] = {}
-        given = cast("Mapping[Any, Any]", row) if isinstance(row, Mapping) else empty
-        for name in given:
+        cells_by_column = cast("Mapping[Any, Any]", row) if isinstance(row, Mapping) else empty
+        for name in cells_by_column:
             if str(name) not in names:
                 raise ToolRefusedError(
                     f"there is no column {name!r}{did_you_mean(str(name), names)}; "
@@ -220,7 +220,7 @@ def _cells(
 
 def _date_formats(area: Area, dates: Mapping[tuple[int, int], str]) -> list[dict[str, Any]]:
     """Return requests that format runs of dates in a column."""
-    found: list[dict[str, Any]] = []
+    formats: list[dict[str, Any]] = []
     spots = sorted((column, row, kind) for (row, column), kind in dates.items())
     while spots:
         column, row, kind = spots[0]
@@ -233,8 +233,8 @@ def _date_formats(area: Area, dates: Mapping[tuple[int, int], str]) -> list[dict
         form = {"numberFormat": {"type": kind, "pattern": FORMATS[kind]}}
         body = {"range": span.json, "cell": {"userEnteredFormat": form}}
         fields = "userEnteredFormat.numberFormat"
-        found.append({"repeatCell": {**body, "fields": fields}})
-    return found
+        formats.append({"repeatCell": {**body, "fields": fields}})
+    return formats
 
 
 def _number_format(pattern: str) -> dict[str, str]:

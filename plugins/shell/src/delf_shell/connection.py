@@ -61,17 +61,17 @@ class Shell(Connection[ShellSettings]):
 
     def _check_parts(self, pipelines: tuple[Pipeline, ...], preview: str) -> Verdict:
         """Return the strictest verdict of the rules on any part."""
-        asked: list[str] = []
+        reasons: list[str] = []
         for words in (words for pipeline in pipelines for words in pipeline.commands):
             rule = next((rule for rule in self._rules if rule.fits(words)), None)
             if rule is None and self.settings.default is None:
                 return Refused(message=self._blocked_message(words))
             asks = rule.asks(words) if rule is not None else self._asks_by_default
             if asks:
-                asked.append(words[0])
-        if not asked:
+                reasons.append(words[0])
+        if not reasons:
             return Allowed(preview=preview)
-        return NeedsApproval(reason=f"{', '.join(asked)}: not pre-approved", preview=preview)
+        return NeedsApproval(reason=f"{', '.join(reasons)}: not pre-approved", preview=preview)
 
     @property
     def _asks_by_default(self) -> bool:

@@ -75,10 +75,14 @@ def _git(command: Words, covered: Collection[int]) -> bool:
     at = 1
     while at < len(command) and command[at].startswith("-"):
         at += 2 if command[at] in _GIT_VALUES else 1
-    named = command[at] if at < len(command) else ""
-    known = _GIT_READS - _GIT_CHANGES if at in covered else _GIT_READS
+    subcommand = command[at] if at < len(command) else ""
+    allowed = _GIT_READS - _GIT_CHANGES if at in covered else _GIT_READS
     before = any(place < at for place in covered)
-    return not before and named in known and not any("::" in command[place] for place in covered)
+    return (
+        not before
+        and subcommand in allowed
+        and not any("::" in command[place] for place in covered)
+    )
 
 
 def _uniq(command: Words, covered: Collection[int]) -> bool:

@@ -84,11 +84,11 @@ class _Kept:
     async def read(self, stream: asyncio.StreamReader | None, name: str) -> None:
         telling = _Telling(self.tell)
         while stream is not None and (piece := await stream.read(_PIECE)):
-            kept = piece[: self.left]
-            self.parts[name] += kept
-            self.left -= len(kept)
-            self.truncated |= len(kept) < len(piece)
-            telling.add(kept)
+            part = piece[: self.left]
+            self.parts[name] += part
+            self.left -= len(part)
+            self.truncated |= len(part) < len(piece)
+            telling.add(part)
         telling.end()
 
     def text(self, name: str) -> str:
@@ -119,7 +119,7 @@ class Runner:
         Raises:
             ToolExecutionError: If a program is missing, or the timeout is exceeded.
         """
-        kept, status = _Kept(self.max_output_bytes, tell=self.tell), 0
+        output, status = _Kept(self.max_output_bytes, tell=self.tell), 0
         try:
             async with asyncio.timeout(self.timeout):
                 for pipeline in pipelines:
@@ -127,47 +127,47 @@ class Runner:
                         pipeline.joint == "||" and not status
                     )
                     if not skipped:
-                        status = await self._pipeline(pipeline.commands, kept)
+                        status = await self._pipeline(pipeline.commands, output)
         except TimeoutError:
             raise ToolExecutionError(
                 f"the command was killed after {self.timeout:g} seconds; it had written: "
-                f"{kept.text('out')[-500:]}{kept.text('err')[-500:]}"
+                f"{output.text('out')[-500:]}{output.text('err')[-500:]}"
             ) from None
         return ShellResult(
             status=status,
-            stdout=kept.text("out"),
-            stderr=kept.text("err"),
-            truncated=kept.truncated,
+            stdout=output.text("out"),
+            stderr=output.text("err"),
+            truncated=output.truncated,
         )
 
-    async def _pipeline(self, commands: Sequence[Words], kept: _Kept) -> int:
+    async def _pipeline(self, commands: Sequence[Words], output: _Kept) -> int:
         processes: list[asyncio.subprocess.Process] = []
         readers: list[asyncio.Future[None]] = []
-        given: int = asyncio.subprocess.DEVNULL
+        stdin: int = asyncio.subprocess.DEVNULL
         try:
             for words in commands:
                 last = len(processes) == len(commands) - 1
-                onward, taken = (None, asyncio.subprocess.PIPE) if last else os.pipe()
+                onward, stdout = (None, asyncio.subprocess.PIPE) if last else os.pipe()
                 try:
-                    process = await self._start(words, given, taken)
+                    process = await self._start(words, stdin, stdout)
                 finally:
                     # The program has copies of these pipe ends; if ours stayed open, a reader
                     # would wait forever.
-                    for end in (given, taken):
+                    for end in (stdin, stdout):
                         if end >= 0:
                             os.close(end)
-                    given = asyncio.subprocess.DEVNULL if onward is None else onward
+                    stdin = asyncio.subprocess.DEVNULL if onward is None else onward
                 processes.append(process)
-                readers.append(asyncio.ensure_future(kept.read(process.stderr, "err")))
-            readers.append(asyncio.ensure_future(kept.read(processes[-1].stdout, "out")))
+                readers.append(asyncio.ensure_future(output.read(process.stderr, "err")))
+            readers.append(asyncio.ensure_future(output.read(processes[-1].stdout, "out")))
             await asyncio.gather(*readers)
             return [await process.wait() for process in processes][-1]
         finally:
-            if given >= 0:
-                os.close(given)
+            if stdin >= 0:
+                os.close(stdin)
             await _end(processes, readers)
 
-    async def _start(self, words: Words, given: int, taken: int) -> asyncio.subprocess.Process:
+    async def _start(self, words: Words, stdin: int, stdout: int) -> asyncio.subprocess.Process:
         program = shutil.which(words[0], path=_search_path(self.environment))
         # Refuse paths, which could name a file written by a script.
         if program is None or "/" in words[0]:
@@ -179,8 +179,8 @@ class Runner:
             return await asyncio.create_subprocess_exec(
                 program,
                 *words[1:],
-                stdin=given,
-                stdout=taken,
+                stdin=stdin,
+                stdout=stdout,
                 stderr=asyncio.subprocess.PIPE,
                 cwd=self.folder,
                 env=dict(self.environment),

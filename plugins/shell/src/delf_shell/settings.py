@@ -64,5 +64,5 @@ class ShellSettings(PluginSettings):
         """Convert a plain pattern to a rule that requires approval."""
         if not isinstance(value, (list, tuple)):
             return value
-        given = cast("list[Any]", value)
-        return [{"pattern": rule} if isinstance(rule, str) else rule for rule in given]
+        patterns = cast("list[Any]", value)
+        return [{"pattern": rule} if isinstance(rule, str) else rule for rule in patterns]

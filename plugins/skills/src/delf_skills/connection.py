@@ -93,10 +93,10 @@ class Skills(Connection[SkillsSettings]):
             ToolRefusedError: If there is no such skill or file.
         """
         if file == SKILL:
-            found = await asyncio.to_thread(self._library.find, skill)
+            skill_text = await asyncio.to_thread(self._library.find, skill)
             files = await asyncio.to_thread(self._library.files, skill)
             more = f"\n\nFiles of this skill: {', '.join(files)}" if files else ""
-            return f"{found.text}{more}"
+            return f"{skill_text.text}{more}"
         content, is_instruction = await asyncio.to_thread(self._library.read, skill, file)
         if not is_instruction:
             raise ToolRefusedError(f"{file} is data: {self.name}.data({skill!r}, {file!r})")

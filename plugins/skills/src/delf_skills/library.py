@@ -76,8 +76,8 @@ class Library:
     def files(self, name: str) -> list[str]:
         """Return the paths of a skill's further files, within its folder."""
         folder = self._folder(name)
-        found = (path.relative_to(folder).as_posix() for path in _files_in(folder))
-        return sorted(path for path in found if path != SKILL)[:_MAX_FILES]
+        paths = (path.relative_to(folder).as_posix() for path in _files_in(folder))
+        return sorted(path for path in paths if path != SKILL)[:_MAX_FILES]
 
     def read(self, name: str, file: str) -> tuple[bytes, bool]:
         """Return a file of a skill, and True if the content is trusted instructions.
@@ -113,8 +113,8 @@ class Library:
             for place in _skills_in(folder):
                 if place.name == name:
                     return place
-        known = ", ".join(self.names()) or "none"
-        raise ToolRefusedError(f"there is no skill {name[:80]!r}. Skills: {known}")
+        names = ", ".join(self.names()) or "none"
+        raise ToolRefusedError(f"there is no skill {name[:80]!r}. Skills: {names}")
 
     def _read_trusted(self, path: Path) -> bytes:
         content = self._content(path)

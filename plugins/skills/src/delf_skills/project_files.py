@@ -38,13 +38,13 @@ def project_files(folder: UntrustedFolder) -> Iterator[Path]:
             for text in texts_in(value):
                 if path := folder.resolve_path(text):
                     places[path] = None
-    left = _MAX
+    remaining = _MAX
     for place in places:
         for skill in folder.folders_of(place):
             if is_file(skill / SKILL):
                 for path in _markdown(folder, skill, 0):
-                    if left and path.resolve().is_relative_to(root):
-                        left -= 1
+                    if remaining and path.resolve().is_relative_to(root):
+                        remaining -= 1
                         yield path
 
 

@@ -55,8 +55,10 @@ class Block(NamedTuple):
     @property
     def is_python(self) -> bool:
         """True if the block is labelled as Python, or has an unknown label and parses as Python."""
-        known = self.language in PYTHON
-        return known or bool(self.language and self.language not in _KNOWN and is_script(self.code))
+        is_known = self.language in PYTHON
+        return is_known or bool(
+            self.language and self.language not in _KNOWN and is_script(self.code)
+        )
 
 
 class _Line(NamedTuple):
@@ -133,13 +135,13 @@ class _Blocks:
 
     def _closes(self, line: str, opened: _Open) -> int | None:
         """Return 1 if a line closes a block, 0 if the line also opens the next block, else None."""
-        found = _FENCE.fullmatch(line)
-        if found is None or not found["marks"].startswith(opened.marks):
+        fence = _FENCE.fullmatch(line)
+        if fence is None or not fence["marks"].startswith(opened.marks):
             return None
-        info = found["info"].strip()
+        info = fence["info"].strip()
         if not info:
             return 1
-        if found["marks"][0] in info:
+        if fence["marks"][0] in info:
             return None
         return 0 if _language(info) in _KNOWN else 1
 
@@ -162,21 +164,21 @@ class _Blocks:
     def _add(self, language: str, code: str, lead: str, start: int, end: int) -> None:
         before = self._text[self._last_end : start] + lead
         indent = len(lead) - len(lead.lstrip(" \t")) if not lead.strip() else len(lead)
-        kept = repair_script(code, indent) or ""
-        self.found.append(Block(language, kept, before, start, end))
+        repaired = repair_script(code, indent) or ""
+        self.found.append(Block(language, repaired, before, start, end))
         self._last_end = end
 
 
 def _fence_behind_text(line: str) -> re.Match[str] | None:
     """Return the opening fence of Python or JSON at the end of a line of prose, if any."""
-    found = _BEHIND_TEXT.fullmatch(line) if "```" in line[-_LONGEST_INFO:] else None
-    return found if found is not None and _language(found["info"]) in PYTHON | JSON else None
+    match = _BEHIND_TEXT.fullmatch(line) if "```" in line[-_LONGEST_INFO:] else None
+    return match if match is not None and _language(match["info"]) in PYTHON | JSON else None
 
 
-def _one_line(found: re.Match[str]) -> tuple[str, str] | None:
+def _one_line(match: re.Match[str]) -> tuple[str, str] | None:
     """Return the language and the code of a fence that opens and ends in one line."""
-    parts = _ONE_LINE.fullmatch(found["info"])
-    if parts is None or not parts["marks"].startswith(found["marks"]):
+    parts = _ONE_LINE.fullmatch(match["info"])
+    if parts is None or not parts["marks"].startswith(match["marks"]):
         return None
     code = parts["code"]
     word, _, rest = code.strip().partition(" ")

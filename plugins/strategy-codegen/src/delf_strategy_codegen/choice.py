@@ -75,13 +75,13 @@ def choose_script(blocks: Sequence[Block]) -> Reading:
     scripts = [part for part in parts if is_script(part.code)]
     if not scripts:
         return _unreadable(parts)
-    kept = [part for part in scripts if not _EXAMPLE.search(_close_by(part.before))]
-    if kept and len(kept) < len(scripts):
-        example_names = _union(bound_names(part.code) for part in scripts if part not in kept)
-        own_names = _union(bound_names(part.code) for part in kept)
-        if any(free_names(part.code) & example_names - own_names for part in kept):
+    candidates = [part for part in scripts if not _EXAMPLE.search(_close_by(part.before))]
+    if candidates and len(candidates) < len(scripts):
+        example_names = _union(bound_names(part.code) for part in scripts if part not in candidates)
+        own_names = _union(bound_names(part.code) for part in candidates)
+        if any(free_names(part.code) & example_names - own_names for part in candidates):
             return Reading(None, SEVERAL)
-        scripts = kept
+        scripts = candidates
     if parts and parts[-1] not in scripts and parse_script(parts[-1].code) is None:
         return Reading(None, _UNREADABLE.format(_problem(parts[-1].code)))
     return _put_together(scripts)
@@ -133,25 +133,25 @@ def _unreadable(parts: Sequence[Block]) -> Reading:
 def _without_quotations(blocks: Sequence[Block]) -> list[Block]:
     """Drop blocks that are part of another one; of equal blocks the last is kept."""
     lines = [{line.strip() for line in b.code.split("\n") if line.strip()} for b in blocks]
-    kept: list[Block] = []
+    own_blocks: list[Block] = []
     for number, block_lines in enumerate(lines[:_MAX_COMPARED]):
         others = [(n, other_lines) for n, other_lines in enumerate(lines) if n != number]
         if not any(
             block_lines < other_lines or (block_lines == other_lines and n > number)
             for n, other_lines in others
         ):
-            kept.append(blocks[number])
-    return [*kept, *blocks[_MAX_COMPARED:]]
+            own_blocks.append(blocks[number])
+    return [*own_blocks, *blocks[_MAX_COMPARED:]]
 
 
-def _is_version(chain: Sequence[Block], later: Block) -> bool:
+def _is_version(chain: Sequence[Block], later_block: Block) -> bool:
     """Return whether a block is a new version of an earlier block, not its continuation."""
     earlier = "\n\n".join(part.code for part in chain)
-    first, second = bound_names(earlier), bound_names(later.code)
+    first, second = bound_names(earlier), bound_names(later_block.code)
     shared = first & second
     if shared and len(shared) * 2 >= min(len(first), len(second)):
         return True
-    matcher = difflib.SequenceMatcher(None, earlier.split("\n"), later.code.split("\n"))
+    matcher = difflib.SequenceMatcher(None, earlier.split("\n"), later_block.code.split("\n"))
     return matcher.quick_ratio() > _SIMILAR
 
 

@@ -46,10 +46,10 @@ def read_reply(reply: ModelReply) -> Reading:
         reply: The reply.
     """
     readings = [(call, from_arguments(call.arguments, read)) for call in reply.calls]
-    found = [reading.code for _, reading in readings if reading.code is not None]
+    codes = [reading.code for _, reading in readings if reading.code is not None]
     broken = next((reading for _, reading in readings if reading.why), None)
-    if found:
-        return Reading("\n\n".join(found)) if broken is None else broken
+    if codes:
+        return Reading("\n\n".join(codes)) if broken is None else broken
     from_text = read(reply.text)
     return broken if broken is not None and from_text.code is None else from_text
 
@@ -69,40 +69,40 @@ def read(text: str) -> Reading:
         text: The whole answer.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
-    _, text, ended = split_reasoning(text)
-    if not ended:
+    _, text, is_closed = split_reasoning(text)
+    if not is_closed:
         return Reading()
     if len(text) > _LONGEST:
         return Reading(why=_TOO_LONG)
-    whole = repair_script(_MARKS.sub("", text))
-    if whole is not None and acts(whole) and not whole.lstrip().startswith(("{", "[{")):
-        return Reading(whole)
+    script = repair_script(_MARKS.sub("", text))
+    if script is not None and acts(script) and not script.lstrip().startswith(("{", "[{")):
+        return Reading(script)
     text = _answer_text(text)
     blocks = blocks_of(text)
     if any(len(part) > MAX_SCRIPT for part in ([block.code for block in blocks] or [text])):
         return Reading(why=_TOO_LONG)
     if blocks:
         return _of_blocks(blocks, text)
-    if (found := from_json(text, read)) is not None:
-        return found
+    if (call_reading := from_json(text, read)) is not None:
+        return call_reading
     tagged = [_block(*item, text) for item in from_tags(text)]
     if tagged:
         return choose_script(tagged)
-    if whole is not None and is_script(whole) and not whole.lstrip().startswith("{"):
-        return Reading(whole)
+    if script is not None and is_script(script) and not script.lstrip().startswith("{"):
+        return Reading(script)
     return _from_prose(text)
 
 
 def _of_blocks(blocks: list[Block], text: str) -> Reading:
-    named = [block for block in blocks if block.is_python]
-    if named:
-        return choose_script(named)
+    python_blocks = [block for block in blocks if block.is_python]
+    if python_blocks:
+        return choose_script(python_blocks)
     data = [block for block in blocks if block.language in JSON]
     data += [block for block in blocks if not block.language]
     for block in data:
-        found = from_json(block.code, read)
-        if found is not None:
-            return found
+        call_reading = from_json(block.code, read)
+        if call_reading is not None:
+            return call_reading
     unnamed = [block for block in blocks if not block.language]
     # A fence labelled JSON may contain Python.
     unnamed += [b for b in blocks if b.language in JSON and acts(b.code)]
@@ -115,8 +115,8 @@ def _of_blocks(blocks: list[Block], text: str) -> Reading:
 def _block(code: str, start: int, end: int, text: str) -> Block:
     """Return the text between tags as a block, unwrapping a fence or a call."""
     blocks = blocks_of(code)
-    found = _of_blocks(blocks, "") if blocks else from_json(code, read)
-    inner = repair_script(code) if found is None else found.code
+    reading = _of_blocks(blocks, "") if blocks else from_json(code, read)
+    inner = repair_script(code) if reading is None else reading.code
     behind = text.rfind(">", 0, start) + 1
     return Block("python", inner or "", text[behind:start], start, end)
 
@@ -131,18 +131,18 @@ def _answer_text(text: str) -> str:
     turn = next((m for m in _TURN.finditer(text, 1) if not is_code(m.start())), None)
     if turn is not None:
         text = text[: turn.start()]
-    kept: list[str] = []
+    passages: list[str] = []
     place = 0
-    for found in _PASSAGE.finditer(text):
+    for match in _PASSAGE.finditer(text):
         opening = None
-        if found.start() >= place and not is_code(found.start()):
-            opening = reasoning_in(text[found.start() :])
+        if match.start() >= place and not is_code(match.start()):
+            opening = reasoning_in(text[match.start() :])
         if opening is None:
             continue
-        kept.append(text[place : found.start()])
-        end = opening.end.search(text, found.start() + opening.length)
+        passages.append(text[place : match.start()])
+        end = opening.end.search(text, match.start() + opening.length)
         place = len(text) if end is None else end.end()
-    return "".join([*kept, text[place:]])
+    return "".join([*passages, text[place:]])
 
 
 def _from_prose(text: str) -> Reading:

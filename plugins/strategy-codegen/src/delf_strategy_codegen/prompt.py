@@ -183,8 +183,8 @@ def unfit_messages(code: str, text: str, problem: str) -> tuple[Message, Message
 
 def crash_messages(code: str, message: str, done: Sequence[str] = ()) -> tuple[Message, Message]:
     """Return the feedback on a script that crashed its sandbox."""
-    gone = LimitReached(limit="sandbox", message=message)
-    return retry_messages(code, gone, "", fresh=True, done=done)
+    outcome = LimitReached(limit="sandbox", message=message)
+    return retry_messages(code, outcome, "", fresh=True, done=done)
 
 
 def rerun_messages(code: str, outcome: Rerun, printed: str) -> tuple[Message, Message]:

@@ -84,8 +84,10 @@ def repair_script(code: str, indent: int = 0) -> str | None:
     code = code.strip("\n")
     if not code.strip():
         return None
-    found = next((way for way in _candidates(code, indent) if parse_script(way) is not None), code)
-    return _without_run_call(found.strip("\n"))
+    repaired = next(
+        (way for way in _candidates(code, indent) if parse_script(way) is not None), code
+    )
+    return _without_run_call(repaired.strip("\n"))
 
 
 def _candidates(code: str, indent: int) -> Iterator[str]:
@@ -117,8 +119,8 @@ def _without_run_call(code: str) -> str:
     expression = getattr(tree.body[0], "value", None)
     parts = expression.elts if isinstance(expression, ast.List) else [expression]
     scripts = [_argument(part) for part in parts]
-    known = [script for script in scripts if script is not None]
-    return "\n\n".join(known) if known and len(known) == len(scripts) else code
+    own_scripts = [script for script in scripts if script is not None]
+    return "\n\n".join(own_scripts) if own_scripts and len(own_scripts) == len(scripts) else code
 
 
 def _argument(node: ast.AST | None) -> str | None:
@@ -126,10 +128,10 @@ def _argument(node: ast.AST | None) -> str | None:
         node = node.value
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
         return None
-    given = [*node.args, *(keyword.value for keyword in node.keywords)]
-    if node.func.id not in _RUNS or len(given) != 1:
+    arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+    if node.func.id not in _RUNS or len(arguments) != 1:
         return None
-    only = given[0]
+    only = arguments[0]
     return only.value if isinstance(only, ast.Constant) and isinstance(only.value, str) else None
 
 
@@ -145,7 +147,7 @@ def bound_names(code: str) -> set[str]:
 def free_names(code: str) -> set[str]:
     """Return the names that a script uses before it defines them."""
     tree = parse_script(code)
-    known: set[str] = set()
+    stored_names: set[str] = set()
     wanted: set[str] = set()
     for node in [] if tree is None else tree.body:
         own = _loaded([node])
@@ -153,8 +155,8 @@ def free_names(code: str) -> set[str]:
             own.add(node.target.id)
         value = getattr(node, "value", None)
         inner = _stored([value]) if isinstance(value, ast.expr) else _stored([node])
-        wanted |= own - inner - known
-        known |= _stored([node])
+        wanted |= own - inner - stored_names
+        stored_names |= _stored([node])
     return wanted
 
 

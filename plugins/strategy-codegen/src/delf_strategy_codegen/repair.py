@@ -80,14 +80,14 @@ def _without_prompts(code: str) -> str:
     """Remove interpreter prompts and printed results."""
     if not _FIRST_PROMPT.search(code):
         return code
-    found: list[str] = []
+    lines_without_prompts: list[str] = []
     for line in code.split("\n"):
         prompt = _PROMPT.match(line)
         # Lines ahead of the first prompt are code; later lines without a prompt are printed
         # results.
-        is_ahead = not any(found) and prompt is None
-        found.append(line[prompt.end() :] if prompt else line if is_ahead else "")
-    return "\n".join(found)
+        is_ahead = not any(lines_without_prompts) and prompt is None
+        lines_without_prompts.append(line[prompt.end() :] if prompt else line if is_ahead else "")
+    return "\n".join(lines_without_prompts)
 
 
 def _with_plain_signs(code: str) -> str:
@@ -217,7 +217,7 @@ class _Reader:
         Args:
             closing: Characters that end the code; empty to parse the whole script.
         """
-        found: list[str | _Text] = []
+        parts: list[str | _Text] = []
         plain: list[str] = []
         depth = 0
         while self._at < len(self._text):
@@ -232,7 +232,7 @@ class _Reader:
                 continue
             if char in "\"'" or char in _DOUBLE or char in _SINGLE:
                 prefix = _prefix_of(plain)
-                found += ["".join(plain), self._string(prefix)]
+                parts += ["".join(plain), self._string(prefix)]
                 plain.clear()
                 continue
             depth += (char in "([{") - (char in ")]}")
@@ -240,7 +240,7 @@ class _Reader:
             self._at += 1
         if closing and self._at == len(self._text):
             raise _UnreadableError
-        return [*found, "".join(plain)]
+        return [*parts, "".join(plain)]
 
     def _is_comparison(self, char: str) -> bool:
         """Return whether a ``!`` or ``=`` is part of a comparison such as ``!=`` or ``==``."""
@@ -300,30 +300,30 @@ class _Reader:
             parts.append(self._field())
 
     def _field(self) -> _Field:
-        found = _Field(self.code("}!:="))
+        field = _Field(self.code("}!:="))
         if self._next() == "=":
-            found.shown = "="
+            field.shown = "="
             self._at += 1
             while self._next() == " ":
-                found.shown += " "
+                field.shown += " "
                 self._at += 1
         if self._next() == "!":
-            found.conversion = self._text[self._at : self._at + 2]
+            field.conversion = self._text[self._at : self._at + 2]
             self._at += 2
         if self._next() == ":":
             self._at += 1
-            found.spec = []
+            field.spec = []
             while self._next() != "}":
                 if self._next() == "{":
                     self._at += 1
-                    found.spec.append(self._field())
+                    field.spec.append(self._field())
                 else:
-                    found.spec.append(self._next())
+                    field.spec.append(self._next())
                     self._at += 1
         if self._next() != "}":
             raise _UnreadableError
         self._at += 1
-        return found
+        return field
 
 
 def _prefix_of(plain: list[str]) -> str:

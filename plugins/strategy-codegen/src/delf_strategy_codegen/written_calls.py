@@ -67,7 +67,7 @@ def from_json(text: str, extract: Callable[[str], Reading]) -> Reading | None:
     """
     if _SAYS_CODE.search(text) is None:
         return None
-    found: list[Any] = []
+    values: list[Any] = []
     why = ""
     place, tries = 0, 0
     while tries < _MAX_TRIES and (begin := _begin(text, place)) >= 0:
@@ -83,9 +83,9 @@ def from_json(text: str, extract: Callable[[str], Reading]) -> Reading | None:
             place = begin + 1
             continue
         if _codes(content):
-            found.append(content)
-    if found and not why:
-        return _join_scripts(found, extract)
+            values.append(content)
+    if values and not why:
+        return _join_scripts(values, extract)
     content = _literal(text)
     if content is not None:
         return _join_scripts(content, extract)
@@ -95,8 +95,8 @@ def from_json(text: str, extract: Callable[[str], Reading]) -> Reading | None:
 def from_tags(text: str) -> list[tuple[str, int, int]]:
     """Return the scripts between the tags of a text, with their positions."""
     for pattern in _PARAMETER:
-        if found := [(_content(m[1]), m.start(), m.end()) for m in pattern.finditer(text)]:
-            return found
+        if matches := [(_content(m[1]), m.start(), m.end()) for m in pattern.finditer(text)]:
+            return matches
     return [(_content(m["code"]), m.start(), m.end()) for m in _TAG.finditer(text)][:_MAX_CALLS]
 
 
@@ -106,8 +106,8 @@ def _content(code: str) -> str:
 
 
 def _begin(text: str, place: int) -> int:
-    found = [at for at in (text.find("{", place), text.find("[", place)) if at >= 0]
-    return min(found, default=-1)
+    starts = [at for at in (text.find("{", place), text.find("[", place)) if at >= 0]
+    return min(starts, default=-1)
 
 
 def _literal(text: str) -> Any:

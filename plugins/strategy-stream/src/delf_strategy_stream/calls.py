@@ -98,5 +98,5 @@ def _call(value: dict[str, Any], text: str) -> Called | Misread:
         arguments = {}
     if not isinstance(arguments, dict):
         return Misread(text, '"args" is not an object')
-    named = cast("dict[Any, Any]", arguments)
-    return Called(name, {str(key): item for key, item in named.items()})
+    named_arguments = cast("dict[Any, Any]", arguments)
+    return Called(name, {str(key): item for key, item in named_arguments.items()})

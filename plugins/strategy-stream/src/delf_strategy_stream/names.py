@@ -23,7 +23,7 @@ def spellings(tools: Mapping[str, ToolDescription]) -> dict[str, str]:
     Args:
         tools: The shown tools by name.
     """
-    found: dict[str, set[str]] = defaultdict(set)
+    names_by_spelling: dict[str, set[str]] = defaultdict(set)
     for name, tool in tools.items():
         connection = tool.connection
         other_number = connection[:-1] if connection.endswith("s") else f"{connection}s"
@@ -35,9 +35,9 @@ def spellings(tools: Mapping[str, ToolDescription]) -> dict[str, str]:
             other_number + tool.method,
         ]
         for form in filter(None, forms if connection else [name]):
-            found[normalise_spelling(form)].add(name)
+            names_by_spelling[normalise_spelling(form)].add(name)
     # A full name always means its own tool.
     full_names = {normalise_spelling(name): name for name in tools}
     return {
-        form: next(iter(names)) for form, names in found.items() if len(names) == 1
+        form: next(iter(names)) for form, names in names_by_spelling.items() if len(names) == 1
     } | full_names

@@ -118,21 +118,21 @@ class Parser:
             thought, self._rest = self._rest[: end.start()], self._rest[end.end() :]
             self._state = self._start
         else:
-            kept = 0 if opening is None else _begun_mark_length(self._rest, opening.mark)
-            place = len(self._rest) - kept
+            mark_length = 0 if opening is None else _begun_mark_length(self._rest, opening.mark)
+            place = len(self._rest) - mark_length
             thought, self._rest = self._rest[:place], self._rest[place:]
         if thought:
             events.append(Thought(thought))
         return end is not None
 
     def _text(self, events: list[Event]) -> bool:
-        found = _NEXT.search(self._rest)
-        place = len(self._rest) if found is None else found.start()
+        match = _NEXT.search(self._rest)
+        place = len(self._rest) if match is None else match.start()
         self._say(self._rest[:place], events)
         self._rest = self._rest[place:]
-        if found is None:
+        if match is None:
             return False
-        if found.group() == "\n":
+        if match.group() == "\n":
             self._say("\n", events)
             self._rest = self._rest[1:]
             return True
@@ -170,10 +170,10 @@ class Parser:
 
     def _quoting(self, events: list[Event]) -> bool:
         """Parse quoted text, in which only its own end mark counts; return False for more input."""
-        text, found, rest = self._rest.partition("</think>")
-        if not found:
+        text, end_mark, rest = self._rest.partition("</think>")
+        if not end_mark:
             return False
-        self._say(text + found, events)
+        self._say(text + end_mark, events)
         self._rest, self._state = rest, self._text
         return True
 
@@ -219,12 +219,12 @@ class Parser:
 
     def _python(self, events: list[Event]) -> bool:
         """Parse a call in Python's notation, which is never made; return False for more input."""
-        text, found, rest = self._rest.partition(_CLOSE)
-        if not found and not self._is_over:
+        text, end_mark, rest = self._rest.partition(_CLOSE)
+        if not end_mark and not self._is_over:
             return False
         events.append(Misread(text.strip()[:1000], _NOT_JSON))
         self._rest, self._state = rest, self._continues_after
-        return bool(found)
+        return bool(end_mark)
 
     def _calls(self, events: list[Event]) -> bool:
         """Parse the space between calls; return False if more input is needed."""
@@ -252,15 +252,15 @@ class Parser:
     def _element(self, events: list[Event]) -> bool:
         """Parse a call; return False if more input is needed."""
         while True:
-            found = (_IN_STRING if self._in_string else _OUTSIDE).search(
+            match = (_IN_STRING if self._in_string else _OUTSIDE).search(
                 self._rest, self._searched_to
             )
-            if found is None:
+            if match is None:
                 # The next search goes on from here: from the start, a call in thousands of pieces
                 # would take quadratic time.
                 self._searched_to = len(self._rest)
                 return False
-            mark, place = found.group(), found.start()
+            mark, place = match.group(), match.start()
             if mark == "\\":
                 if place + 1 == len(self._rest):
                     # The escaped character is in the next piece: without it, an escaped quote would
@@ -316,8 +316,8 @@ class Parser:
         self._prose.append(text)
         *lines, last = text.split("\n")
         for line in lines:
-            whole = "".join([*self._line, line])
-            self._in_fence ^= whole.lstrip().startswith(_FENCES)
+            full_line = "".join([*self._line, line])
+            self._in_fence ^= full_line.lstrip().startswith(_FENCES)
             self._line.clear()
         self._line.append(last)
 

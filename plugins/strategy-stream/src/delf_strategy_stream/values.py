@@ -18,8 +18,8 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        named = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        return plain(named)
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return plain(fields)
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value).items()
         return {str(key): plain(item) for key, item in items}
