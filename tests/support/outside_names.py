@@ -50,7 +50,8 @@ def outside_names() -> list[str]:
             *_of_http(),
             *_of_plugins(),
             *(f"exit status {name} = {getattr(exits, name)}" for name in _EXITS),
-            *(f"name in scripts {name}" for name in {*RESERVED, *EXCEPTIONS}),
+            *(f"name in scripts {name}" for name in RESERVED),
+            *(f"exception in scripts {name}" for name in EXCEPTIONS),
             *_of_models("key of a worker", WorkerDefinition),
             *(f"kind of scaffold {kind}" for kind in KINDS),
             *(
