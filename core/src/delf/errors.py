@@ -14,7 +14,7 @@ import shlex
 import sys
 from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Self, cast
 
 from delf.packages.official import how_to_install
 
@@ -496,7 +496,13 @@ def without_passwords(text: str) -> str:
 
 
 def describe_exception(error: BaseException) -> str:
-    """Describe an exception of a library in one text: its type and message, without passwords."""
+    """Describe an exception of a library in one text: its type and message, without passwords.
+
+    A group is described by its members, as its own message says nothing about them.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        members = cast("BaseExceptionGroup[BaseException]", error).exceptions
+        return "; ".join(map(describe_exception, members))
     text = without_passwords(str(error))
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

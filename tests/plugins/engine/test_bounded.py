@@ -36,6 +36,12 @@ async def quotes_its_url() -> None:
     raise ConnectionError("cannot reach redis://ann:hunter2@10.0.0.1:6379/0")
 
 
+async def raises_a_group() -> None:
+    raise ExceptionGroup(
+        "of a task group", [KeyError("planted"), ExceptionGroup("x", [OSError("no")])]
+    )
+
+
 async def cancels_itself() -> None:
     raise asyncio.CancelledError
 
@@ -48,6 +54,7 @@ FAULTS: dict[str, Callable[[], Awaitable[None]]] = {
     "hangs": hangs,
     "raises": raises,
     "quotes its url": quotes_its_url,
+    "raises a group": raises_a_group,
     "cancels itself": cancels_itself,
     "leaves": leaves,
 }
@@ -177,6 +184,8 @@ def test_faulty_method_ends_in_time_and_names_its_plugin(
         message = str(error)
     agent.stop()
     message += caplog.text
+    if fault == "raises a group" and method != "observe":  # its log has the traceback
+        assert "KeyError: 'planted'; OSError: no" in message
     assert "hunter2" not in message
     assert failed is None or "hunter2" not in every_text_of(failed)
     if method in ("actions", "available", "append"):

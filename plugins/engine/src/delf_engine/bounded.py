@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 from delf.errors import (
     DelfError,
@@ -85,10 +85,19 @@ def failures_named(
     """
     try:
         yield
-    except (DelfError, ExceptionGroup):
+    except DelfError:
         raise
     except Exception as cause:
+        if _is_group_of_delf(cause):
+            raise
         raise_because(error(f"{owner} failed in {method}(): {described(cause)}", hint=hint), cause)
+
+
+def _is_group_of_delf(error: Exception) -> bool:
+    """Return True for a group of errors of delf, such as of several objects that did not close."""
+    if not isinstance(error, ExceptionGroup):
+        return False
+    return cast("ExceptionGroup[Exception]", error).split(DelfError)[1] is None
 
 
 class EndedItselfError(Exception):

@@ -24,7 +24,7 @@ from delf.errors import (
     TaskTimeoutError,
     ToolException,
     UnrecordedCallError,
-    without_passwords,
+    describe_exception,
 )
 from delf.events import (
     ScriptGenerated,
@@ -243,9 +243,11 @@ class TaskPipeline:
             message = f"task {self._log.task_id} failed inside delf"
             self._log.redactor.log_failure(_log, message, error)
             cause = error.__cause__ if isinstance(error, EndedItselfError) else None
-            kind, words = type(cause or error).__name__, without_passwords(str(cause or error))
+            foreign = cause or error
+            described = describe_exception(foreign)
+            words = described.removeprefix(f"{type(foreign).__name__}: ")
             inside = DelfError(
-                f"an unexpected {kind} inside {self._place_of(error)}: {words}",
+                f"an unexpected {type(foreign).__name__} inside {self._place_of(error)}: {words}",
                 hint="the log has the traceback; please report it",
             )
             inside.__cause__ = error
