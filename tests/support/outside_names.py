@@ -22,6 +22,7 @@ from delf_devkit.testing import pytest_plugin
 from delf_engine.config import LLM_KEYS, AgentConfig
 from delf_engine.memory_config import MemoryConfig
 from delf_engine.project.files import PREFER, SECTIONS
+from delf_engine.project.prices import KEYS as PRICE_KEYS
 from delf_engine.project.texts import OTHER_VARIABLES
 from delf_engine.toolset import RESERVED
 from delf_sandbox.guest.calls import EXCEPTIONS
@@ -88,6 +89,7 @@ def _of_settings() -> Iterator[str]:
     yield from (f"key of memory_config {name}" for name in MemoryConfig.model_fields)
     yield from (f"key of a model {name}" for name in LLM_KEYS)
     yield from (f"setting of a model {name}" for name in SETTINGS)
+    yield from (f"key of pricing.json {name}" for name in PRICE_KEYS)
     yield from (f"variable {name}" for name in OTHER_VARIABLES)
     for folder in (CORE, *(one.folder for one in (*LIBRARIES, *PLUGINS))):
         for path in (folder / "src").rglob("*.py"):

@@ -14,7 +14,8 @@ from delf.messages import Price
 from delf.providers import Providers
 
 PRICES_FILE: Final = "pricing.json"
-_KEYS: Final = ("input", "cached_input", "output")
+KEYS: Final = ("input", "cached_input", "output")
+"""The keys of a model's prices."""
 _LONG: Final = "_per_million"
 _HINT: Final = 'write {"gpt-*": {"input": 2.5, "output": 10}}, in USD per million tokens'
 
@@ -104,9 +105,9 @@ def _price(entry: Any) -> Price:
     if given is None:
         raise ValueError(f"{entry!r} is not an object with prices")
     amounts = {name.removesuffix(_LONG): value for name, value in given.items()}
-    unknown = [name for name in given if name.removesuffix(_LONG) not in _KEYS]
+    unknown = [name for name in given if name.removesuffix(_LONG) not in KEYS]
     if unknown:
-        raise ValueError(f"unknown key {min(unknown)!r}{did_you_mean(min(unknown), _KEYS)}")
+        raise ValueError(f"unknown key {min(unknown)!r}{did_you_mean(min(unknown), KEYS)}")
     missing = {"input", "output"} - amounts.keys()
     if missing:
         raise ValueError(f"{min(missing)!r} is missing")
