@@ -121,6 +121,25 @@ def test_every_argument_is_a_complete_fact_with_its_length():
     assert found["amount"].required
 
 
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (60.0, "60 seconds"),
+        (300.0, "5 minutes"),
+        (5400.0, "90 minutes"),
+        (86_400.0, "24 hours"),
+        (604_800.0, "7 days"),
+    ],
+)
+def test_expiry_is_told_in_a_unit_that_fits(seconds, words):
+    (found,) = (
+        fact
+        for fact in facts(dataclasses.replace(ASKED, expires_after=seconds))
+        if fact.kind is FactKind.EXPIRY
+    )
+    assert found.text == f"without an answer within {words} it counts as rejected"
+
+
 def test_facts_about_foreign_text_name_its_origin():
     source = "from web.read (call 1); others wrote it"
     page = {"kind": "result", "trust": "outside", "text": source}

@@ -536,11 +536,14 @@ def _rule(request: ApprovalRequest, rule: ApprovalRule) -> Iterator[str]:
         yield f"{names} changed what is done, or gave the reason for it, and may only reject"
 
 
+_UNITS: Final = ((86_400.0, "days"), (3_600.0, "hours"), (60.0, "minutes"))
+
+
 def _expiry(request: ApprovalRequest) -> Iterator[Fact]:
     if request.expires_after is not None:
         seconds = request.expires_after
-        long = seconds >= 120
-        after = f"{seconds / 60:g} minutes" if long else f"{seconds:g} seconds"
+        unit, words = next((each for each in _UNITS if seconds >= 2 * each[0]), (1.0, "seconds"))
+        after = f"{seconds / unit:.3g} {words}"
         question, counts = Question.from_request(request), "it counts as rejected"
         if question is not None:
             default = question.default
