@@ -131,7 +131,7 @@ def test_every_argument_is_a_complete_fact_with_its_length():
         (604_800.0, "7 days"),
     ],
 )
-def test_expiry_is_told_in_a_unit_that_fits(seconds, words):
+def test_expiry_uses_the_largest_readable_unit(seconds, words):
     (found,) = (
         fact
         for fact in facts(dataclasses.replace(ASKED, expires_after=seconds))

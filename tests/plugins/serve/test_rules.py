@@ -404,11 +404,17 @@ def out_of_the_team(one):
     return replace(one, teams=())
 
 
+def without_the_task(one):
+    return replace(one, scope="own")
+
+
 def replaced(one):
     return replace(one, uid="later")
 
 
-@pytest.mark.parametrize("how", [removed, without_right, out_of_the_team, replaced])
+@pytest.mark.parametrize(
+    "how", [removed, without_right, out_of_the_team, without_the_task, replaced]
+)
 async def test_vote_of_a_removed_person_does_not_count(ruled, how):
     server = await ruled(two_of=["finance", "chiefs"])
     request = await asked(server, "cy")

@@ -233,7 +233,7 @@ async def test_program_answers_a_pending_question(delf_host, scripted_model):
         assert waiting.is_question
         with pytest.raises(DelfError, match="does not answer the question"):
             agent.answer(waiting.request_id, "Ann C")
-        with pytest.raises(DelfError, match="a question is not approved"):
+        with pytest.raises(DelfError, match="the request is a question"):
             agent.approve(waiting.request_id)
         agent.answer(waiting.request_id, "ann b")
         response = await task

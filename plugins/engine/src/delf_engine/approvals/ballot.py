@@ -107,12 +107,15 @@ def votes_in(events: Iterable[Event], request_id: str) -> Votes:
     return votes
 
 
-def is_valid(vote: ApprovalVoted, rule: ApprovalRule, people: Iterable[Person]) -> bool:
-    """Return whether a vote is still valid: its voter exists and may still decide.
+def is_valid(
+    vote: ApprovalVoted, rule: ApprovalRule, asker: str | None, people: Iterable[Person]
+) -> bool:
+    """Return whether a vote is still valid: its voter exists, may decide, and sees the task.
 
     Args:
         vote: The vote.
         rule: The rule of its request.
+        asker: The owner of the task; None for the local user.
         people: All people in the journal, including removed ones.
     """
     known, name = list(people), _voter(vote)
@@ -120,6 +123,8 @@ def is_valid(vote: ApprovalVoted, rule: ApprovalRule, people: Iterable[Person]) 
     if own is None:  # not in the journal: a key of the settings, a channel's user, the local user
         return not any(normalise_name(person.name) == normalise_name(name) for person in known)
     if own.revoked_at is not None or "decide" not in own.rights:
+        return False
+    if not sees(own, [person for person in known if person.revoked_at is None], asker):
         return False
     journal_teams = {team for person in known for team in person.teams}
     # Teams unknown to the journal are the channel's own, such as its user groups.
@@ -218,7 +223,9 @@ class Ballot:
                 )  # the person may vote again
                 _log.error("a vote about %s was not counted: %s", request_id, error.message)
                 return
-            before = [each for each in self._votes().values() if is_valid(each, rule, people)]
+            before = [
+                each for each in self._votes().values() if is_valid(each, rule, self._asker, people)
+            ]
             if before:
                 others = tuple(dict.fromkeys(each.by for each in before))
                 pending.settle(request_id, replace(answer, others=others))

@@ -237,9 +237,9 @@ def check_fits(request: ApprovalRequest, decision: Decision) -> None:
         if isinstance(decision, Answered):
             question.read(decision.answer)
         elif not isinstance(decision, (Rejected, Expired)):
-            kind = decision_data(decision)["decision"]
             raise DelfError(
-                f"a question is not {kind}", hint="answer the question, or reject it to decline"
+                "the request is a question, and takes an answer or a rejection",
+                hint="answer the question, or reject it to decline",
             )
         return
     if isinstance(decision, Answered):
