@@ -62,9 +62,12 @@ async def test_a2a_task_streams_its_calls_and_its_end(serve):
 
 
 async def test_a2a_task_waits_for_input_and_accepts_a_decision(serve):
-    served = await serve()
+    served = await serve(agent={"flows": "guard"})
     async with client_of(served) as client:
         asked = await task_of(client, message(doing(SEND)))
+        (request,) = (await served.client.get("/approvals")).json()["approvals"]
+        # Another agent wrote the task, so its words are not a user's.
+        assert "others_words" in [fact["kind"] for fact in request["facts"]]
         assert asked.status.state == pb.TASK_STATE_INPUT_REQUIRED
         text, name = asked.status.message.parts[0].text, asked.status.message.message_id
         assert "ada@x.org" in text

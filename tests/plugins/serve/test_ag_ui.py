@@ -63,8 +63,17 @@ async def test_ag_ui_interrupted_run_is_resumed_by_the_next_run(serve):
 
 
 async def test_ag_ui_cancelled_interrupt_is_a_rejection(serve):
-    served = await serve()
-    found = await run(served, given(doing(SEND)))
+    served = await serve(agent={"flows": "guard", "chat": True})
+    body = given(doing(SEND))
+    earlier = [
+        core.UserMessage(id="m-2", role="user", content="Read my mails."),
+        core.AssistantMessage(id="m-1", role="assistant", content="Done."),
+    ]
+    body["messages"][:0] = [each.model_dump(mode="json", exclude_none=True) for each in earlier]
+    found = await run(served, body)
+    (request,) = (await served.client.get("/approvals")).json()["approvals"]
+    # The client's copy of an answer may hold words of others.
+    assert "others_words" in [fact["kind"] for fact in request["facts"]]
     (asked,) = found[-1].outcome.interrupts
     answer = core.ResumeEntry(interrupt_id=asked.id, status="cancelled")
     more = await run(served, given("", run="r2", resume=[answer]))

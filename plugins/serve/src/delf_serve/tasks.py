@@ -33,7 +33,7 @@ from delf.protocols.journal import Ages, ListPlace, RequestRecord, TaskRecord
 from delf.protocols.people import name_of_holder
 from delf.protocols.shared_journal import SharedJournal
 from delf.protocols.states import state_of
-from delf.types import TaskState
+from delf.types import TaskState, Trust
 from delf.values.encoding import to_jsonable
 from delf_cli.answering import why_not_approve
 from delf_engine.changes import SHAPED
@@ -239,6 +239,7 @@ class Tasks:
         paths: Sequence[str] = (),
         shaped_by: Sequence[str] = (),
         from_outside: Mapping[str, Any] | None = None,
+        trust: Trust = "own",
     ) -> Submitted:
         """Submit a task; the journal has it when this returns.
 
@@ -252,6 +253,7 @@ class Tasks:
             shaped_by: Other people who wrote parts of the task.
             from_outside: The variables that another service sent. With a strategy that takes
                 calls, the task holds their values, too.
+            trust: The author of the task.
         """
         self._check_model(order.llm)
         if order.output is not None:
@@ -294,7 +296,7 @@ class Tasks:
                     strategy=strategy,
                     llm=order.llm,
                     variables=from_outside,
-                    trust="own" if from_outside is None or strategy is None else "outside",
+                    trust=trust if from_outside is None or strategy is None else "outside",
                     setup={**_setup(key, client, order=digest), SHAPED: [*shaped_by]},
                     listeners=[listen],
                 )

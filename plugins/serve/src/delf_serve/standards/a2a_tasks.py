@@ -208,12 +208,16 @@ class A2ATasks(RequestHandler):
             raise TaskNotFoundError
         return detail
 
+    async def _new(self, message: pb.Message, conversation: str | None) -> str:
+        # Another agent writes the message, so it holds no user's words.
+        return await begin(self._call, _read_turn(message, conversation), trust="outside")
+
     async def _begin(self, message: pb.Message) -> tuple[str, int]:
         """Begin a task or answer its request; return the task's id and the last known event."""
         self._need("run")
         try:
             if not message.task_id:
-                return await begin(self._call, _read_turn(message, message.context_id or None)), 0
+                return await self._new(message, message.context_id or None), 0
             detail = await self._detail(message.task_id)
             answer = _answer_of(message)
             if answer is not None:
@@ -222,7 +226,7 @@ class A2ATasks(RequestHandler):
                     raise InvalidParamsError(message=f"{request_id} does not wait in this task")
                 return await decide(self._call, request_id, given), detail.events
             if detail.is_terminal:  # begin another task in its context
-                return await begin(self._call, _read_turn(message, detail.conversation_id)), 0
+                return await self._new(message, detail.conversation_id), 0
         except ProblemError as problem:
             raise InvalidParamsError(message=problem.message) from None
         except DelfError as error:

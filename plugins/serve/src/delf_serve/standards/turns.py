@@ -21,7 +21,7 @@ from delf.protocols.conversation import ChatMessage
 from delf.protocols.facts import facts, plain_lines
 from delf.protocols.journal import RequestRecord
 from delf.terminal import visible
-from delf.types import TaskState
+from delf.types import TaskState, Trust
 from delf_engine.views.trace import Trace
 from delf_serve import schemas as s
 from delf_serve.call import Call
@@ -178,7 +178,7 @@ async def models_of(call: Call) -> list[str]:
     return names
 
 
-async def begin(call: Call, turn: Turn, *, is_retry: bool = False) -> str:
+async def begin(call: Call, turn: Turn, *, is_retry: bool = False, trust: Trust = "own") -> str:
     """Hand in the task of a turn, and return its id.
 
     Args:
@@ -186,6 +186,7 @@ async def begin(call: Call, turn: Turn, *, is_retry: bool = False) -> str:
         turn: The client's messages.
         is_retry: Whether the client sends the request again, because no answer reached it. The
             task that the first request began is returned then.
+        trust: The author of the words: ``outside`` if another agent writes them.
 
     Raises:
         ProblemError: If the model is unknown or the turn has no words of a user.
@@ -214,8 +215,10 @@ async def begin(call: Call, turn: Turn, *, is_retry: bool = False) -> str:
         "files": [{"id": file_id} for file_id in await _stored(call, turn)],
     }
     order = _valid(s.RunRequest, fields)
-    tasks = call.service.tasks
-    return (await tasks.submit(order, call.key, strategy=strategy, client=call.client)).task_id
+    submitted = await call.service.tasks.submit(
+        order, call.key, strategy=strategy, client=call.client, trust=trust
+    )
+    return submitted.task_id
 
 
 def _valid(kind: type[ModelT], given: object) -> ModelT:
