@@ -218,12 +218,11 @@ class Planned:
                 return _is_same(literal, items[0] if len(items) == 1 else value)
             case ast.JoinedStr(values=parts):
                 holes = [each.value for each in parts if isinstance(each, ast.FormattedValue)]
-                texts = (re.escape(str(getattr(e, "value", ""))) for e in parts)
-                pattern = (
-                    "(.+)" if isinstance(each, ast.FormattedValue) else text
-                    for each, text in zip(parts, texts, strict=True)
+                texts = (
+                    re.escape(str(each.value)) if isinstance(each, ast.Constant) else "(.+)"
+                    for each in parts
                 )
-                found = re.fullmatch("".join(pattern), str(value), re.DOTALL)
+                found = re.fullmatch("".join(texts), str(value), re.DOTALL)
                 pairs = zip(holes, found.groups() if found else (), strict=False)
                 return found is not None and all(self._fits(*e, path, _never) for e in pairs)
             case _:
@@ -231,17 +230,19 @@ class Planned:
                 return all(
                     is_free(inner, text)
                     or self._is_answer(text)
-                    or any(_is_same(each, text) for each in self._results(node))
                     or (
-                        field
-                        and self._field_contains(*field, text, names_in(inner.removeprefix(path)))
+                        self._field_contains(*field, text, names_in(inner.removeprefix(path)))
+                        if field
+                        else any(_is_same(each, text) for each in self._numbers(node))
                     )
                     for inner, text in leaves_of(value, path)
                 )
 
-    def _results(self, node: ast.expr) -> Iterator[float]:
-        """Yield the possible results of planned arithmetic, rounded as amounts are."""
+    def _numbers(self, node: ast.expr) -> Iterator[float]:
+        """Yield the possible results of planned arithmetic, also rounded as amounts are."""
         match node:
+            case ast.Constant(value=int() | float() as value):
+                yield float(value)
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
                 for first, second in product(self._numbers(left), self._numbers(right)):
                     if second or not isinstance(op, ast.Div):
@@ -250,17 +251,12 @@ class Planned:
             case ast.Call(func=ast.Name(id="sum"), args=[inner]):
                 yield sum(self._numbers(inner))
             case ast.Call(func=ast.Name(id="round" | "int" | "float"), args=[inner, *_]):
-                yield from self._results(inner)
+                yield from self._numbers(inner)
+            case _ if field := field_of(node):
+                held = (item for made in self._held(*field) for item in made)
+                yield from (float(each) for each in held if type(each) in (int, float))
             case _:
                 pass
-
-    def _numbers(self, node: ast.expr) -> Iterator[float]:
-        if field := field_of(node):
-            values = (item for made in self._held(*field) for item in made)
-        else:
-            values: Iterable[Any] = self._results(node)
-            values = [node.value] if isinstance(node, ast.Constant) else values
-        yield from (float(each) for each in values if type(each) in (int, float))
 
     def _field_contains(
         self, call: ast.Call, path: Sequence[str], text: str, inner: Sequence[str]
