@@ -16,10 +16,6 @@ from delf.specs import ConnectionSpec
 from delf_devkit.testing.contracts.base import Contract
 from support.workspace import LIBRARIES, PLUGINS, Library
 
-_OWN_SUITE: Final = {"command": "PluginContract"}
-"""Kinds whose suite has another name than theirs."""
-
-
 def kinds() -> str:
     """Return the kinds of plugins as a table."""
     lines = [
@@ -66,7 +62,7 @@ def _parameter(given: Mapping[str, Any]) -> str:
 
 def suite_of(kind: str) -> str:
     """Return the name of the contract suite of a kind."""
-    return _OWN_SUITE.get(kind, f"{kind.title()}Contract")
+    return f"{kind.title()}Contract"
 
 
 def suites() -> str:

@@ -36,8 +36,9 @@ _SECRET_TYPES: Final = (SecretStr, SecretBytes, Secret)
 
 _NAMES: Final = (
     r"(?:token|secret|password|passwd|passphrase|pwd|credential|connection_string|cookie|signature"
-    r"|auth|authorization|(?:^|[_\-])(?:pass|sig)|(?:^|api|access|account|auth|client|encryption"
-    r"|private|secret|service|shared|signing)[_\-]?key)s?"
+    r"|bearer|jwt|key[_\-]?pem|auth|authorization|(?:^|[_\-])(?:pass|sig)"
+    r"|(?:^|api|access|account|auth|client|encryption|private|secret|service|shared|signing)"
+    r"[_\-]?key)s?"
 )
 _NAME: Final = re.compile(f"{_NAMES}$", re.IGNORECASE)
 _PAIR: Final = re.compile(r"([\w\-]+)\s*=\s*([^&;#\s'\"]+)")

@@ -1,7 +1,9 @@
 """Connections that break one thing each."""
 
 import asyncio
+import atexit
 import base64
+import contextlib
 import datetime as dt
 import logging
 import os
@@ -310,6 +312,57 @@ class TestLeaksInAnError(Desk):
 class TestLeaksInItsContext(Desk):
     async def context(self, task):
         return f"Use the token {self.settings.token.get_secret_value()}."
+
+
+@breaks("test_connection_works_after_a_cancelled_call", says="has not ended", seconds=1.0)
+class TestIgnoresItsCancellation(Desk):
+    @action(effect="read")
+    async def wait(self) -> None:
+        """Wait forever."""
+        while True:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+
+
+@breaks("test_calls_can_overlap", says="mixed up")
+class TestKeepsArgumentsInSelf(Desk):
+    @action(effect="read")
+    async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[dict[str, str]]:
+        """Tickets in a state."""
+        self.state = state
+        await asyncio.sleep(0)
+        return await Desk.find(self, self.state, limit)
+
+
+@breaks("test_call_returns_its_declared_type_and_keeps_defaults", says="2 were asked for")
+class TestIgnoresItsLimit(Desk):
+    @action(effect="read")
+    async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[dict[str, str]]:
+        """Tickets in a state."""
+        return [{"id": "1", "state": state}] * 50
+
+
+@breaks("test_use_leaves_the_process_unchanged", says="exit handler")
+class TestRegistersExitHandlers(Desk):
+    @action("edit", effect="write")
+    def close(self, ticket: str) -> bool:
+        """Close a ticket."""
+        atexit.register(int)
+        return Desk.close(self, ticket)
+
+
+async def look(desk, state, seen={}):  # noqa: B006 - that is the fault
+    if state not in seen:
+        seen[state] = await Desk.find(desk, state)
+    return seen[state]
+
+
+@breaks("test_use_leaves_the_process_unchanged", says="look keeps what")
+class TestCachesInADefault(Desk):
+    @action(effect="read")
+    async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[dict[str, str]]:
+        """Tickets in a state."""
+        return await look(self, state)
 
 
 @breaks("test_connection_works_after_a_cancelled_call")

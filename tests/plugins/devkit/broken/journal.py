@@ -177,6 +177,21 @@ class TestRaisesItsVendorsErrors(TestGoodFailing):
         return Failing()
 
 
+class TestTellsBeforeItStores(TestGoodFailing):
+    breaks = ("test_unstorable_event_raises_an_error_of_delf",)
+    says = "once the event is stored"
+
+    @pytest.fixture
+    def failing_journal(self):
+        class Failing(InProcessJournal):
+            async def append(self, event):
+                await super().append(event)
+                await asyncio.sleep(0)
+                raise JournalUnavailableError("the disk is full")
+
+        return Failing()
+
+
 class TestKeepsNothingInSilence(TestGoodFailing):
     breaks = ("test_unstorable_event_raises_an_error_of_delf",)
     says = "DID NOT RAISE"

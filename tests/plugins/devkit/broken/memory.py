@@ -4,7 +4,7 @@ import asyncio
 import re
 import sqlite3
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from planting import planting
@@ -112,6 +112,26 @@ class TestSharesNamespaces(TestGood):
 class TestCutsFacts(Store):
     async def save(self, facts):
         await super().save([text[:1000] for text in facts])
+
+
+@breaks("test_many_facts_are_saved_at_once", says="of 300 facts")
+class TestSavesOnePage(Store):
+    async def save(self, facts):
+        await super().save(facts[:100])
+
+
+@breaks("test_search_returns_the_nearest_first", says="sort by similarity, not by age")
+class TestFindsByAge(Store):
+    async def search(self, query, top_k=5, threshold=0.3):
+        found = await super().search(query, 100, threshold)
+        return sorted(found, key=lambda fact: fact.saved_at)[:top_k]
+
+
+@breaks("test_list_returns_saved_facts_oldest_first", says="read them in the zone")
+class TestStoresLocalTime(Store):
+    async def all(self):
+        zone = timezone(timedelta(hours=5))
+        return [replace(f, saved_at=f.saved_at.replace(tzinfo=zone)) for f in self.facts]
 
 
 @breaks("test_list_returns_saved_facts_oldest_first")

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from delf_devkit.testing.approvals import ScriptedApprovals
     from delf_devkit.testing.contracts.approval import ApprovalContract, Shown
+    from delf_devkit.testing.contracts.command import CommandContract
     from delf_devkit.testing.contracts.connection import Call, ConnectionContract
     from delf_devkit.testing.contracts.conversation import ConversationContract
     from delf_devkit.testing.contracts.embedder import EmbedderContract
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from delf_devkit.testing.contracts.sandbox import SandboxContract
     from delf_devkit.testing.contracts.shared_journal import SharedJournalContract
     from delf_devkit.testing.contracts.strategy import StrategyContract
+    from delf_devkit.testing.contracts.tools import ToolsContract
     from delf_devkit.testing.events import every_event
     from delf_devkit.testing.hosts import TestHost
     from delf_devkit.testing.models import ScriptedModel, script
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 _HOMES: Final = {
     "ApprovalContract": "contracts.approval",
     "Call": "contracts.connection",
+    "CommandContract": "contracts.command",
     "ConnectionContract": "contracts.connection",
     "ConversationContract": "contracts.conversation",
     "DelfProject": "project",
@@ -68,6 +71,7 @@ _HOMES: Final = {
     "Shown": "contracts.approval",
     "StrategyContract": "contracts.strategy",
     "TestHost": "hosts",
+    "ToolsContract": "contracts.tools",
     "every_event": "events",
     "request_for": "requests",
     "script": "models",
@@ -76,6 +80,7 @@ _HOMES: Final = {
 __all__ = [
     "ApprovalContract",
     "Call",
+    "CommandContract",
     "ConnectionContract",
     "ConversationContract",
     "DelfProject",
@@ -96,6 +101,7 @@ __all__ = [
     "Shown",
     "StrategyContract",
     "TestHost",
+    "ToolsContract",
     "every_event",
     "request_for",
     "script",

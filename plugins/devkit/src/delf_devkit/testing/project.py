@@ -145,9 +145,11 @@ class DelfProject:
             patch.setattr(sys, "path", [str(self.site), *sys.path])
             patch.setattr(sys, "argv", ["delf", *arguments])
             patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
-            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-                code = _exit_code(run_program)
-        forget_modules(self.site, before)
+            try:
+                with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                    code = _exit_code(run_program)
+            finally:
+                forget_modules(self.site, before)
         return Outcome(code, out.text, err.text)
 
     def spawn(

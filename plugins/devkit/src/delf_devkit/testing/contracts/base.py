@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
 import pytest
 
+from delf.errors import DelfError
 from delf_devkit.testing.contracts.guard import (
     blocking_calls,
     guarded,
@@ -94,6 +95,14 @@ class Contract:
             task.cancel()
             pytest.fail(what, pytrace=False)
         return task.result()
+
+    def explains(self, error: DelfError) -> None:
+        """Fail if the message of an error names no cause, such as ``error``."""
+        __tracebackhide__ = True
+        assert len(error.message.split()) > 1, (
+            f"it raises {error.message!r}: a script and its user learn nothing; say what was "
+            "wrong, where, and what to do"
+        )
 
     async def leaves_the_loop(self, work: Callable[[], Awaitable[Any]]) -> None:
         """Await an operation, and fail if it blocks the event loop.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import contextlib
 import datetime as dt
 import inspect
 import json
@@ -67,6 +68,8 @@ _START_SECONDS = 60.0
 VERDICTS = (Allowed, NeedsApproval, Refused)
 _COMPARED = frozenset({list, dict, str, int, bool, bytes, tuple, set})
 _INSTANT = 0.01
+_LIMITS = ("limit", "max_results", "top_k")
+_MAX_VARIANTS = 3
 _DATES = ("%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%d %B %Y", "%B %d, %Y", "%d %b %Y", "%Y/%m/%d")
 _INSPECT = """
 import importlib, json, sys
@@ -289,6 +292,14 @@ class ConnectionContract(Contract):
             )
             result = await self._make(call, connection)
             loads(dumps(result))
+            arguments = action.validate(call.arguments)
+            limit = next((arguments[name] for name in _LIMITS if name in arguments), None)
+            count = len(result) if type(result) is list else 0
+            if isinstance(limit, int):
+                assert count <= limit, (
+                    f"{call.action} gave {count} items where {limit} were asked for: a prompt and "
+                    "a bill are longer than the script wanted"
+                )
             assert declared_class is None or result is None or isinstance(result, declared_class), (
                 f"{call.action} says that it returns a {declared_class.__name__}, and gave a "
                 f"{type(result).__name__}: scripts are written for what it says"
@@ -305,15 +316,23 @@ class ConnectionContract(Contract):
         ) -> bytes:  # encode at once: the result may change later
             return dumps(await self._make(call, connection))
 
-        first_results = [await encoded_result(call) for call in self._calls()]
-        second_results = [await encoded_result(call) for call in self._calls()]
-        calls = [encoded_result(call) for _ in range(_CONCURRENT) for call in self._calls()]
+        made = [*self._calls()]
+        first_results = [await encoded_result(call) for call in made]
+        for call in self._calls():
+            for variant in await _variants(call, connection):
+                with contextlib.suppress(Exception):  # the test's service may not know the value
+                    first_results.append(await encoded_result(variant))
+                    made.append(variant)
+        second_results = [await encoded_result(call) for call in made]
+        calls = [encoded_result(call) for _ in range(_CONCURRENT) for call in made]
         overlapping_results = await asyncio.gather(*calls)
         for number, result in enumerate(overlapping_results):
             index = number % len(first_results)
             if first_results[index] == second_results[index]:  # compare only results that repeat
-                name = self._calls()[index].action
-                assert result == first_results[index], f"{name}: calls at one time are mixed up"
+                assert result == first_results[index], (
+                    f"{made[index].action}: calls at one time are mixed up: keep a call's values "
+                    "in variables, not in `self`"
+                )
 
     async def test_calls_do_not_block_the_event_loop(self, connection: Any) -> None:
         for call in self._calls():
@@ -325,7 +344,7 @@ class ConnectionContract(Contract):
         for call in self.failing_calls:
             with pytest.raises(DelfError) as caught:
                 await self._make(call, connection)
-            assert caught.value.message.strip()
+            self.explains(caught.value)
         for call in self._calls():
             await self._make(call, connection)
 
@@ -494,10 +513,10 @@ class ConnectionContract(Contract):
             pytest.skip("needs a sandbox: delf plugins install sandbox-local")
         model = ScriptedModel(default=self._reply)
         host.provide(model.spec, model.factory)
-        lines = [f"print(repr({call.source(connection)})[:200])" for call in self._calls()]
+        lines = [f"print(repr({self._source(call, connection)})[:200])" for call in self._calls()]
         model.writes("\n".join(["import datetime, decimal", "from decimal import Decimal", *lines]))
         async with Agent(
-            tools=[connection],
+            tools=self._tools_of(connection),
             llm="scripted",
             host=host,
             sandbox=self.sandbox,
@@ -517,6 +536,13 @@ class ConnectionContract(Contract):
         __tracebackhide__ = True
         secrets_of(self, {"connection": connection}).check(text, f"{type(self).__name__}: {what}")
 
+    def _tools_of(self, connection: Any) -> list[Any]:
+        """Return the ``tools`` of an agent for a connection."""
+        return [connection]
+
+    def _source(self, call: Call, connection: Any) -> str:
+        return call.source(connection)
+
     def _make(self, call: Call, connection: Any) -> Coroutine[Any, Any, Any]:
         return call.make(connection, ScriptedTask(answer=self.answer))
 
@@ -534,6 +560,22 @@ async def _action(connection: ConnectionLike, name: str) -> Action:
     if found is None:
         pytest.fail(f"{connection.name} has no action {name!r}, but {[a.name for a in actions]}")
     return found
+
+
+async def _variants(call: Call, connection: ConnectionLike) -> list[Call]:
+    """Return a reading call with other values of its parameters that have a list of values."""
+    action = await _action(connection, call.action)
+    if action.effect != "read" or action.schema is None:
+        return []
+    variants: list[Call] = []
+    for name, schema in action.schema().get("properties", {}).items():
+        now = call.arguments.get(name, schema.get("default"))
+        variants += [
+            Call(call.action, **{**call.arguments, name: value})
+            for value in schema.get("enum", ())
+            if value != now
+        ]
+    return variants[:_MAX_VARIANTS]
 
 
 def _result_class(action: Action) -> type | None:

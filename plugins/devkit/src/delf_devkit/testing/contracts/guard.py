@@ -37,6 +37,7 @@ def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) ->
     async def run(self: Any, *arguments: Any, **named: Any) -> None:
         __tracebackhide__ = True
         seconds = seconds_of(self)
+        before = asyncio.all_tasks()
         for fixture in named.values():
             remember(fixture)
         work = _run_and_close(function(self, *arguments, **named), named.values())
@@ -59,8 +60,32 @@ def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) ->
             if not task.done():
                 task.cancel()
                 await asyncio.wait({task}, timeout=seconds / _LOOKS)
+            stuck = await abandon(asyncio.all_tasks() - before - {task}, seconds / _LOOKS)
+        assert not stuck, (
+            f"{stuck[0]} goes on although it was cancelled: a task that its user stops, and the "
+            "program itself, would never end; let CancelledError pass"
+        )
 
     return run
+
+
+async def abandon(tasks: Iterable[asyncio.Task[Any]], seconds: float) -> list[str]:
+    """Take tasks that ignore a cancellation from the event loop, which waits for all at its end.
+
+    Args:
+        tasks: The tasks; a task that nobody cancelled is left alone.
+        seconds: The time for a cancelled task to end.
+
+    Returns:
+        The names of the coroutines that ignored their cancellation.
+    """
+    cancelled = {task for task in tasks if task.cancelling() and not task.done()}
+    if not cancelled:
+        return []
+    _, stuck = await asyncio.wait(cancelled, timeout=seconds)
+    for task in stuck:
+        asyncio._unregister_task(task)  # noqa: SLF001 - for event loops, by its documentation
+    return [hanging(task) for task in stuck]
 
 
 async def _run_and_close(test: Awaitable[None], fixtures: Iterable[Any]) -> None:

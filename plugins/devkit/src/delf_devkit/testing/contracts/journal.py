@@ -30,6 +30,7 @@ _BEHIND = 1_500
 """More events than the usual bounds of queues."""
 _MANY = 500
 _AT_ONCE = 8
+_INSTANT = 0.05
 _MARK = "marmalade-7741"
 _TEXTS = (
     "a\u2028b\x85c\x0bd\x1ce",
@@ -217,6 +218,7 @@ class JournalContract(Contract):
 
     async def test_unusual_names_are_accepted(self, journal: Any) -> None:
         names = ("a", "it's", 'a "b"', "50%_*?", "../up", "a/b", "'; DROP TABLE events; --", "ä 🦊")
+        names += ("a_b", "a-b", "a b", "A", "a.b", "ab")  # alike once odd characters are replaced
         for name in names:
             await journal.append(started(name))
         for name in names:
@@ -363,8 +365,18 @@ class JournalContract(Contract):
 
     @needs("fails")
     async def test_unstorable_event_raises_an_error_of_delf(self, failing_journal: Any) -> None:
+        received = asyncio.ensure_future(anext(failing_journal.subscribe()))
+        await asyncio.sleep(0)
         with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever it raises
             await failing_journal.append(started("t"))
+        await asyncio.wait({received}, timeout=_INSTANT)
+        is_told = received.done() and received.exception() is None
+        received.cancel()
+        await asyncio.wait({received})
+        assert not is_told, (
+            "a subscriber got an event that could not be stored: a page would show what the "
+            "journal does not know; tell subscribers once the event is stored"
+        )
         assert isinstance(caught.value, DelfError), (
             f"it raises {type(caught.value).__name__}: raise JournalUnavailableError from it, so "
             "that the task says what to do"

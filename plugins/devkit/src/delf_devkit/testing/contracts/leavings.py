@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import builtins
 import contextlib
 import decimal
@@ -38,6 +39,7 @@ _LOOKS: Final = 100
 _POOLS: Final = ("asyncio_", "AnyIO", "delf")
 """The beginnings of names of threads that belong to the event loop, not to a plugin."""
 _CONTAINERS: Final = (dict, list, set, deque, tuple, str)
+_MUTABLE: Final = (dict, list, set, deque)
 _LARGEST: Final = 1_000
 """The number of items from which a container counts as a table of constants."""
 _SHORTEST_MARK: Final = 4
@@ -75,6 +77,7 @@ async def check_leavings(
     children = _children()
     shared = _Shared(subject, marks)
     printed, opened = io.StringIO(), open_files()
+    exit_handlers = [_exit_handler_count()]
     random.seed()  # an earlier test may have left the state that a plugin sets
     chance = [random.getstate()]
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
@@ -83,7 +86,9 @@ async def check_leavings(
             await use()
             shared.first()
             chance.append(random.getstate())
+            exit_handlers.append(_exit_handler_count())
             await use()
+            exit_handlers.append(_exit_handler_count())
             chance.append(random.getstate())
             shared.check()
             await close()
@@ -97,6 +102,10 @@ async def check_leavings(
     assert not chance[0] != chance[1] == chance[2], (
         "it seeds Python's random numbers on each use: what other plugins and the program draw "
         "repeats; use an own random.Random(seed)"
+    )
+    assert not exit_handlers[0] < exit_handlers[1] < exit_handlers[2], (
+        "it registers an exit handler (atexit) on each use, which keeps its objects until the "
+        "process ends: register one, or close in aclose()"
     )
     left_open = [path for path in open_files() if path not in opened]
     assert len(left_open) < _USES, (
@@ -131,6 +140,8 @@ async def _check_running(
             return
         await asyncio.sleep(_LOOK_AGAIN)
     found = _running(threads, tasks)
+    for task in asyncio.all_tasks() - tasks:
+        task.cancel()
     assert not found, (
         f"{found[0]} still runs after aclose(): end there what the plugin started, or each agent "
         "leaves another one"
@@ -149,6 +160,12 @@ def _running(
         if not thread.name.startswith(_POOLS)
         and "process_request" not in thread.name  # a thread of a test server
     ]
+
+
+def _exit_handler_count() -> int:
+    """Return the number of exit handlers; 0 for a Python that does not tell it."""
+    count: Callable[[], int] = getattr(atexit, "_ncallbacks", int)
+    return count()
 
 
 def _children() -> set[int]:
@@ -215,6 +232,7 @@ def _process() -> dict[str, object]:
         "the list of filters of warnings": tuple(warnings.filters),
         "the precision of decimals": decimal.getcontext().prec,
         "threading.excepthook": threading.excepthook,
+        "logging.disable": root.manager.disable,
     }
     with contextlib.suppress(RuntimeError):  # no event loop runs
         loop = asyncio.get_running_loop()
@@ -311,6 +329,7 @@ def restored_process() -> Generator[None]:
     level, handler = root.level, signal.getsignal(term)
     collects, recursion = gc.isenabled(), sys.getrecursionlimit()
     filters, precision = warnings.filters[:], decimal.getcontext().prec
+    disabled = root.manager.disable
     patched = {place: getattr(*place) for place in _PATCHED if hasattr(*place)}
     try:
         yield
@@ -320,6 +339,7 @@ def restored_process() -> Generator[None]:
             os.environ.update(variables)
         os.umask(mask)
         root.setLevel(level)
+        logging.disable(disabled)
         socket.setdefaulttimeout(timeout)
         (gc.enable if collects else gc.disable)()
         sys.setrecursionlimit(recursion)
@@ -358,11 +378,23 @@ def _text(value: object) -> str:
 
 
 def _held_by(value: object, package: str) -> object:
-    """Return what an object or a function of a module holds; the value itself if nothing."""
+    """Return what an object or a function of a module holds; None if nothing."""
+    if isinstance(value, FunctionType):
+        return _held_by_function(value)
     home = str(getattr(type(value), "__module__", "")).partition(".")[0]
-    if isinstance(value, FunctionType) or home == package:
+    if home == package or isinstance(value, threading.local):
         return getattr(value, "__dict__", None) or None
     return None
+
+
+def _held_by_function(function: FunctionType) -> object:
+    """Return the attributes, mutable defaults and closure of a function; None if nothing."""
+    held: list[Any] = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(ValueError):  # an empty cell
+            held.append(cell.cell_contents)
+    mutable: list[Any] = [value for value in held if type(value) in _MUTABLE]
+    return [*([function.__dict__] if function.__dict__ else []), *mutable] or None
 
 
 def _class_containers(kind: type) -> Iterator[tuple[str, object]]:
@@ -378,6 +410,10 @@ def _class_containers(kind: type) -> Iterator[tuple[str, object]]:
                 yield f"the cache of {cls.__name__}.{name}", size
             elif _is_small(value) or type(value) in (int, float):
                 yield f"{cls.__name__}.{name}", cast("object", value)
+            elif isinstance(value, threading.local):
+                yield f"{cls.__name__}.{name}", value.__dict__
+            elif isinstance(value, FunctionType) and (held := _held_by_function(value)) is not None:
+                yield f"the defaults or the closure of {cls.__name__}.{name}", held
 
 
 def _module_containers(module: ModuleType) -> Iterator[tuple[str, object]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
 import pytest
@@ -15,6 +16,9 @@ from delf_devkit.testing.contracts.base import TURNS, Contract, cancelled_at, mi
 
 _AT_ONCE = 10
 _INSTANT = 0.01
+_MANY = 300
+_SAME_TIME = timedelta(minutes=10)
+"""The largest difference between two clocks; zones differ by a quarter of an hour or more."""
 _MARK = "marmalade-7741"
 
 
@@ -65,12 +69,23 @@ class MemoryContract(Contract):
         saved = await store.all()
         assert [fact.content for fact in saved] == list(self.facts)
         assert all(fact.saved_at.tzinfo is not None for fact in saved), "times have no zone"
+        away = max(abs(datetime.now(UTC) - fact.saved_at) for fact in saved)
+        assert away < _SAME_TIME, (
+            f"a fact that was saved now has a time {away} away: store times in UTC, and read them "
+            "in the zone in which they were stored"
+        )
 
     async def test_search_returns_the_nearest_first(self, store: Any) -> None:
-        await store.save(self.facts)
-        found = await store.search(self.query, threshold=0.0)
-        assert found, "nothing was found"
-        assert found[0].content == self.expected
+        for facts in (self.facts, self.facts[::-1]):
+            await store.clear()
+            for fact in facts:  # one by one, so that no two have one time
+                await store.save([fact])
+            found = await store.search(self.query, threshold=0.0)
+            assert found, "nothing was found"
+            assert found[0].content == self.expected, (
+                f"the first fact found is {found[0].content!r}: sort by similarity, not by age; a "
+                "task is given the first facts only"
+            )
         found = await store.search(self.query, top_k=1, threshold=0.0)
         assert [fact.content for fact in found] == [self.expected], "more than was asked for"
         assert len(await store.search(self.query, top_k=100, threshold=0.0)) <= len(self.facts)
@@ -143,6 +158,15 @@ class MemoryContract(Contract):
         mine = (one.save([f"Fact {n} is mine."]) for n in range(_AT_ONCE))
         theirs = (other.save([f"Fact {n} is theirs."]) for n in range(_AT_ONCE))
         await asyncio.gather(*mine, *theirs)
+
+    async def test_many_facts_are_saved_at_once(self, store: Any) -> None:
+        facts = [f"Room {number} is on floor {number // 10}." for number in range(_MANY)]
+        await store.save(facts)
+        count = len(await store.all())
+        assert count == _MANY, (
+            f"of {_MANY} facts that were saved by one call {count} are left: save all in batches, "
+            "or raise MemorySetupError"
+        )
 
     async def test_concurrent_calls_are_independent(self, store: Any) -> None:
         await asyncio.gather(*(store.save([f"Fact {n}."]) for n in range(20)))

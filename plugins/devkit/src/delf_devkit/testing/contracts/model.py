@@ -38,6 +38,7 @@ from delf_devkit.testing.contracts.base import (
 from delf_devkit.testing.contracts.leaks import Secrets, captured_logs
 
 _CONCURRENT = 4
+_MESSAGES = 40
 _ROUNDED = 0.05
 _MARK = "marmalade-7741"
 _PIXEL = b"\x89PNG\r\n\x1a\nmarmalade-7741"
@@ -193,14 +194,15 @@ class ModelContract(Contract):
     async def test_request_contains_every_message(
         self, model: Any, sent: Callable[[], Sequence[str]]
     ) -> None:
-        words = [f"{_MARK}-{number}-x" for number in range(4)]
-        messages = (system(words[0]), user(words[1]), assistant(words[2]), user(words[3]))
+        words = [f"{_MARK}-{number}-x" for number in range(_MESSAGES)]
+        turns = [(user, assistant)[number % 2](word) for number, word in enumerate(words[1:])]
+        messages = (system(words[0]), *turns)
         before = len(sent())
         await model.complete(ModelRequest(messages=messages))
         assert len(sent()) > before, "nothing was sent: `sent` has a text for each request"
         lost = [word for word in words if word not in sent()[-1]]
         assert not lost, (
-            f"of four messages {len(lost)} did not arrive, first that of the role "
+            f"of {_MESSAGES} messages {len(lost)} did not arrive, first that of the role "
             f"{messages[words.index(lost[0])].role!r}: the model works without its instructions"
         )
         places = [sent()[-1].index(word) for word in words[1:]]
@@ -319,11 +321,12 @@ class ModelContract(Contract):
     @needs("echoes")
     async def test_concurrent_answers_are_independent(self, echo_model: Any) -> None:
         marks = [f"{_MARK}-{number}-x" for number in range(_CONCURRENT)]
-        odd = "Grüße 🦊 łódź"
+        odd = "Grüße 🦊 łódź:\n\n\n    x =  1\n"
         reply = await echo_model.complete(_about(odd))
-        assert odd in reply.text, (
+        as_json = json.dumps(odd, ensure_ascii=False)[1:-1]  # an echo of the whole request
+        assert odd in reply.text or as_json in reply.text, (
             f"the service answers with {odd!r}, and the model gives {reply.text!r}: decode UTF-8 "
-            "as a whole, and drop nothing"
+            "as a whole, and keep blanks and empty lines, which scripts in an answer need"
         )
         whole = await asyncio.gather(*(echo_model.complete(_about(mark)) for mark in marks))
         streams = await asyncio.gather(

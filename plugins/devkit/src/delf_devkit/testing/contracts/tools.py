@@ -1,0 +1,120 @@
+"""Duties of every set of tools."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+import pytest
+
+from delf.tools.action import Action
+from delf.tools.connection import describe_actions
+from delf.tools.function import Tool, as_connections
+from delf_devkit.testing.contracts.base import missing
+from delf_devkit.testing.contracts.connection import Call, ConnectionContract
+
+
+class ToolsContract(ConnectionContract):
+    """Tests for a set of functions as tools; needs a fixture ``tools`` and ``calls``.
+
+    The fixture returns a list for ``Agent(tools=…)``: functions, ``@tool`` functions or a toolset
+    of another framework. ``calls`` are calls that succeed, as in ``ConnectionContract``, with the
+    name of a tool: ``Call("add", a=1, b=2)``; every other test and flag is the same. The sources of
+    the functions are read to see whether each declares its effect.
+    """
+
+    logs_in: ClassVar[bool] = False
+
+    @pytest.fixture
+    def tools(self) -> Sequence[Any]:
+        """The tools under test."""
+        missing(self, "a fixture `tools`")
+
+    @pytest.fixture
+    def connection(self, tools: Sequence[Any]) -> Any:
+        """The tools as one connection with an action for each."""
+        return _ToolSet(tools)
+
+    def test_tool_names_are_unique(self, tools: Sequence[Any]) -> None:
+        names = [connection.name for connection in as_connections(tools)]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        assert not twice, (
+            f"two tools are called {twice[0]!r}: no agent starts with both; give one of them "
+            "another name, @tool(name=…)"
+        )
+
+    def test_tools_declare_effects_and_results(self, tools: Sequence[Any]) -> None:
+        for item in tools:
+            if not isinstance(item, Tool) and not inspect.isroutine(item):
+                continue  # a partial, or a toolset of another framework
+            known: Any = item
+            function: Any = known.function if isinstance(known, Tool) else known
+            name = str(getattr(function, "__name__", function))
+            assert _declares_effect(known, function), (
+                f"{name} has no effect: delf takes it for irreversible, and a person is asked "
+                "before each call; say @tool(effect='read'), 'write' or 'irreversible'"
+            )
+            hints = getattr(inspect.unwrap(function), "__annotations__", {})
+            assert "return" in hints, (
+                f"{name} does not say what it returns: the model has to guess the fields; "
+                "annotate it, with None for nothing"
+            )
+
+    def _tools_of(self, connection: Any) -> list[Any]:
+        return list(connection.tools)
+
+    def _source(self, call: Call, connection: Any) -> str:
+        named = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
+        return f"await {call.action}({named})"
+
+
+class _ToolSet:
+    """A set of tools as a connection.
+
+    Args:
+        tools: Functions and tools.
+    """
+
+    is_function = False
+    allow = confirm = None
+    metadata: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, tools: Sequence[Any]) -> None:
+        self.name, self.summary = "tools", "A set of tools."
+        self.tools = list(tools)
+
+    async def actions(self) -> Sequence[Action]:
+        """Return the action of each tool."""
+        made = [await connection.actions() for connection in as_connections(self.tools)]
+        return [action for actions in made for action in actions]
+
+    def inspect(self, *, verbose: bool = False) -> dict[str, Any]:
+        """Describe all tools."""
+        actions = [
+            connection.action
+            for connection in as_connections(self.tools)
+            if isinstance(connection, Tool)
+        ]
+        return describe_actions(self.name, self.summary, actions, verbose=verbose)
+
+
+def _declares_effect(item: Any, function: Any) -> bool:
+    """Return False if the source of a function shows no ``effect=…``; True if not known."""
+    if not isinstance(item, Tool):
+        return False
+    if isinstance(function, partial):
+        return True
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function)))).body[0]
+    except (OSError, SyntaxError, TypeError, IndexError):
+        return True
+    decorators = getattr(tree, "decorator_list", ())
+    calls = [each for each in decorators if isinstance(each, ast.Call)]
+    names = [ast.unparse(getattr(each, "func", each)).rpartition(".")[2] for each in decorators]
+    if "tool" not in names:
+        return True  # made by tool(function, …)
+    return any(keyword.arg in ("effect", None) for call in calls for keyword in call.keywords)
