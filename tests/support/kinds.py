@@ -6,7 +6,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import delf.testing
 from delf import hookspecs
@@ -15,6 +15,7 @@ from delf.plugins.host import PluginHost
 from delf.specs import ConnectionSpec
 from delf_devkit.testing.contracts.base import Contract
 from support.workspace import LIBRARIES, PLUGINS, Library
+
 
 def kinds() -> str:
     """Return the kinds of plugins as a table."""

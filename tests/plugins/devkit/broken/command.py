@@ -188,7 +188,7 @@ class TestFailsOnTheStandardOutput(Suite):
 
 class TestPrintsNotesIntoItsJson(FlatSuite):
     breaks = ("test_json_output_can_be_parsed",)
-    says = "which is no JSON"
+    says = "which is not JSON"
     text = START + FLAT + "    click.echo('1 order')\n    click.echo('[7]')\n"
 
 

@@ -152,7 +152,7 @@ class CommandContract(Contract):
                 json.loads(text)
             except ValueError:
                 pytest.fail(
-                    f"--json prints {text[:100]!r}, which is no JSON: print notes with err=True"
+                    f"--json prints {text[:100]!r}, which is not JSON: print notes with err=True"
                 )
 
     @pytest.mark.skipif(os.name != "posix", reason="no signals")

@@ -370,10 +370,10 @@ class JournalContract(Contract):
         with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever it raises
             await failing_journal.append(started("t"))
         await asyncio.wait({received}, timeout=_INSTANT)
-        is_told = received.done() and received.exception() is None
+        is_received = received.done() and received.exception() is None
         received.cancel()
         await asyncio.wait({received})
-        assert not is_told, (
+        assert not is_received, (
             "a subscriber got an event that could not be stored: a page would show what the "
             "journal does not know; tell subscribers once the event is stored"
         )
