@@ -79,7 +79,7 @@ class Lines(Good):
 
     async def write(self, parts):
         if len(parts) > 1 or not all(parts.values()):
-            raise ToolExecutionError("one table with a head can be written")
+            raise ToolException("one table with a head can be written")
         ((name, (head, *rows)),) = parts.items()
         made = [json.dumps(self.row(zip(head, row, strict=True))) for row in rows]
         return "\n".join([name, *made]).encode()
@@ -111,8 +111,8 @@ class TestSaysNothing(Good):
     def lines(self, path):
         try:
             return super().lines(path)
-        except ToolExecutionError:
-            raise ToolExecutionError("error") from None
+        except ToolException:
+            raise ToolException("error") from None
 
 
 class TestGoodWithoutParts(Suite):

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from delf import ToolExecutionError, tool
+from delf import ToolException, tool
 from delf.testing import Call, ToolsContract
 
 
@@ -12,7 +12,7 @@ from delf.testing import Call, ToolsContract
 def stock(product: str) -> int:
     """Count the pieces of a product."""
     if product == "none":
-        raise ToolExecutionError(f"there is no product {product!r}")
+        raise ToolException(f"there is no product {product!r}")
     return len(product)
 
 

@@ -294,7 +294,7 @@ class ConnectionContract(Contract):
             loads(dumps(result))
             arguments = action.validate(call.arguments)
             limit = next((arguments[name] for name in _LIMITS if name in arguments), None)
-            count = len(result) if type(result) is list else 0
+            count = _length_of(result)
             if isinstance(limit, int):
                 assert count <= limit, (
                     f"{call.action} gave {count} items where {limit} were asked for: a prompt and "
@@ -576,6 +576,11 @@ async def _variants(call: Call, connection: ConnectionLike) -> list[Call]:
             if value != now
         ]
     return variants
+
+
+def _length_of(result: Any) -> int:
+    """Count the items of a list; 0 for another result."""
+    return len(result) if isinstance(result, list) else 0  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _result_class(action: Action) -> type | None:

@@ -49,12 +49,11 @@ class ToolsContract(ConnectionContract):
 
     def test_tools_declare_effects_and_results(self, tools: Sequence[Any]) -> None:
         for item in tools:
-            if not isinstance(item, Tool) and not inspect.isroutine(item):
+            if not _is_function(item):
                 continue  # a partial, or a toolset of another framework
-            known: Any = item
-            function: Any = known.function if isinstance(known, Tool) else known
+            function: Any = getattr(item, "function", item)
             name = str(getattr(function, "__name__", function))
-            assert _declares_effect(known, function), (
+            assert _declares_effect(item, function), (
                 f"{name} has no effect: delf takes it for irreversible, and a person is asked "
                 "before each call; say @tool(effect='read'), 'write' or 'irreversible'"
             )
@@ -100,6 +99,11 @@ class _ToolSet:
             if isinstance(connection, Tool)
         ]
         return describe_actions(self.name, self.summary, actions, verbose=verbose)
+
+
+def _is_function(item: Any) -> bool:
+    """Return True for a function, and for a function made a tool."""
+    return isinstance(item, Tool) or inspect.isroutine(item)
 
 
 def _declares_effect(item: Any, function: Any) -> bool:
