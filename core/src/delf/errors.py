@@ -191,7 +191,9 @@ class JournalUnavailableError(ConfigurationError):
     """True if the user chose the journal, so delf must not fall back to no journal."""
 
     code = "ERR-JOURNAL-004"
-    default_hint = 'journal = "none" keeps nothing'
+    default_hint = (
+        'resume an interrupted task when the journal works again; journal = "none" keeps nothing'
+    )
 
 
 class FolderNotTrustedError(ConfigurationError):

@@ -663,7 +663,7 @@ class TestShowsTheFolderOfInputs(Spoiling):
 
 @breaks("test_files_of_a_script_are_limited", says="set RLIMIT_FSIZE")
 class TestLimitsNoFile(Spoiling):
-    what, answer = "buffering=0", 4 * 1024 * 1024
+    what, answer = '"large"', 4 * 1024 * 1024
 
 
 @breaks("test_open_files_are_limited", says="set RLIMIT_NOFILE")
