@@ -170,17 +170,17 @@ if not TYPE_CHECKING:  # a checker that saw __getattr__ would accept any name
 
 def _import_export(name: str) -> Any:
     """Import a public name that an installed plugin exports."""
-    known = list(__all__)
+    exports = list(__all__)
     if not name.startswith("_"):  # such names are asked for by tools that look at every module
         from delf.packages.official import packages
         from delf.plugins.host import PluginHost
 
         with contextlib.suppress(AttributeError):
             return PluginHost.discover().load_export(name)
-        known += packages("exports")
+        exports += packages("exports")
     from delf.errors import did_you_mean
 
-    raise AttributeError(f"module 'delf' has no attribute {name!r}{did_you_mean(name, known)}")
+    raise AttributeError(f"module 'delf' has no attribute {name!r}{did_you_mean(name, exports)}")
 
 
 def __dir__() -> list[str]:

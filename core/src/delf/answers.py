@@ -81,16 +81,16 @@ def split_reasoning(text: str) -> tuple[str, str, bool]:
     if _HARMONY_MARK.search(text):
         return _split_channels(text)
     for pattern in _BARE:
-        if (bare := pattern.match(text)) is not None:
-            return bare[1].strip(), _strip_control_marks(text[bare.end() :]), True
+        if (bare_start := pattern.match(text)) is not None:
+            return bare_start[1].strip(), _strip_control_marks(text[bare_start.end() :]), True
     thoughts: list[str] = []
     rest = text
     while (opening := reasoning_in(rest)) is not None:
-        ended = opening.end.search(rest, opening.length)
-        if ended is None:
+        ending = opening.end.search(rest, opening.length)
+        if ending is None:
             return "\n\n".join([*thoughts, rest[opening.length :].strip()]), "", False
-        thoughts.append(rest[opening.length : ended.start()].strip())
-        rest = rest[ended.end() :].lstrip()
+        thoughts.append(rest[opening.length : ending.start()].strip())
+        rest = rest[ending.end() :].lstrip()
     unopened = _find_unopened_end(rest)
     if unopened is not None:
         begin, end = unopened
@@ -119,30 +119,30 @@ def reasoning_in(text: str) -> Opening | None:
     if not _ANY_OPENING.match(text, start):
         return None
     for opening, end in _MARKS:
-        found = re.compile(opening, re.IGNORECASE).match(text, start)
-        if found is not None:
-            mark = end.format(found[1])
-            return Opening(found.end(), re.compile(re.escape(mark), re.IGNORECASE), mark)
+        opening_match = re.compile(opening, re.IGNORECASE).match(text, start)
+        if opening_match is not None:
+            mark = end.format(opening_match[1])
+            return Opening(opening_match.end(), re.compile(re.escape(mark), re.IGNORECASE), mark)
     return None
 
 
 def may_be_reasoning(text: str) -> bool:
     """Return True if an incomplete text may still turn out to begin with reasoning."""
-    begun = text.lstrip()
-    if begun and begun[0] not in "<[◁":
+    start = text.lstrip()
+    if start and start[0] not in "<[◁":
         return False
-    is_open = begun.startswith("<|channel") or not re.search(r"[>\]▷]", begun)
-    return len(begun) < _LONGEST_MARK and "\n" not in begun and is_open
+    is_open = start.startswith("<|channel") or not re.search(r"[>\]▷]", start)
+    return len(start) < _LONGEST_MARK and "\n" not in start and is_open
 
 
 def _find_unopened_end(text: str) -> tuple[int, int] | None:
     """Return the start and end of the last closing mark of reasoning without an opening mark."""
     last: tuple[int, int] | None = None
-    for found in _CLOSING.finditer(text):
-        begins_line = text[: found.start()].endswith("\n") or not text[: found.start()].strip()
-        ends_line = not text[found.end() :].partition("\n")[0].strip()
+    for closing in _CLOSING.finditer(text):
+        begins_line = text[: closing.start()].endswith("\n") or not text[: closing.start()].strip()
+        ends_line = not text[closing.end() :].partition("\n")[0].strip()
         if begins_line or ends_line:
-            last = found.span()
+            last = closing.span()
     # With an opening mark in front of the closing one, the text is about such marks.
     if last is None or _ANY_OPENING.search(text, 0, last[0]) is not None:
         return None
@@ -158,21 +158,21 @@ def _in_block(text: str, place: int) -> bool:
 
 def _split_channels(text: str) -> tuple[str, str, bool]:
     """Split an answer in the harmony format, whose parts are labelled by channel."""
-    thoughts, messages, called = [text[: _first(text)].strip()], list[str](), list[str]()
+    thoughts, messages, calls = [text[: _first(text)].strip()], list[str](), list[str]()
     for part in _HARMONY.finditer(text):
         if part["channel"] == "final":
             messages.append(part["body"])
         elif "to=" in part["from"] + part["to"]:
-            called.append(part["body"])
+            calls.append(part["body"])
         else:
             thoughts.append(part["body"].strip())
-    spoken = "".join(messages).strip() or "\n".join(called).strip()
+    spoken = "".join(messages).strip() or "\n".join(calls).strip()
     return "\n\n".join(filter(None, thoughts)), spoken, bool(spoken)
 
 
 def _first(text: str) -> int:
-    found = _HARMONY.search(text)
-    return len(text) if found is None else found.start()
+    marker = _HARMONY.search(text)
+    return len(text) if marker is None else marker.start()
 
 
 def _strip_control_marks(text: str) -> str:
@@ -188,12 +188,12 @@ def without_reasoning(reply: ModelReply) -> ModelReply:
 
     Reasoning that never ends makes the reply truncated.
     """
-    thoughts, messages, ended = split_reasoning(reply.text)
+    thoughts, messages, ending = split_reasoning(reply.text)
     if messages == reply.text and not thoughts:
         return reply
     reasoning = "\n\n".join(filter(None, (reply.reasoning, thoughts)))
     reason = reply.finish_reason
-    if not ended and reply.broken_by is None and not reply.calls:
+    if not ending and reply.broken_by is None and not reply.calls:
         reason = "cut"
     return replace(reply, text=messages, reasoning=reasoning, finish_reason=reason)
 
@@ -201,13 +201,13 @@ def without_reasoning(reply: ModelReply) -> ModelReply:
 # -- truncated answers ---------------------------------------------------------------------
 
 
-def continuation_request(*, whole: bool) -> str:
+def continuation_request(*, is_cut_call: bool) -> str:
     """Build the request that asks a model to continue a truncated answer.
 
     Args:
-        whole: Ask for the whole answer again, which an answer with tool calls needs.
+        is_cut_call: Ask for the whole answer again, which an answer with tool calls needs.
     """
-    return _AGAIN if whole else _GO_ON
+    return _AGAIN if is_cut_call else _GO_ON
 
 
 def join_continuation(first: str, second: str) -> str | None:
@@ -225,16 +225,16 @@ def join_continuation(first: str, second: str) -> str | None:
     """
     if not first.strip():
         return second
-    begun = _fence_of(first)
-    if begun is None:
-        same = first.strip()[:_SAME_START]
-        return second if second.lstrip().startswith(same) else first + second
+    fence = _fence_of(first)
+    if fence is None:
+        repeated_start = first.strip()[:_SAME_START]
+        return second if second.lstrip().startswith(repeated_start) else first + second
     if re.search(r"^[ \t]*`{3,}[\w+-]+", second, re.MULTILINE):
         return second
-    code = first[begun:]
+    code = first[fence:]
     opening = code.strip().split("\n")[0]
     if opening and second.lstrip("\n").startswith(opening):
-        return first[:begun] + second.lstrip("\n")
+        return first[:fence] + second.lstrip("\n")
     *lines, last = code.split("\n")
     following = second.split("\n", maxsplit=1)[0]
     if last.strip() and len(last) >= _MIN_SAME and following.strip().startswith(last.strip()):
@@ -246,13 +246,13 @@ def join_continuation(first: str, second: str) -> str | None:
 
 def _fence_of(text: str) -> int | None:
     """Return the index where the content of an unclosed fence begins; None without such a fence."""
-    inside: int | None = None
+    open_fence: int | None = None
     place = 0
     for line in text.splitlines(keepends=True):
         place += len(line)
         if line.lstrip().startswith("```"):
-            inside = place if inside is None else None
-    return inside
+            open_fence = place if open_fence is None else None
+    return open_fence
 
 
 _WHY: Final[dict[BrokenBy, tuple[str, str]]] = {
@@ -277,11 +277,11 @@ _WHY: Final[dict[BrokenBy, tuple[str, str]]] = {
 
 def truncation_error(reply: ModelReply) -> LLMExecutionError:
     """Make the error for a truncated answer, with an excerpt of its text."""
-    why, hint = _WHY[reply.broken_by or "break"]
+    cause, hint = _WHY[reply.broken_by or "break"]
     limit = f" ({reply.max_tokens:,} tokens)" if reply.max_tokens else ""
     limit = limit if reply.broken_by == "length" else ""
     excerpt = quote_answer(reply.text or reply.reasoning)
-    return LLMExecutionError(f"{why}{limit}; {excerpt}", hint=hint)
+    return LLMExecutionError(f"{cause}{limit}; {excerpt}", hint=hint)
 
 
 def quote_answer(text: str) -> str:

@@ -45,18 +45,21 @@ class FixedAttributes:
         is_method = first_parameter and caller.f_locals.get(first_parameter[0]) is self
         if name in vars(self) or is_method:
             return
-        known = {*self._options, *(word for word in dir(self) if not word.startswith("_"))}
+        attribute_names = {
+            *self._options,
+            *(word for word in dir(self) if not word.startswith("_")),
+        }
         kind = type(self).__name__
         raise FixedAttributeError(
-            f"{kind} has no attribute {name!r}{did_you_mean(name, sorted(known))}",
+            f"{kind} has no attribute {name!r}{did_you_mean(name, sorted(attribute_names))}",
             hint="options are given when it is made; a subclass may have attributes of its own",
         )
 
     def _is_fixed(self, name: str) -> bool:
         """Return True if assigning the attribute now would have no effect."""
-        found = getattr(type(self), name, None)
-        if isinstance(found, property):
-            return found.fset is None
+        attribute = getattr(type(self), name, None)
+        if isinstance(attribute, property):
+            return attribute.fset is None
         return name in vars(self) or name in self._options
 
 

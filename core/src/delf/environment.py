@@ -48,9 +48,9 @@ class SourcedText(str):
 
     def __new__(cls, text: str, source: Source = "project") -> Self:
         """Create a text with its source as an attribute."""
-        made = super().__new__(cls, text)
-        made.source = source
-        return made
+        text_with_source = super().__new__(cls, text)
+        text_with_source.source = source
+        return text_with_source
 
 
 class FileText(SourcedText):
@@ -66,9 +66,9 @@ class FileText(SourcedText):
 
     def __new__(cls, text: str, folder: Path = Path()) -> Self:
         """Create a text with its source and its folder as attributes."""
-        made = super().__new__(cls, text)
-        made.folder = folder
-        return made
+        text_with_source = super().__new__(cls, text)
+        text_with_source.folder = folder
+        return text_with_source
 
 
 def source_of(value: object, otherwise: Source = "program") -> Source:
@@ -120,18 +120,18 @@ class EnvFile:
     warnings: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, path: Path, within: Path | None = None) -> Self:
+    def read(cls, path: Path, root: Path | None = None) -> Self:
         """Read a file; a missing file is empty.
 
         Args:
             path: The file.
-            within: The folder that symbolic links must not leave; the file's own folder when
+            root: The folder that symbolic links must not leave; the file's own folder when
                 omitted.
 
         Raises:
             ConfigurationError: If the file exists and cannot be read.
         """
-        content = read_file(path, within or path.parent, _MAX_BYTES)
+        content = read_file(path, root or path.parent, _MAX_BYTES)
         try:
             text = (content or b"").decode("utf-8-sig")
         except UnicodeDecodeError as error:
@@ -142,22 +142,24 @@ class EnvFile:
             raise ConfigurationError(f"{path} has more than 255 spaces in a row")
         from dotenv.parser import parse_stream
 
-        written: list[tuple[str, str]] = []
+        assignments: list[tuple[str, str]] = []
         warnings: list[str] = []
         for binding in parse_stream(io.StringIO(text)):
             if binding.error:
                 warnings.append(f"{path}:{binding.original.line}: this line is not NAME=VALUE")
             elif binding.key is not None and binding.value is not None:
-                written.append((binding.key, binding.value))
-        return cls(path, tuple(written), tuple(warnings))
+                assignments.append((binding.key, binding.value))
+        return cls(path, tuple(assignments), tuple(warnings))
 
     @property
     def assignments(self) -> dict[str, str]:
         """Return the file's variables for a reader that trusts the file."""
-        found: dict[str, str] = {}
+        values_by_name: dict[str, str] = {}
         for name, value in self.entries:
-            found[name] = f"{found[name]}\0{value}" if name in found else value
-        return found
+            values_by_name[name] = (
+                f"{values_by_name[name]}\0{value}" if name in values_by_name else value
+            )
+        return values_by_name
 
     def variables(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Return the file's variables with their references expanded.
@@ -172,8 +174,8 @@ class EnvFile:
 
         values: dict[str, str] = {}
         for name, value in self.entries:
-            known: dict[str, str | None] = {**values, **environ}
-            parts = (atom.resolve(known) for atom in parse_variables(value))
+            values_by_name: dict[str, str | None] = {**values, **environ}
+            parts = (atom.resolve(values_by_name) for atom in parse_variables(value))
             values[name] = SourcedText("".join(parts), "project")
         return values
 

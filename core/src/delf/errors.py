@@ -208,11 +208,11 @@ class FolderNotTrustedError(ConfigurationError):
     code = "ERR-TRUST-001"
 
     def __init__(self, folder: Path, files: tuple[str, ...], *, changed: bool) -> None:
-        shown = ", ".join(files[:_MAX_FILES])
-        more = f" and {len(files) - _MAX_FILES} more" if len(files) > _MAX_FILES else ""
-        why = "has changed since you trusted it" if changed else "is not trusted yet"
+        file_list = ", ".join(files[:_MAX_FILES])
+        rest_note = f" and {len(files) - _MAX_FILES} more" if len(files) > _MAX_FILES else ""
+        reason = "has changed since you trusted it" if changed else "is not trusted yet"
         super().__init__(
-            f"{folder} {why}, so its files have no effect: {shown}{more}",
+            f"{folder} {reason}, so its files have no effect: {file_list}{rest_note}",
             hint=f"look at it with: delf trust {shlex.quote(str(folder))}; for one process "
             f"DELF_TRUST={shlex.quote(str(folder))}",
         )
@@ -547,11 +547,11 @@ _MEANT: Final = {
 }
 
 
-def check_one_of(what: str, value: object, allowed: Iterable[str]) -> None:
+def check_one_of(subject: str, value: object, allowed: Iterable[str]) -> None:
     """Raise for a value that is not one of the allowed words.
 
     Args:
-        what: The name of the value, for error messages.
+        subject: The name of the value, for error messages.
         value: The value.
         allowed: The words.
 
@@ -560,22 +560,24 @@ def check_one_of(what: str, value: object, allowed: Iterable[str]) -> None:
     """
     words = list(allowed)
     if not (isinstance(value, str) and value in words):
-        close = did_you_mean(value, words) if isinstance(value, str) else ""
-        raise ConfigurationError(f"{what} is {value!r}{close}", hint=f"one of: {', '.join(words)}")
+        suggestion = did_you_mean(value, words) if isinstance(value, str) else ""
+        raise ConfigurationError(
+            f"{subject} is {value!r}{suggestion}", hint=f"one of: {', '.join(words)}"
+        )
 
 
-def check_above_zero(what: str, value: object) -> None:
+def check_above_zero(subject: str, value: object) -> None:
     """Raise for a number, such as seconds or a price, that is not above zero.
 
     Args:
-        what: The name of the value, for the message.
+        subject: The name of the value, for the message.
         value: The value.
 
     Raises:
         ConfigurationError: If the value is not a number above zero.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-        raise ConfigurationError(f"{what} is {value!r}", hint="give a number above 0")
+        raise ConfigurationError(f"{subject} is {value!r}", hint="give a number above 0")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -588,11 +590,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     Returns:
         ``"; did you mean 'x'?"``, or an empty string when nothing is close.
     """
-    listed = list(islice(known, _MAX_COMPARED))
-    if (meant := _MEANT.get(name.lower())) in listed:
-        return f"; did you mean {meant!r}?"
-    close = difflib.get_close_matches(name[:_LONGEST_COMPARED], listed, n=1, cutoff=0.6)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    candidates = list(islice(known, _MAX_COMPARED))
+    if (synonym := _MEANT.get(name.lower())) in candidates:
+        return f"; did you mean {synonym!r}?"
+    close_names = difflib.get_close_matches(name[:_LONGEST_COMPARED], candidates, n=1, cutoff=0.6)
+    return f"; did you mean {close_names[0]!r}?" if close_names else ""
 
 
 def __getattr__(name: str) -> Any:

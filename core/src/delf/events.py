@@ -564,8 +564,10 @@ class ApprovalRequest:
             return f"script({', '.join(self.actions)})"
         if self.is_question:
             return _one_line(self.arguments.get("question", ""))
-        shown = ", ".join(f"{name}={_short(value)}" for name, value in self.arguments.items())
-        call = f"{self.action}({shown})"
+        arguments_text = ", ".join(
+            f"{name}={_short(value)}" for name, value in self.arguments.items()
+        )
+        call = f"{self.action}({arguments_text})"
         return f"make it again? it was interrupted: {call}" if self.outcome_unknown else call
 
     def to_dict(self) -> dict[str, Any]:
@@ -976,13 +978,13 @@ def decode(record: Mapping[str, Any]) -> Event:
             hint="it was written by a newer delf",
         )
     data = from_jsonable(record["data"])
-    known = frozen_fields(cls, {name: data[name] for name in _FIELDS[cls] if name in data})
-    if "usage" in known:
-        known["usage"] = Usage(**known["usage"])
-    if "calls" in known:
-        known["calls"] = tuple(ToolCall(**call) for call in known["calls"])
+    known_fields = frozen_fields(cls, {name: data[name] for name in _FIELDS[cls] if name in data})
+    if "usage" in known_fields:
+        known_fields["usage"] = Usage(**known_fields["usage"])
+    if "calls" in known_fields:
+        known_fields["calls"] = tuple(ToolCall(**call) for call in known_fields["calls"])
     head = {name: record[name] for name in _HEAD}
-    return cls(**head, **known)
+    return cls(**head, **known_fields)
 
 
 _EVENT_BYTES: Final = 500

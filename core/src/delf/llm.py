@@ -120,8 +120,8 @@ class LLMConfig:
     def __post_init__(  # pyright: ignore[reportGeneralTypeIssues]
         self, api_key: str | None, headers: Mapping[str, str] | None
     ) -> None:
-        hidden = _Hidden({"api_key": api_key, "headers": headers})
-        object.__setattr__(self, "_secrets", hidden)
+        hidden_fields = _Hidden({"api_key": api_key, "headers": headers})
+        object.__setattr__(self, "_secrets", hidden_fields)
         model: Any = self.model
         if not isinstance(model, str) or not model.strip():
             raise ModelConfigurationError(f"model must be a name, got {model!r}")
@@ -215,38 +215,40 @@ def normalise_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _extra(given: Any) -> dict[str, Any]:
+def _extra(value: Any) -> dict[str, Any]:
     """Validate ``extra``, a table of additional request fields.
 
     Raises:
         ModelConfigurationError: If the value is not a table, or has a field that delf sets.
     """
-    table = _table(given, EXTRA)
-    taken = next((name for name in table if name in _NOT_EXTRA), None)
-    if taken is not None:
-        raise ModelConfigurationError(f"model setting {EXTRA!r}: delf sets the field {taken!r}")
+    table = _table(value, EXTRA)
+    reserved_name = next((name for name in table if name in _NOT_EXTRA), None)
+    if reserved_name is not None:
+        raise ModelConfigurationError(
+            f"model setting {EXTRA!r}: delf sets the field {reserved_name!r}"
+        )
     return table
 
 
-def _thinking(given: Any) -> dict[str, Any]:
-    return _table(given, "thinking")
+def _thinking(value: Any) -> dict[str, Any]:
+    return _table(value, "thinking")
 
 
-def _table(given: Any, name: str) -> dict[str, Any]:
-    if not isinstance(given, Mapping):
+def _table(value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
         raise ModelConfigurationError(
-            f"model setting {name!r}: a table of the provider's fields, not {given!r:.80}"
+            f"model setting {name!r}: a table of the provider's fields, not {value!r:.80}"
         )
-    return dict(cast("Mapping[str, Any]", given))
+    return dict(cast("Mapping[str, Any]", value))
 
 
-def _effort(given: Any) -> str:
-    if not isinstance(given, str) or not given:
+def _effort(value: Any) -> str:
+    if not isinstance(value, str) or not value:
         raise ModelConfigurationError(
-            f"model setting 'reasoning_effort': a text, not {given!r:.80}",
+            f"model setting 'reasoning_effort': a text, not {value!r:.80}",
             hint='"low", "medium" or "high"; "none" for models that can do without',
         )
-    return given
+    return value
 
 
 def _server_side_tools(given: Any) -> list[dict[str, Any]]:
@@ -255,41 +257,45 @@ def _server_side_tools(given: Any) -> list[dict[str, Any]]:
     Raises:
         ModelConfigurationError: If the value has another shape, or an unknown tool or field.
     """
-    where = f"model setting {SERVER_SIDE_TOOLS!r}"
+    setting = f"model setting {SERVER_SIDE_TOOLS!r}"
     tools: dict[str, dict[str, Any]] = {}
     for item in _as_sequence(given):
         table = {"tool_type": item} if isinstance(item, str) else item
         if not isinstance(table, Mapping):
-            raise ModelConfigurationError(f'{where}: a list of names or tables, as ["web_search"]')
+            raise ModelConfigurationError(
+                f'{setting}: a list of names or tables, as ["web_search"]'
+            )
         fields = dict(cast("Mapping[Any, Any]", table))
         kind = fields.get("tool_type")
         if kind != "web_search":
             hint = _ELSEWHERE.get(str(kind))
             raise ModelConfigurationError(
-                f"{where}: tool_type {kind!r} is not asked for; web_search is", hint=hint
+                f"{setting}: tool_type {kind!r} is not asked for; web_search is", hint=hint
             )
         for name, value in fields.items():
             if name not in _TOOL_FIELDS:
-                close = did_you_mean(str(name), _TOOL_FIELDS)
-                raise ModelConfigurationError(f"{where}: unknown field {name!r}{close}")
+                suggestion = did_you_mean(str(name), _TOOL_FIELDS)
+                raise ModelConfigurationError(f"{setting}: unknown field {name!r}{suggestion}")
             if name.endswith("_domains") and value is not None:
                 domains = _as_sequence(value)
                 if not all(isinstance(domain, str) and domain for domain in domains):
-                    raise ModelConfigurationError(f"{where}: {name}: a list of names of hosts")
+                    raise ModelConfigurationError(f"{setting}: {name}: a list of names of hosts")
                 fields[name] = list(domains)
         uses = fields.get("max_uses")
         if uses is not None and (type(uses) is not int or uses < 1):
-            raise ModelConfigurationError(f"{where}: max_uses: a whole number from 1")
+            raise ModelConfigurationError(f"{setting}: max_uses: a whole number from 1")
         if fields.get("allowed_domains") and fields.get("blocked_domains"):
-            raise ModelConfigurationError(f"{where}: allowed_domains or blocked_domains, not both")
+            raise ModelConfigurationError(
+                f"{setting}: allowed_domains or blocked_domains, not both"
+            )
         tools[kind] = {name: value for name, value in fields.items() if value is not None}
     return list(tools.values())
 
 
-def _as_sequence(given: Any) -> Sequence[Any]:
-    if isinstance(given, (list, tuple)):
-        return cast("Sequence[Any]", given)
-    return () if given is None else (given,)
+def _as_sequence(value: Any) -> Sequence[Any]:
+    if isinstance(value, (list, tuple)):
+        return cast("Sequence[Any]", value)
+    return () if value is None else (value,)
 
 
 def as_llm_config(value: str | LLMConfig | Sequence[str | LLMConfig]) -> LLMConfig:

@@ -108,20 +108,24 @@ def user(text: str, parts: Sequence[Part] = ()) -> Message:
     return Message("user", (TextPart(text), *parts))
 
 
-def as_messages(given: object) -> tuple[Message, ...]:
+def as_messages(value: object) -> tuple[Message, ...]:
     """Convert a conversation to the messages for a model.
 
     Raises:
         PluginError: If an item is not a message, such as a text.
     """
-    if isinstance(given, (str, Message)) or not isinstance(given, Iterable):
-        what = f"{type(given).__name__} {_cut(given)}"
-        raise PluginError(f"a model is asked with a list of messages, not {what}", hint=_MAKES)
-    messages = tuple(cast("Iterable[object]", given))
+    if isinstance(value, (str, Message)) or not isinstance(value, Iterable):
+        type_and_value = f"{type(value).__name__} {_cut(value)}"
+        raise PluginError(
+            f"a model is asked with a list of messages, not {type_and_value}", hint=_MAKES
+        )
+    messages = tuple(cast("Iterable[object]", value))
     for item in messages:
         if not isinstance(item, Message):
-            what = f"the {type(item).__name__} {_cut(item)}"
-            raise PluginError(f"a request to a model has messages, not {what}", hint=_MAKES)
+            type_and_value = f"the {type(item).__name__} {_cut(item)}"
+            raise PluginError(
+                f"a request to a model has messages, not {type_and_value}", hint=_MAKES
+            )
     return cast("tuple[Message, ...]", messages)
 
 
@@ -135,9 +139,9 @@ def assistant(text: str, calls: Sequence[ToolCall] = ()) -> Message:
     return Message("assistant", (*parts, *calls))
 
 
-def results(given: Sequence[ToolResult]) -> Message:
+def results(tool_results: Sequence[ToolResult]) -> Message:
     """Make the message with the results of the previous message's tool calls."""
-    return Message("user", tuple(given))
+    return Message("user", tuple(tool_results))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

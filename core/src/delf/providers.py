@@ -27,10 +27,12 @@ class Providers:
         known: The providers; the first one wins if two declare the same name or alias.
     """
 
-    def __init__(self, known: Iterable[Provider] = ()) -> None:
-        given = list(known)
-        by_name = {provider.name: provider for provider in reversed(given)}
-        self.all = tuple(by_name[name] for name in dict.fromkeys(each.name for each in given))
+    def __init__(self, providers: Iterable[Provider] = ()) -> None:
+        all_providers = list(providers)
+        by_name = {provider.name: provider for provider in reversed(all_providers)}
+        self.all = tuple(
+            by_name[name] for name in dict.fromkeys(each.name for each in all_providers)
+        )
         self._words: dict[str, Provider] = {}
         for provider in self.all:
             for word in provider.words:
@@ -76,11 +78,11 @@ class Providers:
         name = model.lower()
         word, _, rest = re.sub("[:/]", "/", name, count=1).partition("/")
         found = {name, f"{word}/{rest}", f"{word}:{rest}", rest} if rest else {name}
-        bare = rest if rest and self.by_name(word) else name
+        model_name = rest if rest and self.by_name(word) else name
         owner = (self.by_name(word) if rest else None) or self.for_model(name)
         if owner is not None:
-            found.add(bare)
-            found |= {f"{spelled}{mark}{bare}" for spelled in owner.words for mark in "/:"}
+            found.add(model_name)
+            found |= {f"{spelled}{mark}{model_name}" for spelled in owner.words for mark in "/:"}
         return frozenset(found | self.spellings(rest) if "/" in rest else found)
 
     @property

@@ -82,7 +82,7 @@ _ABSENT: Final = _Absent()
 
 def _methods(cls: type, *, frozen: bool, slots: bool) -> Mapping[str, Callable[..., Any] | None]:
     fields = dataclasses.fields(cls)
-    shown = [field.name for field in fields if field.repr]
+    shown_fields = [field.name for field in fields if field.repr]
     values = _values([field.name for field in fields if field.compare])
 
     def start(self: Any, *args: Any, **given: Any) -> None:
@@ -92,7 +92,7 @@ def _methods(cls: type, *, frozen: bool, slots: bool) -> Mapping[str, Callable[.
 
     @reprlib.recursive_repr()
     def show(self: Any) -> str:
-        text = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
+        text = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown_fields)
         return f"{type(self).__qualname__}({text})"
 
     def equal(self: Any, other: object) -> bool:
@@ -100,8 +100,8 @@ def _methods(cls: type, *, frozen: bool, slots: bool) -> Mapping[str, Callable[.
             return NotImplemented
         return values(self) == values(other)
 
-    own = {"__init__": start, "__repr__": show, "__eq__": equal, "__hash__": None}
-    return {**own, **_frozen_methods(cls, slots=slots)} if frozen else own
+    methods = {"__init__": start, "__repr__": show, "__eq__": equal, "__hash__": None}
+    return {**methods, **_frozen_methods(cls, slots=slots)} if frozen else methods
 
 
 def _frozen_methods(cls: type, *, slots: bool) -> Mapping[str, Callable[..., Any]]:

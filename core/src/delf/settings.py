@@ -176,10 +176,10 @@ class PluginSettings(BaseModel):
             field: The name of a field with a list of folders.
             usual: Folders of the project that are used if the field is empty.
         """
-        given = [Path(folder) for folder in getattr(self, field)]
+        folders = [Path(folder) for folder in getattr(self, field)]
         root = current_folder()
-        is_own = bool(given) and self.source(field) == "program"
-        return given or [root / name for name in usual], None if is_own else root
+        is_own = bool(folders) and self.source(field) == "program"
+        return folders or [root / name for name in usual], None if is_own else root
 
     @classmethod
     def for_instance(cls, name: str, values: Mapping[str, Any]) -> Self:
@@ -194,18 +194,23 @@ class PluginSettings(BaseModel):
                 the value.
             KeyAddressError: If a secret would go to an address from an untrusted source.
         """
-        given = {key: value for key, value in values.items() if value is not None}
+        given_values = {key: value for key, value in values.items() if value is not None}
         prefix = f"DELF_{name.upper()}_"
-        found = _from_environ(cls, name, prefix)
-        sources: dict[str, Source] = {key: _source_of_any(value) for key, value in given.items()}
-        sources |= {key: _variable_source(f"{prefix}{key}") for key in found.keys() - given.keys()}
-        _check_addresses(cls, name, prefix, {**found, **given}, sources)
+        environment_values = _from_environ(cls, name, prefix)
+        sources: dict[str, Source] = {
+            key: _source_of_any(value) for key, value in given_values.items()
+        }
+        sources |= {
+            key: _variable_source(f"{prefix}{key}")
+            for key in environment_values.keys() - given_values.keys()
+        }
+        _check_addresses(cls, name, prefix, {**environment_values, **given_values}, sources)
         try:
-            made = cls(**found | given)
+            settings = cls(**environment_values | given_values)
         except ValidationError as error:
-            raise _explain(cls, name, prefix, given, error) from None
-        made._sources.update(sources)
-        return made
+            raise _explain(cls, name, prefix, given_values, error) from None
+        settings._sources.update(sources)
+        return settings
 
 
 def check_variables(name: str, source: Source, variables: Iterable[str]) -> None:
@@ -220,10 +225,11 @@ def check_variables(name: str, source: Source, variables: Iterable[str]) -> None
         KeyAddressError: If a key and its address have different sources; the error names the
             variable.
     """
-    held = next((variable for variable in variables if os.environ.get(variable)), None)
-    if held is not None and source == "project":
+    set_variable = next((variable for variable in variables if os.environ.get(variable)), None)
+    if set_variable is not None and source == "project":
         raise KeyAddressError(
-            f"{name}: a file of the project gives the address, and {held} is of the environment",
+            f"{name}: a file of the project gives the address, and {set_variable} is of the "
+            "environment",
             hint="set both in the environment, or both in the file",
         )
 
@@ -248,8 +254,8 @@ def _source_of_any(value: Any) -> Source:
 
 
 def _variable_source(name: str) -> Source:
-    known = {variable.upper(): value for variable, value in current_environ().items()}
-    return source_of(known.get(name.upper()), "environment")
+    values_by_variable = {variable.upper(): value for variable, value in current_environ().items()}
+    return source_of(values_by_variable.get(name.upper()), "environment")
 
 
 def _check_addresses(
@@ -260,36 +266,40 @@ def _check_addresses(
     sources: Mapping[str, Source],
 ) -> None:
     """Refuse to send a secret from the environment to an address from a project's file."""
-    for held, its_source in sources.items():
-        if its_source != "environment" or held not in cls.model_fields or not _is_secret(cls, held):
+    for field, its_source in sources.items():
+        if (
+            its_source != "environment"
+            or field not in cls.model_fields
+            or not _is_secret(cls, field)
+        ):
             continue
-        declared = _declared_addresses(cls, held)
+        addresses = _declared_addresses(cls, field)
         for key, source in sources.items():
-            is_address = _is_address(key, values[key]) if declared is None else key in declared
-            if source != "project" or key == held or not is_address:
+            is_address = _is_address(key, values[key]) if addresses is None else key in addresses
+            if source != "project" or key == field or not is_address:
                 continue
-            variable = f"{prefix}{held.upper()}"
+            variable = f"{prefix}{field.upper()}"
             raise KeyAddressError(
-                f"{name}: {held} is of the environment ({variable}), and {key} of a file of "
-                f"the project: {held} would be sent to an address that somebody else gave",
-                hint=f'write it in the file, {held} = "${{{variable}}}", or give the address by '
+                f"{name}: {field} is of the environment ({variable}), and {key} of a file of "
+                f"the project: {field} would be sent to an address that somebody else gave",
+                hint=f'write it in the file, {field} = "${{{variable}}}", or give the address by '
                 f"{prefix}{key.upper()}",
             )
 
 
 def _declared_addresses(cls: type[PluginSettings], field: str) -> tuple[str, ...] | None:
     """Return the fields declared as destinations of a secret; None without a declaration."""
-    found = [one for one in cls.model_fields[field].metadata if isinstance(one, SentTo)]
-    return found[-1].fields if found else None
+    markers = [one for one in cls.model_fields[field].metadata if isinstance(one, SentTo)]
+    return markers[-1].fields if markers else None
 
 
 def _is_secret(cls: type[PluginSettings], field: str) -> bool:
-    left: list[Any] = [cls.model_fields[field].annotation]
-    while left:
-        kind = left.pop()
+    types_to_visit: list[Any] = [cls.model_fields[field].annotation]
+    while types_to_visit:
+        kind = types_to_visit.pop()
         if kind is SecretStr:
             return True
-        left += get_args(kind)
+        types_to_visit += get_args(kind)
     return False
 
 
@@ -343,22 +353,22 @@ def _explain(
     cls: type[PluginSettings],
     name: str,
     prefix: str,
-    given: Mapping[str, Any],
+    values: Mapping[str, Any],
     error: ValidationError,
 ) -> ConnectionConfigurationError:
-    known = tuple(cls.model_fields)
+    field_names = tuple(cls.model_fields)
     problems: list[str] = []
     for item in error.errors(include_url=False, include_input=False, include_context=False):
         place = ".".join(str(part) for part in item["loc"]) or "settings"
         if item["type"] == "extra_forbidden":
-            problems.append(f"unknown setting {place!r}{did_you_mean(place, known)}")
+            problems.append(f"unknown setting {place!r}{did_you_mean(place, field_names)}")
         elif item["type"] == "missing":
             problems.append(f"setting {place!r} is missing (or set {prefix}{place.upper()})")
         else:
             message = item["msg"].removeprefix("Value error, ")
             top = str(item["loc"][0]) if item["loc"] else ""
-            shown = place if not top or top in given else f"{prefix}{place.upper()}"
-            problems.append(f"{shown}: {message}" if item["loc"] else message)
+            field_name = place if not top or top in values else f"{prefix}{place.upper()}"
+            problems.append(f"{field_name}: {message}" if item["loc"] else message)
     return ConnectionConfigurationError(
-        f"{name}: {'; '.join(problems)}", hint=f"its settings: {', '.join(known)}"
+        f"{name}: {'; '.join(problems)}", hint=f"its settings: {', '.join(field_names)}"
     )

@@ -99,12 +99,14 @@ def hidden_characters(text: str) -> Iterator[str]:
 
 def _is_plain(text: str) -> bool:
     """Return whether each character is visible, a line break or a tab."""
-    seen = text.replace("\n", "").replace("\t", "")
-    return seen.isprintable() and (seen.isascii() or not re.search(_HIDDEN, seen))
+    text_without_breaks = text.replace("\n", "").replace("\t", "")
+    return text_without_breaks.isprintable() and (
+        text_without_breaks.isascii() or not re.search(_HIDDEN, text_without_breaks)
+    )
 
 
-def _escape_marks(found: re.Match[str]) -> str:
-    return found[1] + "".join(map(_escape, found[2]))
+def _escape_marks(character: re.Match[str]) -> str:
+    return character[1] + "".join(map(_escape, character[2]))
 
 
 def _without_hidden(text: str) -> str:
@@ -133,8 +135,8 @@ def _joins(before: str, after: str) -> bool:
     if re.match(_JOINED, before) and re.match(_JOINED, after):
         return True
     is_emoji = bool(after) and unicodedata.category(after) == "So"
-    joined = before and (unicodedata.category(before) == "So" or before in _EMOJI_STYLES)
-    return is_emoji and bool(joined or re.match(_SKINS, before))
+    joins_emoji = before and (unicodedata.category(before) == "So" or before in _EMOJI_STYLES)
+    return is_emoji and bool(joins_emoji or re.match(_SKINS, before))
 
 
 def _escape(character: str) -> str:
@@ -143,10 +145,10 @@ def _escape(character: str) -> str:
 
 def _display_name(found: re.Match[str]) -> str:
     """Return the display form of an address or host name; look-alikes are in machine form."""
-    before, who, host = found["before"], found["who"], found["host"]
+    before, display_name, host = found["before"], found["who"], found["host"]
     if not before and not re.search(_BARE, host) and not _mixes_letters(host):
         return found[0]
-    if who and _passes_for_another(f"{who}.{host}"):
+    if display_name and _passes_for_another(f"{display_name}.{host}"):
         before = "".join(map(_escape_letter, before))
     if _passes_for_another(host):
         labels = re.split(f"([{_DOTS}])", host)
@@ -173,10 +175,10 @@ def _passes_for_another(name: str) -> bool:
     """Return True if a name mixes plain Latin letters with similar letters of other scripts."""
     if name.isascii():
         return False
-    others = re.sub(_PLAIN, "", name)
-    if re.search(_ALIKE, others) and re.search("[A-Za-z]", name):
+    other_letters = re.sub(_PLAIN, "", name)
+    if re.search(_ALIKE, other_letters) and re.search("[A-Za-z]", name):
         return True
-    labels = re.split(f"[{_DOTS}]", others)
+    labels = re.split(f"[{_DOTS}]", other_letters)
     return any(not label.isascii() and re.search("[A-Za-z]", label) for label in labels)
 
 

@@ -130,7 +130,7 @@ TYPES: dict[str, tuple[Any, str, str]] = {
 @pytest.mark.parametrize(("hint", "found", "given"), TYPES.values(), ids=list(TYPES))
 def test_type_hints_become_stub_types(hint, found, given):
     assert type_text(hint) == found
-    assert type_text(hint, given=True) == given
+    assert type_text(hint, as_input=True) == given
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_type_hints_become_stub_types(hint, found, given):
 )
 def test_annotations_give_descriptions_and_limits(hint, doc, notes):
     assert doc_of(hint) == doc
-    assert notes_of(hint, given=True) == notes
+    assert notes_of(hint, as_input=True) == notes
 
 
 class Kind(enum.Enum):
@@ -258,7 +258,7 @@ class Bare:
 )  # fmt: skip
 def test_docstrings_of_classes_and_their_fields_describe_values(hint, doc, notes):
     assert doc_of(hint) == doc
-    assert notes_of(hint, given=True) == notes
+    assert notes_of(hint, as_input=True) == notes
 
 
 async def test_stub_shows_every_description_of_a_function():

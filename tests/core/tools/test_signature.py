@@ -129,9 +129,9 @@ def test_recursive_record_type_is_written_once():
 
 
 def test_parameter_with_default_is_optional_in_stub():
-    assert type_text(Defaults, given=True) == '{"a": int, ?"b": list[int]}'
+    assert type_text(Defaults, as_input=True) == '{"a": int, ?"b": list[int]}'
     assert type_text(Defaults) == '{"a": int, "b": list[int], "c": str}'
-    assert type_text(Model, given=True) == '{"x": int, ?"when": date | None}'
+    assert type_text(Model, as_input=True) == '{"x": int, ?"when": date | None}'
 
 
 def test_signature_is_read_with_its_docstring():

@@ -52,7 +52,7 @@ def test_script_view_shows_calls_and_error_below_their_lines():
 
 def test_script_view_of_a_failure_shows_surrounding_lines():
     code = "\n".join(f"x{n} = {n}" for n in range(1, 101))
-    shown = lines(course(code, at=50, calls=0), whole=False)
+    shown = lines(course(code, at=50, calls=0), whole_script=False)
     assert shown[1] == "      … 41 lines before"
     assert ">  50  x50 = 50" in shown
     assert shown[-1].strip().startswith("→") or shown[-1] == "      … 42 lines after"

@@ -261,7 +261,7 @@ def nested(depth: int) -> list[object]:
 def test_oversized_content_is_refused_before_encoding(name: str, value: object) -> None:
     """A record has a cell for each column that any has, and each level of JSON its blanks."""
     with pytest.raises(ContentTooLargeError):
-        make_content(name, value, [".xlsx"], most=1_000_000)
+        make_content(name, value, [".xlsx"], max_bytes=1_000_000)
 
 
 def test_keys_that_collide_in_json_are_refused():

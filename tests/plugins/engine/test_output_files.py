@@ -34,15 +34,15 @@ def test_existing_file_is_never_overwritten(tmp_path):
 
 def test_resumed_task_replaces_its_own_file(tmp_path):
     first = OutputFolder(str(tmp_path)).write("a.csv", b"one")
-    second = OutputFolder(None, written={"a.csv": first})
+    second = OutputFolder(None, file_names={"a.csv": first})
     assert second.write("a.csv", b"two") == first
     assert os.listdir(tmp_path) == ["a.csv"]
 
 
 def test_file_written_just_before_a_crash_is_not_duplicated(tmp_path):
     first = OutputFolder(str(tmp_path)).write("a.csv", b"one")
-    assert OutputFolder(str(tmp_path), written={}).write("a.csv", b"one") == first
-    assert OutputFolder(str(tmp_path), written={}).write("a.csv", b"two") != first
+    assert OutputFolder(str(tmp_path), file_names={}).write("a.csv", b"one") == first
+    assert OutputFolder(str(tmp_path), file_names={}).write("a.csv", b"two") != first
     assert sorted(os.listdir(tmp_path)) == ["a-2.csv", "a.csv"]
 
 

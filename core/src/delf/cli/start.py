@@ -55,9 +55,9 @@ def _interrupt_again(failure: sys.UnraisableHookArgs) -> Any:
     if not issubclass(failure.exc_type, KeyboardInterrupt):
         return sys.__unraisablehook__(failure)
     main_thread = threading.main_thread().ident or 0  # only a signal to this thread wakes it
-    again = threading.Timer(_AGAIN_SECONDS, signal.pthread_kill, (main_thread, signal.SIGINT))
-    again.daemon = True
-    return again.start()
+    kill_timer = threading.Timer(_AGAIN_SECONDS, signal.pthread_kill, (main_thread, signal.SIGINT))
+    kill_timer.daemon = True
+    return kill_timer.start()
 
 
 def _without_commands(words: list[str]) -> int:
@@ -70,7 +70,9 @@ def _without_commands(words: list[str]) -> int:
         return 0
     command = next((word for word in words if not word.startswith("-")), None)
     package = package_of("command", command) if command is not None else None
-    what = "no command is installed" if command is None else f"no command {command!r} is installed"
+    reason = (
+        "no command is installed" if command is None else f"no command {command!r} is installed"
+    )
     hint = how_to_install(package or "delf-core[standard]")
-    sys.stderr.write(f"error: {what}\nhint: {hint}\n")
+    sys.stderr.write(f"error: {reason}\nhint: {hint}\n")
     return 2

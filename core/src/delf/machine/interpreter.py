@@ -43,12 +43,12 @@ def is_frozen() -> bool:
 
 
 @cache
-def _own_python(named: str | None, program: str | None, frozen: bool) -> str:
-    if named:
-        if _is_python(named):
-            return named
+def _own_python(configured_path: str | None, program: str | None, frozen: bool) -> str:
+    if configured_path:
+        if _is_python(configured_path):
+            return configured_path
         raise ConfigurationError(
-            f"{VARIABLE} is {named!r}, which is not a Python {_VERSION}",
+            f"{VARIABLE} is {configured_path!r}, which is not a Python {_VERSION}",
             hint=f"give the path of a Python {_VERSION}, or unset it",
         )
     if program and not frozen and _NAME.fullmatch(os.path.basename(program)):  # noqa: PTH119
@@ -73,14 +73,14 @@ def _candidates(frozen: bool) -> Iterator[str]:
         # A relative entry of PATH would let the working folder choose the interpreter.
         entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
         path = os.pathsep.join(entry for entry in entries if os.path.isabs(entry))  # noqa: PTH117
-        if (found := shutil.which(name, path=path)) is not None:
-            yield found
+        if (executable := shutil.which(name, path=path)) is not None:
+            yield executable
 
 
 def _is_python(path: str) -> bool:
     """Return True if running the program shows that it is a Python interpreter."""
     try:
-        done = subprocess.run(  # noqa: S603 - no shell
+        process = subprocess.run(  # noqa: S603 - no shell
             [path, "-I", "-S", "-c", _PROBE],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -91,5 +91,5 @@ def _is_python(path: str) -> bool:
         )
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return False
-    wanted = f"python {sys.version_info[0]} {sys.version_info[1]}"
-    return done.stdout.decode("ascii", "replace").strip() == wanted
+    version_text = f"python {sys.version_info[0]} {sys.version_info[1]}"
+    return process.stdout.decode("ascii", "replace").strip() == version_text

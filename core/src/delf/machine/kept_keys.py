@@ -87,16 +87,16 @@ class KeptKeys:
 
     def remove(self, name: str) -> bool:
         """Remove a variable; return False if the variable was not kept."""
-        kept = self._read()
-        if name not in kept:
+        stored_keys = self._read()
+        if name not in stored_keys:
             return False
-        ring = _keyring() if kept.pop(name) is None else None
+        ring = _keyring() if stored_keys.pop(name) is None else None
         if ring is not None:
             try:
                 ring.delete_password(SERVICE, name)
             except Exception as error:  # keyrings raise errors of any type
                 _log.warning("the keyring did not remove %s: %s", name, error)
-        self._write(kept)
+        self._write(stored_keys)
         return True
 
     def _read(self) -> dict[str, str | None]:
@@ -114,9 +114,9 @@ class KeptKeys:
             )
             return {}
 
-    def _write(self, kept: Mapping[str, str | None]) -> None:
+    def _write(self, values_by_name: Mapping[str, str | None]) -> None:
         try:
-            write_private(self.file, json.dumps(kept, indent=1).encode())
+            write_private(self.file, json.dumps(values_by_name, indent=1).encode())
         except OSError as error:
             raise ConfigurationError(f"{self.file} cannot be written: {error.strerror}") from error
 

@@ -20,18 +20,18 @@ _MAX_BYTES: Final = 16_000_000
 def is_own_folder(path: Path) -> bool:
     """Return True if a path is a folder of the user that nobody else can read or write."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return False
-    return stat.S_ISDIR(found.st_mode) and _is_private(found)
+    return stat.S_ISDIR(status.st_mode) and _is_private(status)
 
 
 def read_own(path: Path) -> bytes | None:
     """Return the content of a file; None if the file is missing or others could have written it."""
     try:
         with os.fdopen(os.open(path, _READ), "rb") as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode) or not _is_private(found):
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode) or not _is_private(status):
                 return None
             return file.read(_MAX_BYTES)
     except OSError:
@@ -105,7 +105,7 @@ def write_private(path: Path, content: bytes) -> None:
         new.unlink(missing_ok=True)
 
 
-def _is_private(found: os.stat_result) -> bool:
+def _is_private(status: os.stat_result) -> bool:
     if not hasattr(os, "geteuid"):  # Windows: the user's profile is the user's alone
         return True
-    return found.st_uid == os.geteuid() and not found.st_mode & 0o077
+    return status.st_uid == os.geteuid() and not status.st_mode & 0o077

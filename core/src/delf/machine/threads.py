@@ -24,7 +24,7 @@ def in_own_thread(function: Callable[[], T], name: str) -> asyncio.Future[T]:
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
-    future.add_done_callback(lambda done: done.cancelled() or done.exception())
+    future.add_done_callback(lambda finished: finished.cancelled() or finished.exception())
 
     def finish(set_outcome: Callable[[Any], None], value: Any) -> None:
         if not future.done():

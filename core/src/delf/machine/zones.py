@@ -33,21 +33,21 @@ def local_zone() -> Zone:
 
 
 @cache
-def _zone(given: str) -> Zone:
-    path = _file_of(given.removeprefix(":"))
+def _zone(name: str) -> Zone:
+    path = _file_of(name.removeprefix(":"))
     if path is not None:
         rule = _rule_in(path)
         if rule:
             return Zone(rule, _name_of(path))
-    if given and path is None:
-        return Zone(given)  # TZ holds a rule instead of a name
+    if name and path is None:
+        return Zone(name)  # TZ holds a rule instead of a name
     return Zone(_format_fixed_offset(time.localtime().tm_gmtoff))
 
 
-def _file_of(given: str) -> Path | None:
-    if not given:
+def _file_of(name: str) -> Path | None:
+    if not name:
         return _LOCAL if _LOCAL.exists() else None
-    paths = [Path(given)] if given.startswith("/") else [folder / given for folder in _FOLDERS]
+    paths = [Path(name)] if name.startswith("/") else [folder / name for folder in _FOLDERS]
     return next((path for path in paths if path.is_file()), None)
 
 
@@ -63,13 +63,13 @@ def _rule_in(path: Path) -> str:
 
 
 def _name_of(path: Path) -> str:
-    _, found, name = str(path.resolve()).partition("zoneinfo/")
-    return name if found else ""
+    _, marker, name = str(path.resolve()).partition("zoneinfo/")
+    return name if marker else ""
 
 
 def _format_fixed_offset(seconds: int) -> str:
     """Format a POSIX rule for a fixed offset in seconds."""
     sign = "-" if seconds >= 0 else "+"
     hours, minutes = divmod(abs(seconds) // 60, 60)
-    shown = f"{'+' if seconds >= 0 else '-'}{hours:02}{minutes:02}"
-    return f"<{shown}>{sign}{hours}:{minutes:02}" if seconds else "UTC0"
+    offset_text = f"{'+' if seconds >= 0 else '-'}{hours:02}{minutes:02}"
+    return f"<{offset_text}>{sign}{hours}:{minutes:02}" if seconds else "UTC0"

@@ -38,23 +38,23 @@ class BodyEncodingError(BodyError):
     """A body is compressed with an encoding that was not requested, or corrupt."""
 
 
-async def read_body(response: httpx.Response, most: int) -> bytes:
+async def read_body(response: httpx.Response, max_bytes: int) -> bytes:
     """Read and decompress a whole response body.
 
     Args:
         response: The response, whose body was not read yet.
-        most: The maximum number of bytes of the body, both as received and decompressed.
+        max_bytes: The maximum number of bytes of the body, both as received and decompressed.
 
     Raises:
         BodyTooLargeError: If the body exceeds the limit.
         BodyEncodingError: If the body cannot be decompressed.
     """
-    return b"".join([piece async for piece in pieces(response, most)])
+    return b"".join([piece async for piece in pieces(response, max_bytes)])
 
 
-async def pieces(response: httpx.Response, most: int) -> AsyncGenerator[bytes]:
+async def pieces(response: httpx.Response, max_bytes: int) -> AsyncGenerator[bytes]:
     """Yield a response body in decompressed chunks as it arrives; see :func:`read_body`."""
-    inflater = Inflater(response.headers, most)
+    inflater = Inflater(response.headers, max_bytes)
     async for data in response.aiter_raw():
         for turn, piece in enumerate(inflater.feed(data), 1):
             yield piece
@@ -73,7 +73,7 @@ class Inflater:
         BodyEncodingError: If the encoding is not in :data:`ACCEPTED`.
     """
 
-    def __init__(self, headers: Any, most: int) -> None:
+    def __init__(self, headers: Any, max_bytes: int) -> None:
         encodings = headers.get_list("content-encoding", split_commas=True)
         names = [name.strip().lower().removeprefix("x-") for name in encodings]
         names = [name for name in names if name not in ("", "identity")]
@@ -86,7 +86,7 @@ class Inflater:
             raise BodyEncodingError(f"it is compressed as {names[0][:40]}, which was not asked for")
         self._encoding = names[0] if names else None
         self._decompressor: Any = None
-        self._most = most
+        self._most = max_bytes
         self._received_bytes = self._inflated_bytes = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:

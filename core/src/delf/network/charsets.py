@@ -59,8 +59,8 @@ def label_in_page(page: bytes) -> str | None:
 
     Args: page: The page, in an encoding in which ASCII characters have their usual bytes.
     """
-    for found in _DECLARED.finditer(page, 0, _LONGEST_HEAD):
-        if name := found[1] or found[2]:
+    for declaration in _DECLARED.finditer(page, 0, _LONGEST_HEAD):
+        if name := declaration[1] or declaration[2]:
             label = name.decode("ascii").lower()
             return None if label.startswith("utf-16") else label
     return None
@@ -78,9 +78,9 @@ def decode_charset(data: bytes, label: str | None) -> str | None:
     Returns:
         The text; None if the data is valid in neither charset.
     """
-    known = codec_of(label)
-    try_first = known is not None and _SHIFTING.match(known) is not None
-    for name in (known, "utf-8") if try_first else ("utf-8", known):
+    codec = codec_of(label)
+    try_first = codec is not None and _SHIFTING.match(codec) is not None
+    for name in (codec, "utf-8") if try_first else ("utf-8", codec):
         try:
             if name is not None:
                 return data.decode(name)

@@ -64,7 +64,7 @@ class HttpClient:
         *,
         headers: Mapping[str, str] | Sequence[tuple[bytes, bytes]],
         content: bytes | None,
-        most: int,
+        max_bytes: int,
         params: Sequence[tuple[str, str]] | None = None,
         more_seconds: float = 0.0,
     ) -> Reply:
@@ -75,7 +75,8 @@ class HttpClient:
             url: The address.
             headers: Headers in addition to the client's own.
             content: The request body.
-            most: The maximum number of bytes of the response body, as received and decompressed.
+            max_bytes: The maximum number of bytes of the response body, as received and
+                decompressed.
             params: Parameters to add to the query.
             more_seconds: Seconds to add to the timeout, such as for a large body.
 
@@ -97,7 +98,7 @@ class HttpClient:
             # The timeout starts once a place is free: a waiting request was not sent yet.
             limit = self._timeout + more_seconds
             async with turn, asyncio.timeout(limit), exchange as response:
-                body = await read_body(response, most)
+                body = await read_body(response, max_bytes)
                 return Reply(response.status_code, response.reason_phrase, response.headers, body)
         except TimeoutError:
             raise httpx.ReadTimeout("the whole exchange took too long") from None
@@ -202,12 +203,12 @@ class Attempts(Generic[A]):
         retries: int,
         *,
         is_repeatable: bool,
-        again: Callable[[A, Course], Again | None],
+        retry_rule: Callable[[A, Course], Again | None],
         sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
     ) -> None:
         self._retries = retries
         self._is_repeatable = is_repeatable
-        self._again = again
+        self._again = retry_rule
         self._sleep = sleep
         self.course = Course()
 
@@ -237,13 +238,13 @@ class Attempts(Generic[A]):
                 course.in_doubt |= not is_unsent
                 if is_last or not (is_unsent or self._is_repeatable):
                     raise NoAnswerError(error, in_doubt=course.in_doubt) from None
-                again = Again(seconds=pause(course.attempts))
+                retry = Again(seconds=pause(course.attempts))
             else:
-                again = self._again(answer, course)
-                if again is None or (again.is_failure and is_last):
+                retry = self._again(answer, course)
+                if retry is None or (retry.is_failure and is_last):
                     return answer
             course.attempts += 1
-            course.failures += again.is_failure
-            course.in_doubt |= again.in_doubt
-            course.waited += 0.0 if again.is_failure else again.seconds
-            await self._sleep(again.seconds)
+            course.failures += retry.is_failure
+            course.in_doubt |= retry.in_doubt
+            course.waited += 0.0 if retry.is_failure else retry.seconds
+            await self._sleep(retry.seconds)

@@ -24,9 +24,9 @@ class Outage:
         of: The service, if other parts of the process share it.
     """
 
-    def __init__(self, log: logging.Logger, what: str, of: str | None = None) -> None:
+    def __init__(self, log: logging.Logger, peer: str, of: str | None = None) -> None:
         self._log = log
-        self._what = what
+        self._what = peer
         self._service = of
         self._since = 0.0
         self.failures = 0

@@ -40,8 +40,8 @@ class Proxy:
 
     def __str__(self) -> str:
         """Return the variable and the address without credentials."""
-        shown = _LOGIN.sub(lambda found: found[1] or "", self.url).partition("/?")[0].rstrip("/")
-        return f"the proxy of {self.variable} ({shown})"
+        url = _LOGIN.sub(lambda login: login[1] or "", self.url).partition("/?")[0].rstrip("/")
+        return f"the proxy of {self.variable} ({url})"
 
     def checked_address(self, socks: str | None = "socksio", package: str = "httpx[socks]") -> str:
         """Return the proxy's address after checking that the client supports it.
@@ -87,13 +87,13 @@ class Proxies:
     """
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
-        found = getproxies() if environ is None else environ
-        self._direct_entries = re.split(r"[,\s]+", found.get("no", "").lower())
+        proxy_urls = getproxies() if environ is None else environ
+        self._direct_entries = re.split(r"[,\s]+", proxy_urls.get("no", "").lower())
         self._proxy_by_scheme = {
-            scheme: Proxy(f"{name.upper()}_PROXY", found[name])
+            scheme: Proxy(f"{name.upper()}_PROXY", proxy_urls[name])
             for scheme in _PORTS
             for name in ("all", scheme)
-            if found.get(name)
+            if proxy_urls.get(name)
         }
 
     def __bool__(self) -> bool:
@@ -106,9 +106,9 @@ class Proxies:
             return None
         parts = urlsplit(url)
         scheme = _SECURE.get(parts.scheme.lower(), parts.scheme.lower())
-        found = self._proxy_by_scheme.get(scheme)
-        if found is None or not parts.hostname:
-            return found
+        proxy = self._proxy_by_scheme.get(scheme)
+        if proxy is None or not parts.hostname:
+            return proxy
         host = parts.hostname.lower().rstrip(".")
         port = parts.port or _PORTS[scheme]
         address = _address(host)
@@ -119,7 +119,7 @@ class Proxies:
         is_direct = any(
             _means(entry, host, address, port) for entry in self._direct_entries if entry
         )
-        return None if is_direct else found
+        return None if is_direct else proxy
 
 
 def proxy_for(url: str) -> Proxy | None:
@@ -129,11 +129,11 @@ def proxy_for(url: str) -> Proxy | None:
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        found = ipaddress.ip_address(text.strip("[]").partition("%")[0])
+        address = ipaddress.ip_address(text.strip("[]").partition("%")[0])
     except ValueError:
         return None
     # ::ffff:10.0.0.1 reaches the same host as 10.0.0.1.
-    return found if found.version == 4 else found.ipv4_mapped or found
+    return address if address.version == 4 else address.ipv4_mapped or address
 
 
 def _means(entry: str, host: str, address: Any, port: int) -> bool:
@@ -149,8 +149,8 @@ def _means(entry: str, host: str, address: Any, port: int) -> bool:
             return False
     else:
         name = entry
-    if (known := _address(name)) is not None:
-        return known == address
+    if (address_of_name := _address(name)) is not None:
+        return address_of_name == address
     name = name.removeprefix("*").lstrip(".").rstrip(".")
     return bool(name) and (host == name or host.endswith(f".{name}"))
 
@@ -176,8 +176,8 @@ class _Choice:
     def _route(self, request: Any) -> tuple[Any, Proxy | None]:
         proxy = self._proxies.for_url(str(request.url))
         if proxy not in self._made:
-            given = {} if proxy is None else {"proxy": proxy.checked_address()}
-            self._made[proxy] = self._make(**self._options, **given)
+            proxy_option = {} if proxy is None else {"proxy": proxy.checked_address()}
+            self._made[proxy] = self._make(**self._options, **proxy_option)
         return self._made[proxy], proxy
 
 

@@ -32,7 +32,7 @@ def _context_for(*_variables: str | None) -> ssl.SSLContext:
         return httpx.create_ssl_context()
     except OSError as error:
         name = "SSL_CERT_FILE" if os.environ.get("SSL_CERT_FILE") else "SSL_CERT_DIR"
-        if not (given := os.environ.get(name)):
+        if not (path := os.environ.get(name)):
             raise
-        why = error.strerror or str(error)
-        raise CertificatesError(f"{name} ({given}) is not a file of certificates: {why}") from None
+        cause = error.strerror or str(error)
+        raise CertificatesError(f"{name} ({path}) is not a file of certificates: {cause}") from None

@@ -68,17 +68,17 @@ class Catalog:
         prefer: Plugins or distributions whose names win a dispute, in order.
     """
 
-    def __init__(self, loaded: Sequence[PluginRecord], prefer: Sequence[str] = ()) -> None:
+    def __init__(self, records: Sequence[PluginRecord], prefer: Sequence[str] = ()) -> None:
         self._prefer = tuple(prefer)
         self._offers: dict[tuple[str, str], list[Offer]] = {}
-        offers = (Offer(spec, item.plugin) for item in loaded for spec in item.specs)
+        offers = (Offer(spec, item.plugin) for item in records for spec in item.specs)
         for offer in sorted(offers, key=lambda o: (o.spec.kind, o.spec.name, o.plugin.origin)):
             self._offers.setdefault((offer.spec.kind, offer.spec.name), []).append(offer)
         names: dict[str, list[Candidate]] = {}
-        for record in loaded:
+        for record in records:
             if record.state == "loaded":
                 names.setdefault(record.name, []).append(record.plugin)
-        self.records = tuple(self._with_disputes(record, names) for record in loaded)
+        self.records = tuple(self._with_disputes(record, names) for record in records)
         """The records of all plugins, in their order."""
 
     def _with_disputes(
@@ -89,17 +89,17 @@ class Catalog:
             return record
         plugin = record.plugin
         disputes: list[str] = []
-        if others := [each for each in names[plugin.name] if each is not plugin]:
-            disputes.append(f"plugin {plugin.name!r} is also in {_names_of_plugins(others)}")
+        if rivals := [each for each in names[plugin.name] if each is not plugin]:
+            disputes.append(f"plugin {plugin.name!r} is also in {_names_of_plugins(rivals)}")
         for spec in record.specs:
             offers = self._offers[spec.kind, spec.name]
             winner = self._winner(offers)
             if winner == Offer(spec, plugin):
                 continue
-            others = [offer.plugin for offer in offers if offer.plugin != plugin]
-            chosen = "" if winner is None else f", and {winner.plugin.origin} is preferred"
+            rivals = [offer.plugin for offer in offers if offer.plugin != plugin]
+            preference = "" if winner is None else f", and {winner.plugin.origin} is preferred"
             disputes.append(
-                f"{spec.kind} {spec.name!r} is also in {_names_of_plugins(others)}{chosen}"
+                f"{spec.kind} {spec.name!r} is also in {_names_of_plugins(rivals)}{preference}"
             )
         if not disputes:
             return record
@@ -112,13 +112,15 @@ class Catalog:
         Nobody knows which names such a plugin would have given, so the hint of every unknown name
         has this text.
         """
-        found = [record for record in self.records if record.trouble]
+        troubled_records = [record for record in self.records if record.trouble]
         # Plugins of a file or a program come first: somebody is at work on them.
-        found.sort(key=lambda record: record.distribution is not None)
-        named = [f"plugin {each.name!r}{_package(each)} {each.trouble}" for each in found]
-        more = len(named) - _MAX_NAMED
-        rest = [f"{more} more failed: see delf plugins"] if more > 0 else []
-        return "; ".join([*named[:_MAX_NAMED], *rest])
+        troubled_records.sort(key=lambda record: record.distribution is not None)
+        messages = [
+            f"plugin {each.name!r}{_package(each)} {each.trouble}" for each in troubled_records
+        ]
+        omitted_count = len(messages) - _MAX_NAMED
+        rest = [f"{omitted_count} more failed: see delf plugins"] if omitted_count > 0 else []
+        return "; ".join([*messages[:_MAX_NAMED], *rest])
 
     def with_load_failures(self, error: ErrorT) -> ErrorT:
         """Return an error for an unknown name, whose hint names the plugins that failed to load."""
@@ -128,8 +130,8 @@ class Catalog:
 
     def usable(self, kind: str) -> list[Offer]:
         """Return the specs of a kind whose names are undisputed, ordered by name."""
-        found = (self._winner(offers) for (k, _), offers in self._offers.items() if k == kind)
-        return [offer for offer in found if offer is not None]
+        winners = (self._winner(offers) for (k, _), offers in self._offers.items() if k == kind)
+        return [offer for offer in winners if offer is not None]
 
     def owner(self, spec: Spec) -> Candidate | None:
         """Return the plugin that a spec comes from."""
@@ -143,15 +145,15 @@ class Catalog:
         everything = (offer for offers in self._offers.values() for offer in offers)
         return tuple(offer.spec for offer in everything if offer.plugin.name == plugin)
 
-    def preferred_spec(self, specs: Sequence[SpecT], what: str) -> SpecT:
+    def preferred_spec(self, specs: Sequence[SpecT], purpose: str) -> SpecT:
         """Return the spec that the user prefers, or the only spec; raise for a dispute."""
         offers = [Offer(spec, owner) for spec in specs if (owner := self.owner(spec))]
-        chosen = self._winning_offer(offers, what).spec
+        chosen = self._winning_offer(offers, purpose).spec
         return next(spec for spec in specs if spec == chosen)
 
-    def _winning_offer(self, offers: Sequence[Offer], what: str) -> Offer:
+    def _winning_offer(self, offers: Sequence[Offer], purpose: str) -> Offer:
         """Return the winning offer, or an error with the candidates and how to choose."""
-        plugin = choose([offer.plugin for offer in offers], self._prefer, what)
+        plugin = choose([offer.plugin for offer in offers], self._prefer, purpose)
         return next(offer for offer in offers if offer.plugin is plugin)
 
     def _winner(self, offers: Sequence[Offer]) -> Offer | None:
@@ -174,16 +176,18 @@ class Catalog:
     def serving(self, model: LLMConfig, environ: Mapping[str, str]) -> ModelSpec:
         """Return the spec that fits a model best: by its name, and by its address and provider."""
         fits = [(_fit_rate(spec, model, environ), spec) for spec in self._specs(ModelSpec)]
-        most = max((fit for fit, _ in fits), default=-1.0)
-        named = kind_named_by(model.model)
-        if named is not None and most < len(named[0]) and model.base_url is None:
+        best_fit = max((fit for fit, _ in fits), default=-1.0)
+        kind = kind_named_by(model.model)
+        if kind is not None and best_fit < len(kind[0]) and model.base_url is None:
             # A plugin for any name would misread the prefix.
-            raise self.with_load_failures(self._unknown("model", named[1]))
-        if most < 0 and model.provider != AUTO:
+            raise self.with_load_failures(self._unknown("model", kind[1]))
+        if best_fit < 0 and model.provider != AUTO:
             raise self.with_load_failures(self._unknown_provider(model.provider))
-        if most < 0:
+        if best_fit < 0:
             raise self.with_load_failures(_no_plugin_for_model(model.model, self.records))
-        return self.preferred_spec([s for fit, s in fits if fit == most], f"model {model.model!r}")
+        return self.preferred_spec(
+            [s for fit, s in fits if fit == best_fit], f"model {model.model!r}"
+        )
 
     def all_specs(self) -> Iterator[Spec]:
         """Yield the specs of all plugins, whether or not their names are in dispute."""
@@ -195,10 +199,10 @@ class Catalog:
     def _unknown_provider(self, name: str) -> PluginError:
         if f"{name}/*" in packages("models"):
             return _no_plugin_for_model(f"{name}/model", self.records)
-        known = sorted(provider.name for provider in self.providers.all)
+        provider_names = sorted(provider.name for provider in self.providers.all)
         return PluginError(
-            f"no installed plugin has the provider {name!r}{did_you_mean(name, known)}",
-            hint=f"providers: {', '.join(dict.fromkeys(known)) or 'none'}",
+            f"no installed plugin has the provider {name!r}{did_you_mean(name, provider_names)}",
+            hint=f"providers: {', '.join(dict.fromkeys(provider_names)) or 'none'}",
         )
 
     def _unknown(self, kind: str, name: str) -> PluginError:
@@ -208,19 +212,23 @@ class Catalog:
             return PluginError(f"no {kind} {name!r}: {_state_text(broken)}")
         if package is not None:
             return PluginError(f"no {kind} {name!r} is installed", hint=how_to_install(package))
-        known = sorted(n for k, n in self._offers if k == kind)
-        everything = {*known, *packages(kind)}
-        listed = f"installed: {', '.join(known)}" if known else f"no {kind} is installed"
-        return PluginError(f"unknown {kind} {name!r}{did_you_mean(name, everything)}", hint=listed)
+        spec_names = sorted(n for k, n in self._offers if k == kind)
+        everything = {*spec_names, *packages(kind)}
+        installed_names = (
+            f"installed: {', '.join(spec_names)}" if spec_names else f"no {kind} is installed"
+        )
+        return PluginError(
+            f"unknown {kind} {name!r}{did_you_mean(name, everything)}", hint=installed_names
+        )
 
 
-def choose(plugins: Sequence[Candidate], prefer: Sequence[str], what: str) -> Candidate:
+def choose(plugins: Sequence[Candidate], prefer: Sequence[str], purpose: str) -> Candidate:
     """Return the plugin that gives a name: the only plugin, or the preferred plugin.
 
     Args:
         plugins: The plugins that offer the name, at least one.
         prefer: Plugins or distributions that win, in order.
-        what: The kind of the name, for error messages.
+        purpose: The kind of the name, for error messages.
 
     Raises:
         PluginError: If several plugins offer the name and none is preferred.
@@ -230,7 +238,7 @@ def choose(plugins: Sequence[Candidate], prefer: Sequence[str], what: str) -> Ca
         return winner
     one = next((p.distribution for p in reversed(plugins) if p.distribution), plugins[-1].name)
     raise PluginError(
-        f"{what} is given by {_names_of_plugins(plugins)}", hint=_CHOOSE.format(one=one)
+        f"{purpose} is given by {_names_of_plugins(plugins)}", hint=_CHOOSE.format(one=one)
     )
 
 
@@ -238,9 +246,9 @@ def _winner(plugins: Sequence[Candidate], prefer: Sequence[str]) -> Candidate | 
     if len(plugins) == 1:
         return plugins[0]
     for name in map(normalise, prefer):
-        found = [plugin for plugin in plugins if name in _names_of(plugin)]
-        if len(found) == 1:
-            return found[0]
+        matching_plugins = [plugin for plugin in plugins if name in _names_of(plugin)]
+        if len(matching_plugins) == 1:
+            return matching_plugins[0]
     return None
 
 

@@ -89,15 +89,15 @@ def discover() -> tuple[Candidate, ...]:
 @lru_cache(4)
 def _discover(_installed: Hashable) -> tuple[Candidate, ...]:
     found: list[Candidate] = []
-    seen: set[str] = set()
+    seen_names: set[str] = set()
     for read_text in distributions():
         candidates = _read(read_text)
         if not candidates:
             continue
         # The first on sys.path is the one that an import would find.
         owner = normalise(candidates[0].distribution or "")
-        if owner not in seen:
-            seen.add(owner)
+        if owner not in seen_names:
+            seen_names.add(owner)
             found += candidates
     return tuple(sorted(found, key=lambda item: (item.name, item.distribution or "")))
 
@@ -124,10 +124,10 @@ def from_file(path: str) -> tuple[str, object]:
     from delf.errors import PluginError
 
     name = Path(path).stem
-    known = sys.modules.get(name)
-    if known is not None:
-        if getattr(known, "__file__", None) == str(Path(path).resolve()):
-            return name, known
+    existing_module = sys.modules.get(name)
+    if existing_module is not None:
+        if getattr(existing_module, "__file__", None) == str(Path(path).resolve()):
+            return name, existing_module
         raise PluginError(f"{path}: a module {name!r} already exists; rename the file")
     spec = util.spec_from_file_location(name, Path(path).resolve())
     if spec is None or spec.loader is None:
@@ -243,32 +243,32 @@ def _entry_points(text: str) -> dict[str, list[tuple[str, str]]]:
     Raises:
         ValueError: If a line is invalid.
     """
-    found: dict[str, list[tuple[str, str]]] = {}
+    entry_points: dict[str, list[tuple[str, str]]] = {}
     points: list[tuple[str, str]] = []
     for line in map(str.strip, text.splitlines()):
         if line.startswith("[") and line.endswith("]"):
-            points = found.setdefault(line[1:-1].strip(), [])
+            points = entry_points.setdefault(line[1:-1].strip(), [])
         elif line and not line.startswith("#"):
             name, equals, target = line.partition("=")
             if not equals:
                 raise ValueError(f"{line!r} is no entry point")
             points.append((name.strip(), target.strip()))
-    return found
+    return entry_points
 
 
 def _headers(text: str) -> dict[str, str]:
     """Parse the headers above the README text in metadata; of a repeated header keep the first."""
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     last = ""
     for line in text.splitlines():
         if not line:
             break
         if line[0] in " \t":  # a continuation line
-            found[last] = f"{found.get(last, '')} {line.strip()}"
+            headers[last] = f"{headers.get(last, '')} {line.strip()}"
             continue
         name, _, value = line.partition(":")
         last = name.strip().lower()
-        if last in found:
+        if last in headers:
             last = ""  # collects continuation lines of a repeated header
-        found[last] = value.strip()
-    return found
+        headers[last] = value.strip()
+    return headers

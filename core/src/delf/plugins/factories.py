@@ -30,9 +30,9 @@ def make(
     spec: Spec,
     options: Mapping[str, Mapping[str, Any]],
     context: PluginContext,
-    offered: Mapping[str, Any] | None = None,
+    arguments_by_name: Mapping[str, Any] | None = None,
     /,
-    **more: Any,
+    **extras: Any,
 ) -> Any:
     """Make the object of a spec, calling its factory as ``factory(context, **options)``.
 
@@ -41,8 +41,8 @@ def make(
         spec: The spec.
         options: Options by plugin name, from ``[plugins.NAME]``.
         context: Passed as a keyword if the factory has a parameter ``context``.
-        offered: Further values that are passed only to parameters of these names.
-        more: Options that override ``options``.
+        arguments_by_name: Further values that are passed only to parameters of these names.
+        extras: Options that override ``options``.
 
     Raises:
         ConfigurationError: For an unknown or mistyped option, or if the made object does not
@@ -50,40 +50,40 @@ def make(
         PluginError: If the factory cannot be imported or fails.
     """
     factory = host.resolve(spec)
-    given = fitting_options(host, spec, options.get(host.plugin_of(spec) or spec.name, {}))
+    plugin_options = fitting_options(host, spec, options.get(host.plugin_of(spec) or spec.name, {}))
     signature = inspect.signature(factory)
-    known = {**(offered or {}), "context": context}
-    taken = {k: v for k, v in known.items() if k in signature.parameters}
-    arguments = {**given, **taken, **more}
+    offered_arguments = {**(arguments_by_name or {}), "context": context}
+    accepted_arguments = {k: v for k, v in offered_arguments.items() if k in signature.parameters}
+    arguments = {**plugin_options, **accepted_arguments, **extras}
     try:
         signature.bind(**arguments)
     except TypeError as error:
         raise ConfigurationError(
             f"{_place(host, spec)}: {error}",
             hint=f"its factory {spec.factory} is called with "
-            f"{', '.join(sorted(known | more))} and its options, as keywords",
+            f"{', '.join(sorted(offered_arguments | extras))} and its options, as keywords",
         ) from None
     try:
-        made = call_in_empty_context(factory, **arguments)
+        instance = call_in_empty_context(factory, **arguments)
     except DelfError:
         raise
     except (Exception, SystemExit) as error:
-        what = f"the {spec.kind} {spec.name!r} of {host.origin(spec)} cannot be made"
-        failed = PluginError(
-            f"{what}: {describe_exception(error)}", hint=f"its factory is {spec.factory}"
+        message = f"the {spec.kind} {spec.name!r} of {host.origin(spec)} cannot be made"
+        plugin_error = PluginError(
+            f"{message}: {describe_exception(error)}", hint=f"its factory is {spec.factory}"
         )
-        raise_because(failed, error)
-    check_made(spec.kind, made, f"the {spec.kind} {spec.name!r}")
-    return made
+        raise_because(plugin_error, error)
+    check_made(spec.kind, instance, f"the {spec.kind} {spec.name!r}")
+    return instance
 
 
-def fitting_options(host: PluginHost, spec: Spec, given: Mapping[str, Any]) -> Mapping[str, Any]:
+def fitting_options(host: PluginHost, spec: Spec, options: Mapping[str, Any]) -> Mapping[str, Any]:
     """Convert options to the types that a factory declares.
 
     Args:
         host: The host of the spec.
         spec: The spec.
-        given: The options.
+        options: The options.
 
     Raises:
         ConfigurationError: If the factory does not take an option, or a value does not fit its
@@ -93,7 +93,7 @@ def fitting_options(host: PluginHost, spec: Spec, given: Mapping[str, Any]) -> M
     factory, place = host.resolve(spec), _place(host, spec)
     signature = inspect.signature(factory)
     try:
-        signature.bind_partial(**given)
+        signature.bind_partial(**options)
     except TypeError as error:
         hint = f"it takes: {', '.join(signature.parameters) or 'none'}"
         raise ConfigurationError(f"{place}: {error}", hint=hint) from None
@@ -102,41 +102,41 @@ def fitting_options(host: PluginHost, spec: Spec, given: Mapping[str, Any]) -> M
         hints = typing.get_type_hints(declares, include_extras=True)
     except (AttributeError, NameError, TypeError):  # a name that only type checkers import
         hints = {}
-    return {name: _fit(hints.get(name, Any), given[name], f"{place} {name}") for name in given}
+    return {name: _fit(hints.get(name, Any), options[name], f"{place} {name}") for name in options}
 
 
 _OWN_ARGUMENTS: Final = frozenset({"command", "connection", "format", "model"})
 """Kinds whose factories take no options of their plugin."""
 
 
-def check_options(host: PluginHost, plugin: str, given: Mapping[str, Any]) -> None:
+def check_options(host: PluginHost, plugin: str, options: Mapping[str, Any]) -> None:
     """Refuse an option of ``[plugins.NAME]`` that nothing in the plugin takes.
 
     Args:
         host: The host of the plugin.
         plugin: The name.
-        given: The options.
+        options: The options.
 
     Raises:
         ConfigurationError: For an option that is unknown, or that does not fit its type.
         PluginError: If a factory cannot be imported.
     """
-    declared = host.settings_of(plugin)
+    settings_classes = host.settings_of(plugin)
     specs = [spec for spec in host.specs_of(plugin) if spec.kind not in _OWN_ARGUMENTS]
-    for settings in declared:
-        _check_settings(settings, given, f"[plugins.{plugin}]")
+    for settings in settings_classes:
+        _check_settings(settings, options, f"[plugins.{plugin}]")
     for spec in specs:
-        fitting_options(host, spec, given)
-    if given and host.specs_of(plugin) and not (declared or specs):
+        fitting_options(host, spec, options)
+    if options and host.specs_of(plugin) and not (settings_classes or specs):
         raise ConfigurationError(
-            f"[plugins.{plugin}]: the plugin takes no options", hint=f"remove {', '.join(given)}"
+            f"[plugins.{plugin}]: the plugin takes no options", hint=f"remove {', '.join(options)}"
         )
 
 
-def _check_settings(settings: type[PluginSettings], given: Mapping[str, Any], place: str) -> None:
+def _check_settings(settings: type[PluginSettings], options: Mapping[str, Any], place: str) -> None:
     """Refuse values of the wrong type; missing ones may come from the environment."""
     try:
-        settings(**given)
+        settings(**options)
     except ValidationError as error:
         for problem in error.errors():
             if problem["type"] == "missing" or not problem["loc"]:
@@ -145,11 +145,11 @@ def _check_settings(settings: type[PluginSettings], given: Mapping[str, Any], pl
             if problem["type"] != "extra_forbidden":
                 fault = problem["msg"].removeprefix("Value error, ")
                 raise ConfigurationError(f"{place} {'.'.join([*outer, name])}: {fault}") from None
-            known = [] if outer else list(settings.model_fields)
-            where = f"{place} {'.'.join(outer)}" if outer else place
+            option_names = [] if outer else list(settings.model_fields)
+            option_path = f"{place} {'.'.join(outer)}" if outer else place
             raise ConfigurationError(
-                f"{where}: there is no setting {name!r}{did_you_mean(name, known)}",
-                hint=f"its settings: {', '.join(known)}" if known else None,
+                f"{option_path}: there is no setting {name!r}{did_you_mean(name, option_names)}",
+                hint=f"its settings: {', '.join(option_names)}" if option_names else None,
             ) from None
 
 
@@ -170,21 +170,23 @@ def _fit(hint: Any, value: Any, place: str) -> Any:
         raise ConfigurationError(f"{place}: {'; '.join(sorted(problems))}") from None
 
 
-def check_made(kind: str, made: object, what: str) -> None:
+def check_made(kind: str, instance: object, subject: str) -> None:
     """Raise if an object does not implement the protocol of its kind; None is accepted.
 
     Args:
         kind: The kind, a :attr:`delf.specs.Spec.kind`.
-        made: The object.
-        what: The name of the kind, for error messages.
+        instance: The object.
+        subject: The name of the kind, for error messages.
 
     Raises:
         ConfigurationError: If the object is a class, lacks a member of the protocol, or has a
             plain method instead of an async method.
     """
-    if made is None:
+    if instance is None:
         return
-    if isinstance(made, type) and protocol_of(kind) is not None:
-        raise ConfigurationError(f"{what} is the class {made.__name__}: give an object of it")
-    for fault in faults(kind, made):
-        raise ConfigurationError(f"{what}, a {type(made).__name__}, {fault}")
+    if isinstance(instance, type) and protocol_of(kind) is not None:
+        raise ConfigurationError(
+            f"{subject} is the class {instance.__name__}: give an object of it"
+        )
+    for fault in faults(kind, instance):
+        raise ConfigurationError(f"{subject}, a {type(instance).__name__}, {fault}")

@@ -86,14 +86,14 @@ class PluginHost:
             absent: Plugins that are known to be missing, as name and reason; they count as failed.
         """
         variables = os.environ if environ is None else environ
-        asked = [(name, "disabled by the caller") for name in disabled]
-        listed = variables.get(DISABLE_VARIABLE, "").replace(",", " ").split()
-        asked += [(name, f"disabled by {DISABLE_VARIABLE}") for name in listed]
+        disabled_plugins = [(name, "disabled by the caller") for name in disabled]
+        variable_names = variables.get(DISABLE_VARIABLE, "").replace(",", " ").split()
+        disabled_plugins += [(name, f"disabled by {DISABLE_VARIABLE}") for name in variable_names]
         if no_plugins:
-            asked.append(("all", "disabled by --no-plugins"))
+            disabled_plugins.append(("all", "disabled by --no-plugins"))
         missing = [Candidate(name=name, problem=problem) for name, problem in absent]
         found = (*discovery.in_code(extra), *missing, *discovery.discover())
-        candidates = [_block_plugin(candidate, asked) for candidate in found]
+        candidates = [_block_plugin(candidate, disabled_plugins) for candidate in found]
         prefer = variables.get(PREFER_VARIABLE, "").replace(",", " ").split()
         return cls(candidates, prefer=prefer, environ=variables)
 
@@ -122,8 +122,8 @@ class PluginHost:
             PluginError: If the name is unknown (with a suggestion or the package to install), in
                 dispute, or its plugin could not be used (with the reason).
         """
-        found = self._loaded_catalog().find(spec_class.kind, name)
-        return cast("SpecT", found)
+        offer = self._loaded_catalog().find(spec_class.kind, name)
+        return cast("SpecT", offer)
 
     @property
     def providers(self) -> Providers:
@@ -142,17 +142,17 @@ class PluginHost:
         config = self.providers.resolve_provider(as_llm_config(model))
         return self._loaded_catalog().serving(config, self._environ)
 
-    def preferred_spec(self, specs: Sequence[SpecT], what: str) -> SpecT:
+    def preferred_spec(self, specs: Sequence[SpecT], purpose: str) -> SpecT:
         """Return the preferred spec of several, or the only spec.
 
         Args:
             specs: The specs that match, at least one.
-            what: The name of the kind, for error messages.
+            purpose: The name of the kind, for error messages.
 
         Raises:
             PluginError: If several fit and none is preferred.
         """
-        return self._loaded_catalog().preferred_spec(specs, what)
+        return self._loaded_catalog().preferred_spec(specs, purpose)
 
     def load_export(self, name: str, needed_by: str | None = None) -> Any:
         """Return the object that a plugin gives for ``from delf import NAME``.
@@ -180,8 +180,8 @@ class PluginHost:
         except (KeyboardInterrupt, DelfError):
             raise
         except BaseException as error:  # SystemExit is not an Exception
-            where = f"plugin {plugin.name!r} ({plugin.origin})"
-            raise _load_error(f"{where}: cannot load {name} from {target}", error) from error
+            origin = f"plugin {plugin.name!r} ({plugin.origin})"
+            raise _load_error(f"{origin}: cannot load {name} from {target}", error) from error
 
     def service(self, wanted: Service[P]) -> P:
         """Return a service that a plugin gives.
@@ -192,17 +192,17 @@ class PluginHost:
             PluginError: If several plugins export the service, or the export does not fit the
                 protocol.
         """
-        made = self.load_export(wanted.name, wanted.purpose)
+        implementation = self.load_export(wanted.name, wanted.purpose)
         protocol = wanted.protocol
-        needed = ["__call__"] if protocol is None else members(protocol)
-        missing = [name for name in needed if not has(made, name)]
+        member_names = ["__call__"] if protocol is None else members(protocol)
+        missing = [name for name in member_names if not has(implementation, name)]
         if missing:
             kind = "function" if protocol is None else protocol.__name__
             raise PluginError(
                 f"the service {wanted.name!r} has no {', '.join(missing)}",
                 hint=f"its author has to give a {kind}",
             )
-        return cast("P", made)
+        return cast("P", implementation)
 
     def resolve(self, spec: Spec) -> Any:
         """Return the object behind a spec's factory, imported on the first call.
@@ -245,8 +245,8 @@ class PluginHost:
         Raises:
             PluginError: If one cannot be imported, naming the plugin.
         """
-        declared = {spec.plugin_settings: spec for spec in self.specs_of(plugin)}
-        return [self._import(spec, target) for target, spec in declared.items() if target]
+        specs_by_settings = {spec.plugin_settings: spec for spec in self.specs_of(plugin)}
+        return [self._import(spec, target) for target, spec in specs_by_settings.items() if target]
 
     def _import(self, spec: Spec, target: str) -> Any:
         try:
@@ -311,23 +311,25 @@ class PluginHost:
         with self._lock:
             if self._catalog is None:
                 manager = loader.new_manager()
-                loaded: list[PluginRecord] = []
+                records: list[PluginRecord] = []
                 watch = ImportWatch()
                 with watch.running():
                     for candidate in self._candidates:
                         watch.importing(candidate)
-                        loaded.append(loader.load(candidate, manager))
-                self._catalog = Catalog(loaded, self._prefer)
+                        records.append(loader.load(candidate, manager))
+                self._catalog = Catalog(records, self._prefer)
             return self._catalog
 
     def _resolution_error(self, spec: Spec, error: BaseException) -> PluginError:
-        what = f"{self.origin(spec)}: cannot load its {spec.kind} {spec.name!r} from {spec.factory}"
-        return _load_error(what, error)
+        message = (
+            f"{self.origin(spec)}: cannot load its {spec.kind} {spec.name!r} from {spec.factory}"
+        )
+        return _load_error(message, error)
 
 
-def _load_error(what: str, error: BaseException) -> PluginError:
+def _load_error(subject: str, error: BaseException) -> PluginError:
     return PluginError(
-        f"{what}: {loader.explain(error)}",
+        f"{subject}: {loader.explain(error)}",
         hint="its installation is incomplete or broken; install it again or tell its author",
     )
 
@@ -345,10 +347,10 @@ def _export_error(name: str, needed_by: str, giving: Sequence[Candidate]) -> Exc
     )
 
 
-def _block_plugin(candidate: Candidate, asked: Iterable[tuple[str, str]]) -> Candidate:
+def _block_plugin(candidate: Candidate, disabled_plugins: Iterable[tuple[str, str]]) -> Candidate:
     """Return a plugin with the first reason that blocks it, if any."""
-    why = next((why for name, why in asked if _names(name, candidate)), None)
-    return candidate if why is None else replace(candidate, blocked=why)
+    reason = next((reason for name, reason in disabled_plugins if _names(name, candidate)), None)
+    return candidate if reason is None else replace(candidate, blocked=reason)
 
 
 def _names(name: str, candidate: Candidate) -> bool:

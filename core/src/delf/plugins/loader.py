@@ -108,8 +108,8 @@ def unfit(candidate: Candidate) -> tuple[State, str] | None:
         return "failed", candidate.problem
     numbers = [int(match[1]) for word in candidate.keywords if (match := _API.fullmatch(word))]
     if numbers and PLUGIN_API not in numbers:
-        wanted = " or ".join(map(str, sorted(numbers)))
-        return "skipped", f"needs delf with plugin API {wanted}, this has {PLUGIN_API}"
+        api_numbers = " or ".join(map(str, sorted(numbers)))
+        return "skipped", f"needs delf with plugin API {api_numbers}, this has {PLUGIN_API}"
     return None
 
 
@@ -125,9 +125,10 @@ def import_target(target: str) -> Any:
         try:
             value = getattr(value, part)
         except AttributeError as error:
-            known = [name for name in dir(value) if not name.startswith("_")]
+            attribute_names = [name for name in dir(value) if not name.startswith("_")]
             raise ImportError(
-                f"{module_name} has no {path!r}{did_you_mean(part, known)}", name=module_name
+                f"{module_name} has no {path!r}{did_you_mean(part, attribute_names)}",
+                name=module_name,
             ) from error
     return value
 
@@ -155,7 +156,7 @@ def _register(
 
 
 def _collect(plugin: object, callers: Iterable[pluggy.HookCaller]) -> Iterator[Spec]:
-    seen: set[tuple[str, str]] = set()
+    seen_specs: set[tuple[str, str]] = set()
     for caller in callers:
         for impl in caller.get_hookimpls():
             if impl.plugin is not plugin:
@@ -164,9 +165,9 @@ def _collect(plugin: object, callers: Iterable[pluggy.HookCaller]) -> Iterator[S
                 raise _BadPluginError(f"{caller.name} is a wrapper; a hook only returns specs")
             for spec in _ask(caller.name, impl.function):
                 key = (spec.kind, spec.name)
-                if key in seen:
+                if key in seen_specs:
                     raise _BadPluginError(f"it names the {spec.kind} {spec.name!r} twice")
-                seen.add(key)
+                seen_specs.add(key)
                 yield spec
 
 
@@ -174,8 +175,8 @@ def _ask(hook: str, function: Any) -> list[Spec]:
     if inspect.iscoroutinefunction(function):
         raise _BadPluginError(f"{hook} is async; hooks are plain functions")
     try:
-        returned = function()
-        items = [returned] if isinstance(returned, (str, bytes)) else list(returned)
+        specs = function()
+        items = [specs] if isinstance(specs, (str, bytes)) else list(specs)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
@@ -190,23 +191,23 @@ def _check_spec(hook: str, expected: type[Spec], item: object) -> Spec:
         raise _BadPluginError(f"{hook} returned a {given}, not a {expected.__name__}")
     name: Any = item.name
     words: list[str] = name.split() if isinstance(name, str) else []
-    most = 2 if isinstance(item, CommandSpec) else 1  # a command may name its group first
-    if not 1 <= len(words) <= most or name != " ".join(words):
+    max_words = 2 if isinstance(item, CommandSpec) else 1  # a command may name its group first
+    if not 1 <= len(words) <= max_words or name != " ".join(words):
         raise _BadPluginError(f"{hook}: {name!r} is not a name; it is text without blanks")
-    where = f"{hook}: the spec {name!r}"
+    subject = f"{hook}: the spec {name!r}"
     if not isinstance(cast("Any", item.summary), str):  # the help of all commands has it
-        raise _BadPluginError(f"{where} has no summary")
+        raise _BadPluginError(f"{subject} has no summary")
     factory: Any = item.factory
     if not isinstance(factory, str) or not _FACTORY.fullmatch(factory):
-        raise _BadPluginError(f"{where} has the factory {factory!r}, not 'module:attribute'")
+        raise _BadPluginError(f"{subject} has the factory {factory!r}, not 'module:attribute'")
     for given in fields(item):
         value = getattr(item, given.name)
         # A lone text is the usual slip: it would be read letter by letter.
         if given.type == "tuple[str, ...]" and not _are_texts(value):
-            raise _BadPluginError(f"{where} has {given.name}={value!r}, not a tuple of texts")
+            raise _BadPluginError(f"{subject} has {given.name}={value!r}, not a tuple of texts")
     if isinstance(item, SandboxSpec) and item.isolation not in ISOLATION_ORDER:
-        allowed = ", ".join(ISOLATION_ORDER)
-        raise _BadPluginError(f"{where} has isolation {item.isolation!r}; one of: {allowed}")
+        level_names = ", ".join(ISOLATION_ORDER)
+        raise _BadPluginError(f"{subject} has isolation {item.isolation!r}; one of: {level_names}")
     return item
 
 
@@ -220,12 +221,12 @@ def _oddities(plugin: object) -> Iterator[str]:
     """Yield functions that look like hooks but are not called."""
     home = getattr(plugin, "__name__", type(plugin).__module__)
     for name, member in inspect.getmembers(plugin, inspect.isroutine):
-        marked: dict[str, Any] | None = getattr(member, f"{_PROJECT}_impl", None)
+        hook_options: dict[str, Any] | None = getattr(member, f"{_PROJECT}_impl", None)
         is_named = name.startswith(f"{_PROJECT}_") and getattr(member, "__module__", None) == home
-        if not (marked or is_named):
+        if not (hook_options or is_named):
             continue
-        hook: str = (marked.get("specname") if marked else None) or name
-        if hook not in HOOKS and not (marked and marked.get("optionalhook")):
+        hook: str = (hook_options.get("specname") if hook_options else None) or name
+        if hook not in HOOKS and not (hook_options and hook_options.get("optionalhook")):
             yield f"{hook} is not a hook of this delf{did_you_mean(hook, HOOKS)}"
-        elif not marked:
+        elif not hook_options:
             yield f"{name} is not marked with @hookimpl and is ignored"

@@ -54,10 +54,10 @@ class PluginRecord:
     @property
     def kinds(self) -> Mapping[str, tuple[str, ...]]:
         """The offered names, by kind."""
-        found: dict[str, tuple[str, ...]] = {}
+        names_by_kind: dict[str, tuple[str, ...]] = {}
         for spec in sorted(self.specs, key=lambda item: (item.kind, item.name)):
-            found[spec.kind] = (*found.get(spec.kind, ()), spec.name)
-        return found
+            names_by_kind[spec.kind] = (*names_by_kind.get(spec.kind, ()), spec.name)
+        return names_by_kind
 
     @property
     def usable(self) -> bool:

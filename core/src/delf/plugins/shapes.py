@@ -38,24 +38,24 @@ def optional_protocols(kind: str) -> Mapping[type, str]:
     }
 
 
-def require_type(given: object, wanted: type, who: str) -> None:
+def require_type(value: object, expected_type: type, subject: str) -> None:
     """Raise for an object of the wrong type, with a clear message.
 
     Args:
-        given: The object.
-        wanted: The expected type.
-        who: The plugin, for the message.
+        value: The object.
+        expected_type: The expected type.
+        subject: The plugin, for the message.
 
     Raises:
         PluginError: If the object is not of the type.
     """
-    if isinstance(given, wanted):
+    if isinstance(value, expected_type):
         return
-    what = f"{type(given).__name__} in place of {wanted.__name__}"
-    if inspect.isawaitable(given):
-        what += ": await it first"
-    hint = f"its author has to give a {wanted.__module__}.{wanted.__name__}"
-    raise PluginError(f"{who} gave {what}", hint=hint)
+    message = f"{type(value).__name__} in place of {expected_type.__name__}"
+    if inspect.isawaitable(value):
+        message += ": await it first"
+    hint = f"its author has to give a {expected_type.__module__}.{expected_type.__name__}"
+    raise PluginError(f"{subject} gave {message}", hint=hint)
 
 
 def members(protocol: type) -> Iterator[str]:
@@ -64,11 +64,11 @@ def members(protocol: type) -> Iterator[str]:
     Args:
         protocol: The protocol.
     """
-    seen: set[str] = set()
+    seen_names: set[str] = set()
     for base in reversed(protocol.__mro__):
         if getattr(base, "_is_protocol", False):
             names = (*(n for n in vars(base) if not n.startswith("_")), *_annotations_of(base))
-            yield from (name for name in names if not (name in seen or seen.add(name)))
+            yield from (name for name in names if not (name in seen_names or seen_names.add(name)))
 
 
 def has(made: object, name: str) -> bool:
@@ -91,46 +91,48 @@ def has(made: object, name: str) -> bool:
     return f"self.{name} = " in source or f"self.{name}: " in source
 
 
-def faults(kind: str, made: object) -> Iterator[str]:
+def faults(kind: str, instance: object) -> Iterator[str]:
     """Yield the reasons that an object does not satisfy the protocol of a kind.
 
     Args:
         kind: The kind, a :attr:`delf.specs.Spec.kind`.
-        made: The object, or its class.
+        instance: The object, or its class.
     """
     protocol = protocol_of(kind)
     if protocol is None:
         return
-    missing = [name for name in members(protocol) if not has(made, name)]
+    missing = [name for name in members(protocol) if not has(instance, name)]
     if missing and kind != "connection":  # its name is set when it is made
         yield f"has no {', '.join(missing)}"
     problems = (
-        mismatched_async_methods(each, made) for each in (protocol, *optional_protocols(kind))
+        mismatched_async_methods(each, instance) for each in (protocol, *optional_protocols(kind))
     )
-    yield from dict.fromkeys(fault for found in problems for fault in found)
+    yield from dict.fromkeys(fault for problem in problems for fault in problem)
 
 
-def mismatched_async_methods(protocol: type, made: object) -> Iterator[str]:
+def mismatched_async_methods(protocol: type, instance: object) -> Iterator[str]:
     """Yield the methods that are async although the protocol declares plain ones, or vice versa.
 
     Args:
         protocol: The protocol that declares the methods; missing methods are ignored.
-        made: The object, or its class.
+        instance: The object, or its class.
     """
-    owner = made if isinstance(made, type) else type(made)
+    owner = instance if isinstance(instance, type) else type(instance)
     for name in members(protocol):
-        declared = inspect.getattr_static(protocol, name, None)
-        found = inspect.getattr_static(owner, name, None)
-        if not isinstance(declared, FunctionType) or not isinstance(found, FunctionType):
+        protocol_member = inspect.getattr_static(protocol, name, None)
+        own_member = inspect.getattr_static(owner, name, None)
+        if not isinstance(protocol_member, FunctionType) or not isinstance(
+            own_member, FunctionType
+        ):
             continue
-        inner: Any = inspect.unwrap(found)
+        inner: Any = inspect.unwrap(own_member)
         is_async = inspect.iscoroutinefunction(inner)
-        if inspect.iscoroutinefunction(declared):
-            returns = str(getattr(found, "__annotations__", {}).get("return", ""))
+        if inspect.iscoroutinefunction(protocol_member):
+            returns = str(getattr(own_member, "__annotations__", {}).get("return", ""))
             if not is_async and not any(word in returns for word in _WAITED_FOR):
                 yield f"has a plain method {name}, which is awaited: write `async def {name}`"
             continue
-        returns = str(declared.__annotations__.get("return", ""))
+        returns = str(protocol_member.__annotations__.get("return", ""))
         if not is_async or any(word in returns for word in _WAITED_FOR):
             continue
         if "Async" in returns:
@@ -139,5 +141,5 @@ def mismatched_async_methods(protocol: type, made: object) -> Iterator[str]:
             yield f"has an async method {name}, which is not awaited: write `def {name}`"
 
 
-def _annotations_of(made: type) -> Mapping[str, Any]:
-    return vars(made).get("__annotations__", {})
+def _annotations_of(cls: type) -> Mapping[str, Any]:
+    return vars(cls).get("__annotations__", {})

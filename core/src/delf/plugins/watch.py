@@ -44,14 +44,14 @@ class ImportWatch:
         self._importing = None if plugin is None else (plugin, time.monotonic())
 
     def _warn_when_slow(self) -> None:
-        named: Candidate | None = None
+        reported_plugin: Candidate | None = None
         while not self._over.wait(LOOK_SECONDS):
             importing = self._importing
-            if importing is None or importing[0] is named:
+            if importing is None or importing[0] is reported_plugin:
                 continue
             plugin, began = importing
             if time.monotonic() - began >= SLOW_SECONDS:
-                named = plugin
+                reported_plugin = plugin
                 _log.warning(
                     "the plugin %r (%s) is being imported for more than %g s; %s=%s leaves it out",
                     plugin.name,

@@ -200,7 +200,7 @@ class RememberedDecision:
     @classmethod
     def from_request(
         cls,
-        asked: ApprovalRequest,
+        request: ApprovalRequest,
         approved: Approved,
         *,
         by: str,
@@ -210,30 +210,34 @@ class RememberedDecision:
     ) -> Self:
         """Make the remembered decision that results from an approved request."""
         return cls(
-            request_id=asked.request_id,
-            task_id=asked.task_id,
-            action=asked.action,
-            arguments=None if approved.covers == "action" else asked.arguments,
-            digest=asked.digest,
-            action_digest=asked.action_digest,
-            worker=asked.worker,
-            has_reason=asked.reason is not None,
+            request_id=request.request_id,
+            task_id=request.task_id,
+            action=request.action,
+            arguments=None if approved.covers == "action" else request.arguments,
+            digest=request.digest,
+            action_digest=request.action_digest,
+            worker=request.worker,
+            has_reason=request.reason is not None,
             by=by,
             key=key,
             project=project,
             at=at,
-            flow_rules=_flows_of(asked) if approved.covers == "action" else (),
-            files_digest=asked.files_digest,
+            flow_rules=_flows_of(request) if approved.covers == "action" else (),
+            files_digest=request.files_digest,
         )
 
     @classmethod
-    def from_events(cls, asked: ApprovalRequested, decided: ApprovalDecided) -> Self | None:
+    def from_events(cls, requested: ApprovalRequested, decision: ApprovalDecided) -> Self | None:
         """Return the remembered decision of events in a journal; None if nothing is remembered."""
-        if decided.decision != "approved" or decided.remember == "no" or asked.outcome_unknown:
+        if (
+            decision.decision != "approved"
+            or decision.remember == "no"
+            or requested.outcome_unknown
+        ):
             return None
-        approved = Approved(remember=decided.remember, covers=decided.covers)
-        where = {"key": decided.key, "project": decided.project}
-        return cls.from_request(asked, approved, by=decided.by, at=decided.at, **where)
+        approved = Approved(remember=decision.remember, covers=decision.covers)
+        scope = {"key": decision.key, "project": decision.project}
+        return cls.from_request(requested, approved, by=decision.by, at=decision.at, **scope)
 
     def covers(self, request: ApprovalRequest) -> bool:
         """Return True if the decision covers a call; the caller checks the task.
@@ -241,8 +245,8 @@ class RememberedDecision:
         A call that the connection itself wants approved is covered by a decision for any arguments
         only if that decision approved such a call.
         """
-        same = (self.action, self.action_digest, self.worker)
-        if same != (request.action, request.action_digest, request.worker):
+        is_same_action = (self.action, self.action_digest, self.worker)
+        if is_same_action != (request.action, request.action_digest, request.worker):
             return False
         if self.arguments is not None:
             return (self.digest, self.files_digest) == (request.digest, request.files_digest)
@@ -262,15 +266,15 @@ def flow_between(source: str, path: str, action: str, argument: str) -> tuple[st
     return ".".join([source, *names]), f"{action}.{re.split(r'[.[]', argument, maxsplit=1)[0]}"
 
 
-def _flows_of(asked: ApprovalRequest) -> tuple[str, ...]:
+def _flows_of(request: ApprovalRequest) -> tuple[str, ...]:
     """Return the data flows from other authors' words that a request showed."""
-    found: list[str] = []
-    for argument, origin in asked.origins.items():
-        if asked.flow and origin["kind"] == "result" and origin["trust"] == "outside":
-            between = flow_between(origin["action"], origin["path"], asked.action, argument)
+    flows: list[str] = []
+    for argument, origin in request.origins.items():
+        if request.flow and origin["kind"] == "result" and origin["trust"] == "outside":
+            between = flow_between(origin["action"], origin["path"], request.action, argument)
             # Others chose the names in a result: escape characters with a meaning in patterns.
-            found.append(" -> ".join(re.sub(r"[*?[]", r"[\g<0>]", name) for name in between))
-    return tuple(dict.fromkeys(found))
+            flows.append(" -> ".join(re.sub(r"[*?[]", r"[\g<0>]", name) for name in between))
+    return tuple(dict.fromkeys(flows))
 
 
 @runtime_checkable

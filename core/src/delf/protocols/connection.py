@@ -158,13 +158,15 @@ class _Shown:
         """The digest of the preview and its basis; None without a preview."""
         if self.preview is None and self.basis is None and not self.files:
             return None
-        shown = [self.preview, self.basis, sorted(self.files.items())]
-        return hashlib.sha256(dumps(shown)).hexdigest()
+        shown_parts = [self.preview, self.basis, sorted(self.files.items())]
+        return hashlib.sha256(dumps(shown_parts)).hexdigest()
 
     def asking(self, reason: str) -> NeedsApproval:
         """Return a copy that requires approval for a reason."""
-        shown: dict[str, Any] = {item.name: getattr(self, item.name) for item in fields(_Shown)}
-        return NeedsApproval(reason=reason, **shown)
+        shown_fields: dict[str, Any] = {
+            item.name: getattr(self, item.name) for item in fields(_Shown)
+        }
+        return NeedsApproval(reason=reason, **shown_fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -119,19 +119,19 @@ def facts(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> Sequence[Fa
         request: The request or its event.
         so_far: Later events of the task; votes, comments and the assignee become facts, too.
     """
-    found = [*_dangers(request), *_setting(request), *_subject(request)]
-    found += [*_team(request, so_far), *_expiry(request)]
+    all_facts = [*_dangers(request), *_setting(request), *_subject(request)]
+    all_facts += [*_team(request, so_far), *_expiry(request)]
     order = {kind: place for place, kind in enumerate(FactKind)}
     # An origin stays behind its argument, and all arguments together.
     for kind in (FactKind.OPTION, FactKind.DEFAULT, FactKind.ORIGIN):
         order[kind] = order[FactKind.ARGUMENT]
-    return sorted(found, key=lambda fact: order[fact.kind])
+    return sorted(all_facts, key=lambda fact: order[fact.kind])
 
 
 def labels() -> Mapping[str, Label]:
     """Return the labels of the request fields that are shown as facts of their own."""
-    found = ((item.name, item.metadata.get("label")) for item in fields(ApprovalRequest))
-    return {name: label for name, label in found if label is not None}
+    name_and_label = ((item.name, item.metadata.get("label")) for item in fields(ApprovalRequest))
+    return {name: label for name, label in name_and_label if label is not None}
 
 
 def facts_data(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> list[dict[str, Any]]:
@@ -139,16 +139,16 @@ def facts_data(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> list[d
     return [fact.data() for fact in facts(request, so_far)]
 
 
-def plain_lines(found: Iterable[Fact], mark: str = "! ") -> Iterator[str]:
+def plain_lines(facts_to_show: Iterable[Fact], mark: str = "! ") -> Iterator[str]:
     """Format facts as plain text lines, for channels without layout.
 
     Further lines of a text are indented, so that no text looks like another fact.
 
     Args:
-        found: The facts of a request.
+        facts_to_show: The facts of a request.
         mark: The prefix of dangerous or unusual facts.
     """
-    for fact in found:
+    for fact in facts_to_show:
         first, *further_lines = fact.text.split("\n")
         prefix = mark if fact.required and fact.weight != "information" else ""
         label = f"{prefix}{fact.heading}: " if fact.label else f"{fact.note} ".lstrip()
@@ -278,29 +278,29 @@ def _question(request: ApprovalRequest) -> str:
 
 def _flow(request: ApprovalRequest, flow: str) -> tuple[str, str]:
     """Describe who wrote the words that caused a call."""
-    path, _, where = flow.partition(": ")
+    path, _, target = flow.partition(": ")
     origin = request.origins.get(path)
     if origin is None or origin["trust"] != "outside":
         return "careful: a stranger may have caused this call", flow
-    source = where.partition(";")[0]
+    source = target.partition(";")[0]
     label = f"careful: a stranger may have chosen {root_of(path)}"
     return label, f"it is {source}, not from the task"
 
 
 def _hidden_character_facts(name: str, texts: Iterable[str], about: str = "") -> Iterator[Fact]:
     """Yield facts about characters that are invisible or look like others."""
-    found: dict[str, None] = {}
+    characters: dict[str, None] = {}
     for text in texts:
-        found |= dict.fromkeys(hidden_characters(text))
-    if not found:
+        characters |= dict.fromkeys(hidden_characters(text))
+    if not characters:
         return
-    named = [_character(one) for one in list(found)[:_MAX_NAMED]]
-    omitted_count = len(found) - len(named)
+    character_names = [_character(one) for one in list(characters)[:_MAX_NAMED]]
+    omitted_count = len(characters) - len(character_names)
     yield Fact(
         kind=FactKind.HIDDEN,
         weight="danger",
         label=f"hidden characters in {visible(name)}",
-        text=", ".join(named) + (f" and {omitted_count} more" if omitted_count else ""),
+        text=", ".join(character_names) + (f" and {omitted_count} more" if omitted_count else ""),
         about=about,
     )
 
@@ -438,32 +438,38 @@ def _size(value: Any, text: str = "") -> str:
 def _texts(name: str, value: Any) -> Iterator[str]:
     """Yield all texts in a value, with the name of its argument."""
     yield name
-    left, seen = [value], set[int]()
-    while left:
-        one: Any = left.pop()
+    values_to_visit, seen_ids = [value], set[int]()
+    while values_to_visit:
+        one: Any = values_to_visit.pop()
         if isinstance(one, str):
             yield one
-        elif isinstance(one, _CONTAINERS) and id(cast("object", one)) not in seen:
-            seen.add(id(cast("object", one)))
-            left += cast("Iterable[Any]", one)
-            left += cast("Mapping[Any, Any]", one).values() if isinstance(one, Mapping) else ()
+        elif isinstance(one, _CONTAINERS) and id(cast("object", one)) not in seen_ids:
+            seen_ids.add(id(cast("object", one)))
+            values_to_visit += cast("Iterable[Any]", one)
+            values_to_visit += (
+                cast("Mapping[Any, Any]", one).values() if isinstance(one, Mapping) else ()
+            )
 
 
 def _origins(request: ApprovalRequest, name: str) -> Iterator[Fact]:
     """Yield a fact for each source of an argument's values."""
-    found: dict[tuple[str, bool], list[str]] = {}
+    paths_by_origin: dict[tuple[str, bool], list[str]] = {}
     for path, origin in request.origins.items():
         if root_of(path) == name:
             is_marked = origin["trust"] == "outside"
-            found.setdefault((str(origin["text"]), is_marked), []).append(path[len(name) :])
-    for (text, is_marked), paths in found.items():
-        named = [path for path in paths if path]
-        where = ", ".join(named[:_MAX_NAMED])
-        more = f" and {len(named) - _MAX_NAMED} more" if len(named) > _MAX_NAMED else ""
+            paths_by_origin.setdefault((str(origin["text"]), is_marked), []).append(
+                path[len(name) :]
+            )
+    for (text, is_marked), paths in paths_by_origin.items():
+        named_paths = [path for path in paths if path]
+        path_list = ", ".join(named_paths[:_MAX_NAMED])
+        rest_note = (
+            f" and {len(named_paths) - _MAX_NAMED} more" if len(named_paths) > _MAX_NAMED else ""
+        )
         yield Fact(
             kind=FactKind.ORIGIN,
             weight="caution" if is_marked else "information",
-            label=f"source of {visible(name)}{visible(where)}{more}",
+            label=f"source of {visible(name)}{visible(path_list)}{rest_note}",
             text=visible(text),
             about=name,
             required=is_marked,

@@ -85,10 +85,10 @@ class TaskRecord:
         Args:
             event: The first event of the task.
         """
-        found: dict[str, Any] = {"task_id": event.task_id, "task": "", "started_at": event.at}
+        values: dict[str, Any] = {"task_id": event.task_id, "task": "", "started_at": event.at}
         if isinstance(event, (TaskQueued, TaskStarted)):
-            found |= {name: getattr(event, name) for name in _shared_names(cls, type(event))}
-        return found
+            values |= {name: getattr(event, name) for name in _shared_names(cls, type(event))}
+        return values
 
     @property
     def project(self) -> str | None:
@@ -111,8 +111,8 @@ def filterable_fields() -> Mapping[str, str]:
 @functools.cache
 def _shared_names(record: type[TaskRecord], event: type[Event]) -> tuple[str, ...]:
     """Return the fields of a record that a class of events has under the same names."""
-    own = {*dir(event), *(item.name for item in fields(event))}
-    return tuple(item.name for item in fields(record) if item.name in own)
+    field_names = {*dir(event), *(item.name for item in fields(event))}
+    return tuple(item.name for item in fields(record) if item.name in field_names)
 
 
 ListPlace = tuple[float, str]

@@ -170,23 +170,30 @@ class PersonChange:
         cls, before: Person | None, after: Person, *, at: float, by: str, via: str
     ) -> PersonChange:
         """Return the change from one version of a person to the next; ``before`` is None if new."""
-        what, facts = _difference(before, after)
-        return cls(at=at, name=after.name, what=what, by=by, via=via, facts=facts)
+        change, facts = _difference(before, after)
+        return cls(at=at, name=after.name, what=change, by=by, via=via, facts=facts)
 
 
 def _difference(before: Person | None, after: Person) -> tuple[Any, dict[str, Any]]:
-    whole = {"rights": after.rights, "scope": after.scope, "teams": after.teams, "mail": after.mail}
+    all_fields = {
+        "rights": after.rights,
+        "scope": after.scope,
+        "teams": after.teams,
+        "mail": after.mail,
+    }
     if before is None or before.uid != after.uid:
-        return "added", whole | {"keys": [key.label for key in after.keys]}
+        return "added", all_fields | {"keys": [key.label for key in after.keys]}
     if after.revoked_at is not None:
         return "revoked", {}
     if len(after.keys) > len(before.keys):
         key = after.keys[-1]
-        return "key added", {**whole, "key": key.label, "key_rights": key.rights}
-    gone = [new.label for old, new in zip(before.keys, after.keys, strict=False) if old != new]
-    if gone:
-        return "key revoked", {"key": gone[0]}
-    return "changed", whole
+        return "key added", {**all_fields, "key": key.label, "key_rights": key.rights}
+    revoked_keys = [
+        new.label for old, new in zip(before.keys, after.keys, strict=False) if old != new
+    ]
+    if revoked_keys:
+        return "key revoked", {"key": revoked_keys[0]}
+    return "changed", all_fields
 
 
 def check_name(name: str, what: str = "name") -> str:
@@ -227,10 +234,12 @@ def check_unique_names(person: Person, people: Iterable[Person]) -> None:
     Raises:
         ConfigurationError: If names collide.
     """
-    others = [other for other in people if other.name != person.name]
-    theirs = {normalise_name(word) for other in others for word in (other.name, other.mail) if word}
-    teams = {normalise_name(team) for one in (person, *others) for team in one.teams}
-    names = {normalise_name(other.name) for other in others} | {normalise_name(person.name)}
+    other_people = [other for other in people if other.name != person.name]
+    theirs = {
+        normalise_name(word) for other in other_people for word in (other.name, other.mail) if word
+    }
+    teams = {normalise_name(team) for one in (person, *other_people) for team in one.teams}
+    names = {normalise_name(other.name) for other in other_people} | {normalise_name(person.name)}
     for word in (person.name, person.mail):
         if normalise_name(word) in theirs - {""}:
             raise ConfigurationError(f"{word!r} is another person's name or mail")

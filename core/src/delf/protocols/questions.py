@@ -112,10 +112,10 @@ class Question:
             return self._option(given)
         match self.answer:
             case "yes/no":
-                found = given if isinstance(given, bool) else _YES_NO.get(_comparable(given))
-                if found is None:
+                value = given if isinstance(given, bool) else _YES_NO.get(_comparable(given))
+                if value is None:
                     raise _unfit(given, "answer yes or no")
-                return found
+                return value
             case "number":
                 return _number(given)
             case _:
@@ -128,12 +128,17 @@ class Question:
     def _option(self, given: object) -> str:
         if given in self.options:
             return cast("str", given)
-        found = [option for option in self.options if _comparable(option) == _comparable(given)]
-        if len(found) == 1:
-            return found[0]
-        more = len(self.options) - _MAX_NAMED
-        named = ", ".join(map(repr, self.options[:_MAX_NAMED]))
-        raise _unfit(given, f"one of {named}" + (f" and {more} more" if more > 0 else ""))
+        matching_options = [
+            option for option in self.options if _comparable(option) == _comparable(given)
+        ]
+        if len(matching_options) == 1:
+            return matching_options[0]
+        omitted_count = len(self.options) - _MAX_NAMED
+        option_names = ", ".join(map(repr, self.options[:_MAX_NAMED]))
+        raise _unfit(
+            given,
+            f"one of {option_names}" + (f" and {omitted_count} more" if omitted_count > 0 else ""),
+        )
 
 
 def _comparable(text: object) -> str:
@@ -141,21 +146,21 @@ def _comparable(text: object) -> str:
     return " ".join(text.split()).casefold() if isinstance(text, str) else ""
 
 
-def _number(given: object) -> int | float:
-    if isinstance(given, (int, float)) and not isinstance(given, bool) and math.isfinite(given):
-        return given
-    text = given.strip() if isinstance(given, str) else ""
+def _number(answer: object) -> int | float:
+    if isinstance(answer, (int, float)) and not isinstance(answer, bool) and math.isfinite(answer):
+        return answer
+    text = answer.strip() if isinstance(answer, str) else ""
     for kind in (int, float):
         try:
-            found = kind(text)
+            number = kind(text)
         except ValueError:
             continue
-        if math.isfinite(found):
-            return found
-    raise _unfit(given, "answer with a number, as 12 or 12.5")
+        if math.isfinite(number):
+            return number
+    raise _unfit(answer, "answer with a number, as 12 or 12.5")
 
 
 def _unfit(given: object, hint: str) -> DelfError:
-    shown = repr(given)
-    shown = shown if len(shown) <= 100 else f"{shown[:100]}…"
-    return DelfError(f"{shown} does not answer the question", hint=hint)
+    answer_text = repr(given)
+    answer_text = answer_text if len(answer_text) <= 100 else f"{answer_text[:100]}…"
+    return DelfError(f"{answer_text} does not answer the question", hint=hint)

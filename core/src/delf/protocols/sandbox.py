@@ -42,14 +42,14 @@ def _cut(outcome: Any, **most: int) -> None:
         object.__setattr__(outcome, "variables", kept)
 
 
-def _short(text: str, most: int) -> str:
+def _short(text: str, max_length: int) -> str:
     """Truncate a text, and replace characters that UTF-8 cannot encode."""
-    short = text if len(text) <= most else f"{text[: most - 1]}…"
+    short_text = text if len(text) <= max_length else f"{text[: max_length - 1]}…"
     try:
-        short.encode()
+        short_text.encode()
     except UnicodeEncodeError:  # halves of characters
-        return short.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return short
+        return short_text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return short_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,8 +317,8 @@ class Rerun:
 
     def __post_init__(self) -> None:
         _cut(self, context=MAX_TEXT, remaining=MAX_TEXT)
-        kept = tuple(_short(str(name), MAX_NAME) for name in self.carry[:_MAX_VARIABLES])
-        object.__setattr__(self, "carry", kept)
+        variables = tuple(_short(str(name), MAX_NAME) for name in self.carry[:_MAX_VARIABLES])
+        object.__setattr__(self, "carry", variables)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

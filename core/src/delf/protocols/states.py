@@ -41,9 +41,9 @@ def state_of(
     if not task or isinstance(task[-1], (TaskQueued, TaskPostponed)):
         return TaskState.QUEUED
     requests = (event for event in task if isinstance(event, ApprovalRequested))
-    asked = {event.request_id for event in requests if not event.by_policy}
-    asked -= {event.request_id for event in task if isinstance(event, ApprovalDecided)}
-    return TaskState.WAITING if asked else TaskState.RUNNING
+    open_requests = {event.request_id for event in requests if not event.by_policy}
+    open_requests -= {event.request_id for event in task if isinstance(event, ApprovalDecided)}
+    return TaskState.WAITING if open_requests else TaskState.RUNNING
 
 
 def _state_of_record(record: TaskRecord, waiting: Collection[str]) -> TaskState:

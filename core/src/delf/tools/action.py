@@ -136,10 +136,10 @@ class Action:
 
     def texts(self) -> Iterator[str]:
         """Yield all descriptions that a prompt may show."""
-        full = None if self.full_types is None else self.full_types()
+        full_types = None if self.full_types is None else self.full_types()
         yield from (self.summary, self.notes, self.returns_doc)
-        yield "" if full is None else full.notes
-        for parameter in self.parameters if full is None else full.parameters:
+        yield "" if full_types is None else full_types.notes
+        for parameter in self.parameters if full_types is None else full_types.parameters:
             yield from (parameter.doc, parameter.notes)
 
     def describe(self, *, verbose: bool = False) -> dict[str, Any]:
@@ -264,18 +264,18 @@ def actions_of(owner: type, instance: object | None = None, where: str = "") -> 
     result: list[Action] = []
     for name, mark in names.items():
         function = getattr(owner, name)
-        bound = getattr(instance, name) if instance is not None else function
+        function_of_instance = getattr(instance, name) if instance is not None else function
         result.append(
             action_from_function(
                 function,
-                call=bound,
+                call=function_of_instance,
                 name=name,
                 permission=mark.permission,
                 effect=mark.effect,
                 resumes=mark.resumes,
                 tags=mark.tags,
                 flow=mark.flow,
-                where=f"{where}.{name}" if where else name,
+                place=f"{where}.{name}" if where else name,
                 # Static and class methods come without the parameter that is filled in.
                 skip_first=not isinstance(
                     inspect.getattr_static(owner, name), (staticmethod, classmethod)
@@ -294,7 +294,7 @@ def action_from_function(
     effect: Effect = "irreversible",
     summary: str | None = None,
     handle_error: str | Callable[[Exception], str] | None = None,
-    where: str | None = None,
+    place: str | None = None,
     skip_first: bool = False,
     resumes: bool = False,
     tags: tuple[str, ...] = (),
@@ -310,7 +310,7 @@ def action_from_function(
         effect: The effect of a call.
         summary: One paragraph; the docstring's first when omitted.
         handle_error: The treatment of a ``ToolException``.
-        where: The name of the function in error messages.
+        place: The name of the function in error messages.
         skip_first: The function is a method.
         resumes: As in :class:`Action`.
         tags: As in :class:`Action`.
@@ -321,17 +321,17 @@ def action_from_function(
             names a parameter that the function does not have.
     """
     checked_name = check_name(name or function.__name__, "the name")
-    read = _read_method if skip_first else read_signature
-    signature = read(function, skip_first=skip_first)
-    validator = ArgumentValidator(where or checked_name, signature)
+    reader = _read_method if skip_first else read_signature
+    signature = reader(function, skip_first=skip_first)
+    validator = ArgumentValidator(place or checked_name, signature)
     flow = flow or {}
-    known = [parameter.name for parameter in signature.parameters]
+    parameter_names = [parameter.name for parameter in signature.parameters]
     for kind in ("sinks", "contents"):
         for each in flow.get(kind) or ():
-            if each not in known:
+            if each not in parameter_names:
                 raise ToolDefinitionError(
-                    f"{where or checked_name} has no parameter {each!r}, which {kind} names"
-                    f"{did_you_mean(each, known)}"
+                    f"{place or checked_name} has no parameter {each!r}, which {kind} names"
+                    f"{did_you_mean(each, parameter_names)}"
                 )
     return Action(
         name=checked_name,
@@ -355,7 +355,7 @@ def action_from_function(
 
 
 def check_flow(
-    where: str,
+    place: str,
     trust: Trust | Mapping[str, Trust],
     sinks: Sequence[str] | None = None,
     contents: Sequence[str] | None = None,
@@ -366,7 +366,7 @@ def check_flow(
     """Return the fields of an :class:`Action` about authors of results and targets of arguments.
 
     Args:
-        where: The name in error messages.
+        place: The name in error messages.
         trust: As in :class:`Action`, like the following arguments.
         sinks: Names of parameters.
         contents: Names of parameters; not with ``sinks``.
@@ -380,16 +380,16 @@ def check_flow(
     trust_by_field = {"*": trust} if isinstance(trust, str) else trust
     for each in trust_by_field.values():
         if each not in TRUSTS:
-            known = ", ".join(TRUSTS)
-            raise ToolDefinitionError(f"{where}: unknown trust {each!r}; one of: {known}")
+            trust_names = ", ".join(TRUSTS)
+            raise ToolDefinitionError(f"{place}: unknown trust {each!r}; one of: {trust_names}")
     for name, names in (("sinks", sinks), ("contents", contents)):
         if isinstance(names, str):
             raise ToolDefinitionError(
-                f"{where}: {name} is a text", hint=f"write a list of names: {name}=[{names!r}]"
+                f"{place}: {name} is a text", hint=f"write a list of names: {name}=[{names!r}]"
             )
     if sinks is not None and contents is not None:
         raise ToolDefinitionError(
-            f"{where}: sinks and contents are given at once",
+            f"{place}: sinks and contents are given at once",
             hint="give one of them: all parameters that it does not name are the other",
         )
     return {

@@ -68,23 +68,23 @@ def fit(catalog: Catalog, task: str, limit: int = _RANKED) -> dict[int, float]:
         task: The user's task, in plain words.
         limit: The maximum number of actions of the task and of each step.
     """
-    found = [shares(catalog, step, limit) for step in steps_of(task)]
-    best_share = max((share for _, share in found[0]), default=1.0)
-    whole, *parts = map(_relative, found)
+    shares_by_step = [shares(catalog, step, limit) for step in steps_of(task)]
+    best_share = max((share for _, share in shares_by_step[0]), default=1.0)
+    whole_task_shares, *parts = map(_relative, shares_by_step)
     best: dict[int, float] = {}
-    for part in (whole, *parts):
+    for part in (whole_task_shares, *parts):
         for number, share in part.items():
             best[number] = max(best.get(number, 0.0), share)
     scores = {
-        number: best_share * (_WHOLE * whole.get(number, 0.0) + (1 - _WHOLE) * share)
+        number: best_share * (_WHOLE * whole_task_shares.get(number, 0.0) + (1 - _WHOLE) * share)
         for number, share in best.items()
     }
     return {n: scores[n] for n in sorted(scores, key=lambda n: (-scores[n], n))}
 
 
-def _relative(found: Sequence[tuple[int, float]]) -> dict[int, float]:
-    best_share = found[0][1] if found else 1.0
-    return {number: share / best_share for number, share in found}
+def _relative(places_with_shares: Sequence[tuple[int, float]]) -> dict[int, float]:
+    best_share = places_with_shares[0][1] if places_with_shares else 1.0
+    return {number: share / best_share for number, share in places_with_shares}
 
 
 def best_first(catalog: Catalog, task: str) -> list[str]:
@@ -95,9 +95,9 @@ def best_first(catalog: Catalog, task: str) -> list[str]:
         task: The user's task, in plain words.
     """
     best = list(fit(catalog, task))
-    plain = in_turn([_plain_changes(catalog, step) for step in steps_of(task)])
-    short = in_turn([places(catalog, step, _FEW) for step in short_steps_of(task)])
-    first = [*best[:_SUREST], *plain, *best[_SUREST:_SURE], *short]
+    plain_change_places = in_turn([_plain_changes(catalog, step) for step in steps_of(task)])
+    short_step_places = in_turn([places(catalog, step, _FEW) for step in short_steps_of(task)])
+    first = [*best[:_SUREST], *plain_change_places, *best[_SUREST:_SURE], *short_step_places]
     order = dict.fromkeys([*first, *best[_SURE:], *range(len(catalog))])
     return [catalog[number].name for number in order]
 
@@ -112,7 +112,7 @@ def _plain_changes(catalog: Catalog, step: str) -> list[int]:
     if not kinds:
         return []
     order = {word: at for at, word in reversed([*enumerate(map(stem, words_of(step)))])}
-    found: list[tuple[int, bool, int, bool, int]] = []
+    ranked_changes: list[tuple[int, bool, int, bool, int]] = []
     # "Add the label new to the ticket" creates a label, or updates a ticket.
     container = "".join(_PART.split(step, maxsplit=1)[1:])
     tail = frozenset(map(stem, words_of(container))) if len(kinds) > 1 else None
@@ -126,8 +126,8 @@ def _plain_changes(catalog: Catalog, step: str) -> list[int]:
         at = sorted(order[noun] for noun in change.nouns)
         is_apart = at[-1] - at[0] >= len(at)  # the label of an issue is no issue
         replaces = entry.name.rpartition(".")[2].startswith(_REPLACES)
-        found.append((at[0], is_apart, -len(at), replaces, number))
-    return [number for *_, number in sorted(found)[:_PLAIN]]
+        ranked_changes.append((at[0], is_apart, -len(at), replaces, number))
+    return [number for *_, number in sorted(ranked_changes)[:_PLAIN]]
 
 
 def in_turn(rankings: Sequence[Sequence[int]]) -> list[int]:
@@ -141,9 +141,9 @@ def in_turn(rankings: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _ranking(catalog: Catalog) -> Ranking:
-    kept = catalog.kept.get(_KEPT)
-    if not isinstance(kept, Ranking):
-        kept = catalog.kept[_KEPT] = Ranking(
+    cached_ranking = catalog.kept.get(_KEPT)
+    if not isinstance(cached_ranking, Ranking):
+        cached_ranking = catalog.kept[_KEPT] = Ranking(
             (
                 (
                     (e.name, _NAME),
@@ -157,4 +157,4 @@ def _ranking(catalog: Catalog) -> Ranking:
             ),
             (e.name.rpartition(".")[2] for e in catalog),
         )
-    return kept
+    return cached_ranking

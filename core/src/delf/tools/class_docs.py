@@ -50,13 +50,13 @@ def field_docs(owner: type[Any]) -> Mapping[str, str]:
     Args:
         owner: A record type or an enum.
     """
-    found: dict[str, str] = {}
+    docs: dict[str, str] = {}
     for each in reversed([*_own(owner)]):
         parsed = read_docstring(_doc(each))
-        found |= {name: _line(text) for name, text in parsed.parameters.items() if text}
-        found |= {name: _line(text) for name, text in parsed.attributes.items() if text}
-        found |= _texts_under_fields(each)
-    return found
+        docs |= {name: _line(text) for name, text in parsed.parameters.items() if text}
+        docs |= {name: _line(text) for name, text in parsed.attributes.items() if text}
+        docs |= _texts_under_fields(each)
+    return docs
 
 
 def _own(owner: type[Any]) -> Iterator[type[Any]]:
@@ -107,21 +107,21 @@ def _texts_of(path: str) -> Mapping[str, Mapping[str, str]]:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         return {}
-    found: dict[str, dict[str, str]] = {}
+    docs_by_class: dict[str, dict[str, str]] = {}
     pending: list[tuple[str, ast.AST]] = [("", tree)]
     while pending:
         prefix, node = pending.pop()
         for child in ast.iter_child_nodes(node):
             inner = prefix
             if isinstance(child, ast.ClassDef):
-                found[f"{prefix}{child.name}"] = dict(_texts(child))
+                docs_by_class[f"{prefix}{child.name}"] = dict(_texts(child))
                 inner = f"{prefix}{child.name}."
             elif isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 inner = f"{prefix}{child.name}.<locals>."
             elif not isinstance(child, (ast.If, ast.Try, ast.With)):
                 continue
             pending.append((inner, child))
-    return found
+    return docs_by_class
 
 
 def _texts(owner: ast.ClassDef) -> Iterator[tuple[str, str]]:

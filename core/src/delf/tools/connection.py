@@ -79,8 +79,10 @@ class _KeptSecrets:
 
     def add(self, source: str, secret: str) -> None:
         with self._lock:
-            others = [known for known in self._secrets if known != secret]
-            self._secrets = (*others, secret)[-_MAX_SECRETS:]
+            other_secrets = [
+                other_secret for other_secret in self._secrets if other_secret != secret
+            ]
+            self._secrets = (*other_secrets, secret)[-_MAX_SECRETS:]
             for keeper in list(self._keepers):
                 keeper.learn(source, self._secrets)
 
@@ -164,8 +166,8 @@ class Connection(Generic[S]):
                 f"{cls.__name__} sets the attribute Settings",
                 hint=f"name the class of its settings as class {cls.__name__}(Connection[…])",
             )
-        if (declared := _declared_settings(cls)) is not None:
-            cls.Settings = declared
+        if (declared_class := _declared_settings(cls)) is not None:
+            cls.Settings = declared_class
 
     def keep_secret(self, secret: str) -> None:
         """Redact a secret in all that leaves the agents that use this connection.

@@ -314,44 +314,46 @@ class CallContext:
 
 
 def read_once(
-    kept: dict[str, bytes],
-    known: Mapping[str, Path],
+    content_by_path: dict[str, bytes],
+    path_by_name: Mapping[str, Path],
     name: str,
-    most: int,
-    read: Callable[[], bytes] | None = None,
+    max_bytes: int,
+    reader: Callable[[], bytes] | None = None,
 ) -> bytes:
     """Read a file for a call, at most once.
 
     Args:
-        kept: The content of the files that the call has read so far, by name.
-        known: The task's files by name.
+        content_by_path: The content of the files that the call has read so far, by name.
+        path_by_name: The task's files by name.
         name: The file.
-        most: The maximum size in bytes.
-        read: Reads the file if it does not belong to the task.
+        max_bytes: The maximum size in bytes.
+        reader: Reads the file if it does not belong to the task.
 
     Raises:
         ToolRefusedError: If the file is missing or too large.
     """
-    key = name if read is not None or name in known else Path(name).name
-    if key not in kept:
-        kept[key] = _read_known(known, key, most) if read is None else read()
-    size = len(kept[key])
-    if size > most:
-        raise ToolRefusedError(f"{key} has more than {most:,} bytes")
-    return kept[key]
+    key = name if reader is not None or name in path_by_name else Path(name).name
+    if key not in content_by_path:
+        content_by_path[key] = (
+            _read_known(path_by_name, key, max_bytes) if reader is None else reader()
+        )
+    size = len(content_by_path[key])
+    if size > max_bytes:
+        raise ToolRefusedError(f"{key} has more than {max_bytes:,} bytes")
+    return content_by_path[key]
 
 
-def _read_known(known: Mapping[str, Path], name: str, most: int) -> bytes:
-    path = known.get(name)
+def _read_known(path_by_name: Mapping[str, Path], name: str, max_bytes: int) -> bytes:
+    path = path_by_name.get(name)
     if path is None:
         raise ToolRefusedError(
-            f"the task has no file {name[:200]!r}{did_you_mean(name, known)}. "
-            f"Its files: {', '.join(known) or 'none'}"
+            f"the task has no file {name[:200]!r}{did_you_mean(name, path_by_name)}. "
+            f"Its files: {', '.join(path_by_name) or 'none'}"
         )
     with path.open("rb") as file:
-        data = file.read(most + 1)  # the file may have grown
-    if len(data) > most:
-        raise ToolRefusedError(f"{name} has more than {most:,} bytes")
+        data = file.read(max_bytes + 1)  # the file may have grown
+    if len(data) > max_bytes:
+        raise ToolRefusedError(f"{name} has more than {max_bytes:,} bytes")
     return data
 
 

@@ -66,20 +66,20 @@ def read_docstring(doc: str) -> Docstring:
             returns += lines
         elif section not in _ELSEWHERE:
             note_lines += ["", *([] if section == _AFTER else [f"{section.capitalize()}:"]), *lines]
-    returned = _returns_text(returns)
+    returns_text = _returns_text(returns)
     for field in _fields(text):
         if field["kind"] in ("param", "parameter", "arg", "argument") and field["about"]:
             parameters[field["about"].split()[-1]] = " ".join(field["text"].split())
         elif field["kind"] in ("ivar", "cvar", "var") and field["about"]:
             attributes[field["about"].split()[-1]] = " ".join(field["text"].split())
         elif field["kind"] in ("return", "returns"):
-            returned = " ".join(field["text"].split())
+            returns_text = " ".join(field["text"].split())
         elif field["kind"] not in ("type", "rtype", "raises", "raise"):
             about = f"{field['kind'].capitalize()} {field['about']}".strip()
             note_lines.append(f"{about}: {field['text']}")
     summary, _, rest = "\n".join(_before_fields(text)).strip().partition("\n\n")
     notes = " ".join("\n".join([rest, *note_lines]).split())
-    return Docstring(" ".join(summary.split()), parameters, returned, notes, attributes)
+    return Docstring(" ".join(summary.split()), parameters, returns_text, notes, attributes)
 
 
 def _sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
@@ -87,10 +87,10 @@ def _sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
     name, part, number = "", list[str](), 0
     while number < len(lines):
         line = lines[number]
-        found, length = _header(lines, number)
-        if found and not line.startswith((" ", "\t")):
+        section, length = _header(lines, number)
+        if section and not line.startswith((" ", "\t")):
             yield name, part
-            name, part = found, []
+            name, part = section, []
             number += length
             continue
         if name and line.strip() and not line.startswith((" ", "\t")) and not _is_numpy(part):
@@ -104,11 +104,11 @@ def _sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
 def _header(lines: list[str], number: int) -> tuple[str, int]:
     line = lines[number].strip()
     header = _HEADER.fullmatch(line)
-    known = _PARAMETERS | _RETURNS | _OTHERS
-    if header is not None and header["name"].lower() in known:
+    section_names = _PARAMETERS | _RETURNS | _OTHERS
+    if header is not None and header["name"].lower() in section_names:
         return header["name"].lower(), 1
-    below = lines[number + 1].strip() if number + 1 < len(lines) else ""
-    if _RULE.fullmatch(below) and line.lower() in known:
+    underline = lines[number + 1].strip() if number + 1 < len(lines) else ""
+    if _RULE.fullmatch(underline) and line.lower() in section_names:
         return line.lower(), 2
     one_line = re.match(r"(Returns?|Yields): +\S", line)  # "Returns: The total."
     if one_line is not None:
@@ -125,7 +125,7 @@ def _is_numpy(part: list[str]) -> bool:
 
 def _items(lines: list[str]) -> dict[str, str]:
     """Return the parameters of a section with their descriptions."""
-    found: dict[str, str] = {}
+    items: dict[str, str] = {}
     current = ""
     margin = _margin(lines)
     pattern = _NUMPY_ITEM if margin == 0 else _ITEM
@@ -134,10 +134,10 @@ def _items(lines: list[str]) -> dict[str, str]:
         item = pattern.fullmatch(text) if _indent(line) == margin else None
         if item is not None:
             current = item["name"]
-            found[current] = item["text"].strip() if pattern is _ITEM else ""
+            items[current] = item["text"].strip() if pattern is _ITEM else ""
         elif text and current:
-            found[current] = f"{found[current]} {text}".strip()
-    return found
+            items[current] = f"{items[current]} {text}".strip()
+    return items
 
 
 def _returns_text(lines: list[str]) -> str:
@@ -155,11 +155,11 @@ def _fields(lines: list[str]) -> Iterator[dict[str, str]]:
     """Parse ``:param name: text`` fields with their continuation lines."""
     current: dict[str, str] | None = None
     for line in lines:
-        found = _FIELD.match(line.strip())
-        if found is not None:
+        field_match = _FIELD.match(line.strip())
+        if field_match is not None:
             if current is not None:
                 yield current
-            current = {key: value or "" for key, value in found.groupdict().items()}
+            current = {key: value or "" for key, value in field_match.groupdict().items()}
         elif current is not None and line.strip():
             current["text"] += f" {line.strip()}"
     if current is not None:

@@ -25,32 +25,36 @@ def own_tools(choice: ToolChoice) -> Sequence[ConnectionLike]:
     Args:
         choice: The tools of the task.
     """
-    own = [tool for tool in choice.shown if not tool.built_in]
-    if not choice.left_out and whole_size(own, choice.budget) <= choice.budget:
+    shown_tools = [tool for tool in choice.shown if not tool.built_in]
+    if not choice.left_out and whole_size(shown_tools, choice.budget) <= choice.budget:
         return ()
 
     async def find_tools(words: str) -> str:
         if exact := _tools_by_name(choice, words):
             return render_stubs(exact)
-        found = [choice.describe(entry.name) for entry in search(choice.catalog, words, _MAX)]
-        return render_stubs(found, _FOUND, named_by(words)) or f"no tool fits {words!r}"
+        descriptions = [
+            choice.describe(entry.name) for entry in search(choice.catalog, words, _MAX)
+        ]
+        return render_stubs(descriptions, _FOUND, named_by(words)) or f"no tool fits {words!r}"
 
-    more = f"{choice.left_out} more tools may be called. " if choice.left_out else ""
+    more_note = f"{choice.left_out} more tools may be called. " if choice.left_out else ""
     summary = (
-        f"{more}Gives the whole stub of a tool by its name, or stubs of those that fit some words; "
-        'read them first, as rerun(await find_tools("a, b"), "what is left")'
+        f"{more_note}Gives the whole stub of a tool by its name, or stubs of those that fit some "
+        'words; read them first, as rerun(await find_tools("a, b"), "what is left")'
     )
-    made = tool(name=FIND_TOOLS, description=summary, effect="read", confirm=False)
-    return (made(find_tools),)
+    find_tool = tool(name=FIND_TOOLS, description=summary, effect="read", confirm=False)
+    return (find_tool(find_tools),)
 
 
 def _tools_by_name(choice: ToolChoice, words: str) -> list[ToolDescription]:
     """Return the tools if a text consists only of tool names."""
-    wanted = {word.partition("(")[0].strip("`'\"") for word in words.replace(",", " ").split()}
-    found = [
+    words_wanted = {
+        word.partition("(")[0].strip("`'\"") for word in words.replace(",", " ").split()
+    }
+    names = [
         entry.name
         for entry in choice.catalog
-        if wanted.intersection((entry.name, entry.name.rpartition(".")[2]))
+        if words_wanted.intersection((entry.name, entry.name.rpartition(".")[2]))
     ]
-    known = {part for name in found for part in (name, name.rpartition(".")[2])}
-    return [choice.describe(name) for name in found] if wanted <= known else []
+    name_parts = {part for name in names for part in (name, name.rpartition(".")[2])}
+    return [choice.describe(name) for name in names] if words_wanted <= name_parts else []

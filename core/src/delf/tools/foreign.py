@@ -67,10 +67,10 @@ def foreign_functions(item: Any) -> list[Callable[..., Any]] | None:
         return None
     if isinstance(item, tuple):
         return _with_schema(cast("tuple[Any, ...]", item))
-    for read in (_langchain, _smolagents, _pydantic_ai, _llm, _cogency):
-        found = read(item)
-        if found is not None:
-            return [found]
+    for read_tools in (_langchain, _smolagents, _pydantic_ai, _llm, _cogency):
+        functions = read_tools(item)
+        if functions is not None:
+            return [functions]
     return _toolset(item)
 
 
@@ -104,11 +104,11 @@ def _smolagents(item: Any) -> Callable[..., Any] | None:
     inputs = getattr(item, "inputs", None)
     if not (_is_named(item) and isinstance(inputs, Mapping) and hasattr(item, "output_type")):
         return None
-    listed = cast("Mapping[str, Mapping[str, Any]]", inputs)
-    optional = [name for name, part in listed.items() if part.get("nullable")]
+    inputs_by_name = cast("Mapping[str, Mapping[str, Any]]", inputs)
+    optional = [name for name, part in inputs_by_name.items() if part.get("nullable")]
     schema = {
-        "properties": {n: _as_json_schema_type(part) for n, part in listed.items()},
-        "required": [name for name in listed if name not in optional],
+        "properties": {n: _as_json_schema_type(part) for n, part in inputs_by_name.items()},
+        "required": [name for name in inputs_by_name if name not in optional],
     }
     return _function(item.name, item.description, schema, item)
 
@@ -190,10 +190,10 @@ def _cogency(item: Any) -> Callable[..., Any] | None:
         return None
     if not inspect.iscoroutinefunction(work):
         return None
-    listed = cast("Mapping[str, Mapping[str, Any]]", parts)
+    parts_by_name = cast("Mapping[str, Mapping[str, Any]]", parts)
     schema = {
-        "properties": {name: _json_schema(part) for name, part in listed.items()},
-        "required": [name for name, part in listed.items() if part.get("required", True)],
+        "properties": {name: _json_schema(part) for name, part in parts_by_name.items()},
+        "required": [name for name, part in parts_by_name.items() if part.get("required", True)],
     }
 
     async def call(**arguments: Any) -> Any:
@@ -214,21 +214,24 @@ def _json_schema(part: Mapping[str, Any]) -> dict[str, Any]:
         "min_length": "minLength",
         "max_length": "maxLength",
     }
-    known = {words.get(key, key): value for key, value in part.items() if key != "required"}
-    return {**known, "type": "number" if known.get("type") == "float" else known.get("type")}
+    renamed_keys = {words.get(key, key): value for key, value in part.items() if key != "required"}
+    return {
+        **renamed_keys,
+        "type": "number" if renamed_keys.get("type") == "float" else renamed_keys.get("type"),
+    }
 
 
 def _toolset(item: Any) -> list[Callable[..., Any]] | None:
     """Return the functions of pydantic-ai's ``FunctionToolset`` or llm's ``Toolbox``."""
-    listed = getattr(item, "tools", None)
-    if isinstance(listed, Mapping):
-        listed = list(cast("Mapping[Any, Any]", listed).values())
-    elif inspect.ismethod(listed):
-        listed = listed()
-    if not isinstance(listed, Iterable) or isinstance(listed, (str, bytes)):
+    tools = getattr(item, "tools", None)
+    if isinstance(tools, Mapping):
+        tools = list(cast("Mapping[Any, Any]", tools).values())
+    elif inspect.ismethod(tools):
+        tools = tools()
+    if not isinstance(tools, Iterable) or isinstance(tools, (str, bytes)):
         return _abstract_toolset(item)
     functions: list[Callable[..., Any]] = []
-    for each in cast("Iterable[Any]", listed):
+    for each in cast("Iterable[Any]", tools):
         found = foreign_functions(each)
         if found is None:
             return None
@@ -254,18 +257,18 @@ def _is_named(item: Any) -> bool:
     return all(isinstance(getattr(item, part, None), str) for part in ("name", "description"))
 
 
-def _schema_of(given: Any) -> Mapping[str, Any]:
+def _schema_of(source: Any) -> Mapping[str, Any]:
     """Return the JSON Schema of a schema or pydantic model."""
-    make = getattr(given, "model_json_schema", None)
-    found = make() if callable(make) else given
-    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
+    make = getattr(source, "model_json_schema", None)
+    schema = make() if callable(make) else source
+    return cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
 
 
 def _as_json_schema_type(part: Mapping[str, Any]) -> dict[str, Any]:
     """Replace smolagents' types ``any``, ``image`` and ``audio``, unknown to JSON Schema."""
     kind = part.get("type")
-    known = {key: value for key, value in part.items() if key not in ("type", "nullable")}
-    return {**known, "type": kind} if kind in _TYPES else known
+    schema_keys = {key: value for key, value in part.items() if key not in ("type", "nullable")}
+    return {**schema_keys, "type": kind} if kind in _TYPES else schema_keys
 
 
 def _function(
@@ -286,7 +289,7 @@ def _function(
         validates_itself: Whether the tool validates its arguments itself.
     """
     parts = cast("Mapping[str, Mapping[str, Any]]", schema.get("properties") or {})
-    needed = set(cast("Iterable[str]", schema.get("required") or ()))
+    required_names = set(cast("Iterable[str]", schema.get("required") or ()))
     names = {_name(own): own for own in parts}
     if len(names) < len(parts):
         raise ToolDefinitionError(f"parameters of the tool {name!r} have the same name in Python")
@@ -297,17 +300,19 @@ def _function(
         hint = _type(parts[own], schema)
         if not validates_itself and not _is_covered(parts[own], schema):
             hint = _with_validation(hint, own, schema, name)
-        if own not in needed:
+        if own not in required_names:
             hint = Union[hint, None]  # noqa: UP007 - of a value
         hints[given] = hint
-        default = inspect.Parameter.empty if own in needed else parts[own].get("default")
+        default = inspect.Parameter.empty if own in required_names else parts[own].get("default")
         kind = inspect.Parameter.KEYWORD_ONLY
         parameters.append(inspect.Parameter(given, kind, default=default, annotation=hint))
         words = " ".join(str(parts[own].get("description") or "").split())
         docs += [f"    {given}: {words}"] if words else []
 
     def arguments(given: Mapping[str, Any]) -> dict[str, Any]:
-        return {names[n]: v for n, v in given.items() if v is not None or names[n] in needed}
+        return {
+            names[n]: v for n, v in given.items() if v is not None or names[n] in required_names
+        }
 
     async def call_async(**given: Any) -> Any:
         return await work(**arguments(given))
@@ -317,8 +322,8 @@ def _function(
 
     function: Any = call_async if inspect.iscoroutinefunction(work) else call
     function.__name__ = function.__qualname__ = _name(name)
-    listed = ["", "Args:", *docs] if docs else []
-    function.__doc__ = "\n".join([description.strip() or name, *listed])
+    arg_lines = ["", "Args:", *docs] if docs else []
+    function.__doc__ = "\n".join([description.strip() or name, *arg_lines])
     function.__signature__ = inspect.Signature(parameters)
     function.__annotations__ = hints
     return function
@@ -330,8 +335,10 @@ def _with_validation(hint: Any, own: str, schema: Mapping[str, Any], tool: str) 
 
     from delf.tools.json_schema import Checker, Fault
 
-    kept = ("$schema", "$defs", "definitions", "properties")
-    checker = Checker({key: schema[key] for key in kept if key in schema}, f"the tool {tool!r}")
+    kept_keys = ("$schema", "$defs", "definitions", "properties")
+    checker = Checker(
+        {key: schema[key] for key in kept_keys if key in schema}, f"the tool {tool!r}"
+    )
 
     def check(value: Any) -> Any:
         if (fault := checker.fault({own: value})) is not None:
@@ -379,10 +386,10 @@ def _is_literal(value: Any) -> bool:
 
 
 def _target(ref: str, root: Mapping[str, Any]) -> Any:
-    found: Any = root
+    target: Any = root
     for step in ref.removeprefix("#/").split("/"):
-        found = cast("Any", found).get(step) if isinstance(found, Mapping) else None
-    return found
+        target = cast("Any", target).get(step) if isinstance(target, Mapping) else None
+    return target
 
 
 def _name(text: str) -> str:
@@ -410,17 +417,17 @@ def _type(part: Any, root: Mapping[str, Any], depth: int = 0) -> Any:
         return Union[tuple(_type(each, root, depth + 1) for each in several)]  # noqa: UP007
     if not isinstance(kind, str):
         return Any
-    found = _TYPES.get(kind, Any)
+    python_type = _TYPES.get(kind, Any)
     if kind == "array" and "items" in schema:
         item = _type(schema["items"], root, depth + 1)
-        found = list[item]
+        python_type = list[item]
     limits = {
         own: schema[name]
         for name, own in _LIMITS.get(kind, {}).items()
         if _is_number(schema.get(name))
     }
     if not limits:
-        return found
+        return python_type
     from pydantic import Field
 
-    return Annotated[found, Field(**limits)]
+    return Annotated[python_type, Field(**limits)]

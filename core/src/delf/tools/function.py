@@ -154,10 +154,10 @@ def tool(
     return make(function) if function is not None else make
 
 
-def _handler(given: HandleError) -> str | Callable[[Exception], str] | None:
-    if isinstance(given, bool):
+def _handler(value: HandleError) -> str | Callable[[Exception], str] | None:
+    if isinstance(value, bool):
         return None
-    return str if given == "text" else given
+    return str if value == "text" else value
 
 
 def _with_function_metadata(partial: functools.partial[Any]) -> functools.partial[Any]:
@@ -173,8 +173,10 @@ def _with_function_metadata(partial: functools.partial[Any]) -> functools.partia
     ]
     new_partial.__signature__ = signature.replace(parameters=unbound_parameters)
     hints = getattr(function, "__annotations__", {})
-    kept = {"return", *(item.name for item in unbound_parameters)}
-    new_partial.__annotations__ = {name: hint for name, hint in hints.items() if name in kept}
+    bound_names = {"return", *(item.name for item in unbound_parameters)}
+    new_partial.__annotations__ = {
+        name: hint for name, hint in hints.items() if name in bound_names
+    }
     return new_partial
 
 
@@ -242,17 +244,17 @@ def as_connections(items: Iterable[Any]) -> tuple[ConnectionLike, ...]:
     Raises:
         ToolDefinitionError: If an object is not a tool.
     """
-    found: list[ConnectionLike] = []
+    connections: list[ConnectionLike] = []
     for item in items:
         functions = None if isinstance(item, ConnectionLike) else foreign_functions(item)
         if functions is None:
-            found.append(as_connection(item))
+            connections.append(as_connection(item))
             continue
         for function in functions:
             foreign_tool = tool(function)
             foreign_tool.description_trust = "outside"  # its framework may have it from a server
-            found.append(foreign_tool)
-    return tuple(found)
+            connections.append(foreign_tool)
+    return tuple(connections)
 
 
 def as_connection(item: Any) -> ConnectionLike:
@@ -269,9 +271,9 @@ def as_connection(item: Any) -> ConnectionLike:
         or not callable(item)
         or not (is_partial or hasattr(item, "__name__"))
     ):
-        what = item.__name__ + " (a class)" if isinstance(item, type) else type(item).__name__
+        type_name = item.__name__ + " (a class)" if isinstance(item, type) else type(item).__name__
         raise ToolDefinitionError(
-            f"{what} is not a tool",
+            f"{type_name} is not a tool",
             hint="give connections (made, not their classes), @tool functions or functions",
         )
     return tool(cast("Callable[..., Any]", item))

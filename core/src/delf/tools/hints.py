@@ -84,7 +84,7 @@ class _Place(NamedTuple):
     fields: Iterator[int] = iter(())
 
 
-def type_text(hint: Any, *, given: bool = False) -> str:
+def type_text(hint: Any, *, as_input: bool = False) -> str:
     """Format a type in compact stub notation, such as ``list[{"id": int, ?"name": str}]``.
 
     Records (TypedDict, named tuple, dataclass, model of pydantic, class of attrs) are written as
@@ -92,16 +92,16 @@ def type_text(hint: Any, *, given: bool = False) -> str:
 
     Args:
         hint: The type.
-        given: Whether scripts pass values of the type, so fields with defaults are optional.
+        as_input: Whether scripts pass values of the type, so fields with defaults are optional.
     """
     for depth in range(_DEEPEST, 1, -1):
         try:
-            text = _text(hint, _Place(given, depth, fields=iter(range(_MAX_FIELDS))))
+            text = _text(hint, _Place(as_input, depth, fields=iter(range(_MAX_FIELDS))))
         except _NoRoom:
             continue
         if len(text) <= _ROOM:
             return text
-    return _text(hint, _Place(given, 1, fields=itertools.count()))
+    return _text(hint, _Place(as_input, 1, fields=itertools.count()))
 
 
 def doc_of(hint: Any) -> str:
@@ -129,18 +129,18 @@ def _is_described(owner: type[Any]) -> bool:
     return issubclass(owner, enum.Enum) or _reader_of(owner) is not None
 
 
-def notes_of(hint: Any, *, given: bool = False) -> str:
+def notes_of(hint: Any, *, as_input: bool = False) -> str:
     """Return the descriptions of the fields of a type, such as ``items.price: in cents.
 
     Note: optional``.
 
     Args:
         hint: The type.
-        given: Whether scripts pass values of the type.
+        as_input: Whether scripts pass values of the type.
     """
-    fields = itertools.islice(_notes(hint, _Place(given), ""), _MAX_FIELDS)
-    found = (f"{path}: {text}" for path, text in fields if text)
-    return "; ".join(itertools.islice(found, _MAX_NOTES))
+    fields = itertools.islice(_notes(hint, _Place(as_input), ""), _MAX_FIELDS)
+    field_notes = (f"{path}: {text}" for path, text in fields if text)
+    return "; ".join(itertools.islice(field_notes, _MAX_NOTES))
 
 
 def plain_default(value: Any) -> Any:
@@ -158,15 +158,15 @@ def plain_default(value: Any) -> Any:
     return value
 
 
-def record_fields(owner: object, *, given: bool) -> list[RecordField] | None:
+def record_fields(owner: object, *, as_input: bool) -> list[RecordField] | None:
     """Return the fields of a record type; None for any other type.
 
     Args:
         owner: A class.
-        given: Whether scripts pass values of the type.
+        as_input: Whether scripts pass values of the type.
     """
-    read = _reader_of(owner)
-    return read(owner, given) if read is not None else None
+    reader = _reader_of(owner)
+    return reader(owner, as_input) if reader is not None else None
 
 
 def _reader_of(owner: Any) -> Callable[[Any, bool], list[RecordField]] | None:
@@ -183,23 +183,23 @@ def _reader_of(owner: Any) -> Callable[[Any, bool], list[RecordField]] | None:
     return _attribute_fields if _attribute_names(owner) else None
 
 
-def _dataclass_fields(hint: Any, given: bool) -> list[RecordField]:
+def _dataclass_fields(hint: Any, as_input: bool) -> list[RecordField]:
     hints = _hints_of(hint)
     return [
         RecordField(
             field.name,
-            (found := hints.get(field.name, Any)),
-            not given or _is_needed(field),
-            _join_texts(_metadata_description(field.metadata), doc_of(found)),
+            (field_hint := hints.get(field.name, Any)),
+            not as_input or _is_needed(field),
+            _join_texts(_metadata_description(field.metadata), doc_of(field_hint)),
         )
         for field in dataclasses.fields(hint)
-        if field.init or not given
+        if field.init or not as_input
     ]
 
 
-def _attribute_fields(hint: Any, given: bool) -> list[RecordField]:
+def _attribute_fields(hint: Any, as_input: bool) -> list[RecordField]:
     hints = _hints_of(hint)
-    return [RecordField(n, hints.get(n, Any), not given) for n in _attribute_names(hint)]
+    return [RecordField(n, hints.get(n, Any), not as_input) for n in _attribute_names(hint)]
 
 
 def _attribute_names(hint: Any) -> Sequence[str]:
@@ -211,41 +211,43 @@ def _attribute_names(hint: Any) -> Sequence[str]:
 def _typed_dict_fields(hint: Any, _given: bool) -> list[RecordField]:
     """Return the fields of a TypedDict; with string annotations, resolves required keys itself."""
     fields: list[RecordField] = []
-    for name, found in _hints_of(hint).items():
-        qualified = {*_qualifiers(found)}
+    for name, field_hint in _hints_of(hint).items():
+        qualified = {*_qualifiers(field_hint)}
         required = name in hint.__required_keys__
         if qualified:
             required = "NotRequired" not in qualified and (required or "Required" in qualified)
-        fields.append(RecordField(name, found, required, doc_of(_strip_qualifiers(found))))
+        fields.append(
+            RecordField(name, field_hint, required, doc_of(_strip_qualifiers(field_hint)))
+        )
     return fields
 
 
-def _named_tuple_fields(hint: Any, given: bool) -> list[RecordField]:
+def _named_tuple_fields(hint: Any, as_input: bool) -> list[RecordField]:
     kinds = _hints_of(hint)
     defaults: Mapping[str, Any] = getattr(hint, "_field_defaults", {})
     return [
-        RecordField(n, kinds.get(n, Any), not given or n not in defaults, doc_of(kinds.get(n)))
+        RecordField(n, kinds.get(n, Any), not as_input or n not in defaults, doc_of(kinds.get(n)))
         for n in hint._fields
     ]
 
 
-def _model_fields(hint: Any, given: bool) -> list[RecordField]:
+def _model_fields(hint: Any, as_input: bool) -> list[RecordField]:
     """Return the fields of a pydantic model under their validation or serialization aliases."""
     config: Mapping[str, Any] = getattr(hint, "model_config", {})
     fields: list[RecordField] = []
     for name, field in cast("dict[str, Any]", hint.model_fields).items():
-        if field.exclude is True and not given:
+        if field.exclude is True and not as_input:
             continue
-        shown = name
-        if given:
+        shown_name = name
+        if as_input:
             by_name = config.get("populate_by_name") or config.get("validate_by_name")
-            shown = name if by_name else _alias(field) or name
+            shown_name = name if by_name else _alias(field) or name
         elif config.get("serialize_by_alias"):
-            shown = field.serialization_alias or field.alias or name
+            shown_name = field.serialization_alias or field.alias or name
         doc = _join_texts(field.description or "", *map(_limits_of, field.metadata))
-        is_needed = not given or field.is_required()
-        fields.append(RecordField(shown, field.annotation, is_needed, doc, name))
-    if not given:
+        is_needed = not as_input or field.is_required()
+        fields.append(RecordField(shown_name, field.annotation, is_needed, doc, name))
+    if not as_input:
         computed = cast("dict[str, Any]", getattr(hint, "model_computed_fields", {}))
         fields += [
             RecordField(name, item.return_type, required=True, doc=item.description or "")
@@ -290,9 +292,9 @@ def _alias_value(hint: Any) -> Any:
 
 
 def _variable_text(variable: typing.TypeVar, place: _Place) -> str:
-    bound = place.bound.get(variable)
-    if bound is not None:
-        return _text(bound, place)
+    bound_type = place.bound.get(variable)
+    if bound_type is not None:
+        return _text(bound_type, place)
     if variable.__constraints__:
         return " | ".join(dict.fromkeys(_text(each, place) for each in variable.__constraints__))
     return "Any" if variable.__bound__ is None else _text(variable.__bound__, place)
@@ -307,11 +309,13 @@ def _generic_text(hint: Any, origin: Any, args: tuple[Any, ...], place: _Place) 
         return _literal_text(args)
     value = _alias_value(origin)
     if value is not None:
-        bound = dict(zip(origin.__type_params__, args, strict=False))
-        return _text(value, place._replace(bound={**place.bound, **bound}))
-    if isinstance(origin, type) and record_fields(origin, given=place.given) is not None:
-        bound = {each: place.bound.get(arg, arg) for each, arg in _bindings(hint).items()}
-        return _class_text(origin, place._replace(bound={**place.bound, **bound}), hint)
+        type_by_variable = dict(zip(origin.__type_params__, args, strict=False))
+        return _text(value, place._replace(bound={**place.bound, **type_by_variable}))
+    if isinstance(origin, type) and record_fields(origin, as_input=place.given) is not None:
+        type_by_variable = {
+            each: place.bound.get(arg, arg) for each, arg in _bindings(hint).items()
+        }
+        return _class_text(origin, place._replace(bound={**place.bound, **type_by_variable}), hint)
     name = getattr(origin, "__name__", str(origin))
     if name in ("Callable", "AsyncIterator", "Iterator", "Generator"):
         return name
@@ -319,16 +323,16 @@ def _generic_text(hint: Any, origin: Any, args: tuple[Any, ...], place: _Place) 
         return f"dict[{_text(args[0], place)}, int]"
     if origin is type:
         return "type"
-    shown = [("..." if arg is Ellipsis else _text(arg, place)) for arg in args]
-    return f"{_NAMES.get(name, name)}[{', '.join(shown)}]"
+    argument_texts = [("..." if arg is Ellipsis else _text(arg, place)) for arg in args]
+    return f"{_NAMES.get(name, name)}[{', '.join(argument_texts)}]"
 
 
 def _literal_text(values: Sequence[Any]) -> str:
     return f"Literal[{', '.join(repr(plain_default(value)) for value in values)}]"
 
 
-def _class_text(hint: type[Any], place: _Place, whole: Any = None) -> str:
-    """Format a class; ``whole`` is the type with its arguments, if any."""
+def _class_text(hint: type[Any], place: _Place, owner: Any = None) -> str:
+    """Format a class; ``owner`` is the type with its arguments, if any."""
     if issubclass(hint, enum.Enum):
         return _literal_text(tuple(hint))
     if hint.__module__.partition(".")[0] in _LIBRARIES and not place.given:
@@ -338,21 +342,21 @@ def _class_text(hint: type[Any], place: _Place, whole: Any = None) -> str:
             return "list"
     if _is_root_model(hint):
         return _text(_root_of(hint), place)
-    fields = record_fields(hint, given=place.given)
+    fields = record_fields(hint, as_input=place.given)
     if fields is None:
         return _NAMES.get(hint.__name__, hint.__name__)
-    key = hint if whole is None else whole
+    key = hint if owner is None else owner
     if key in place.around or len(place.around) >= place.depth:
         return "dict"
-    bound = {**_bindings(hint), **place.bound}
-    inner = place._replace(around=(*place.around, key), bound=bound)
-    shown: list[str] = []
+    type_by_variable = {**_bindings(hint), **place.bound}
+    inner = place._replace(around=(*place.around, key), bound=type_by_variable)
+    field_texts: list[str] = []
     for field in fields:
         if next(place.fields, None) is None:
             raise _NoRoom
         mark = "" if field.required else "?"
-        shown.append(f'{mark}"{field.name}": {_text(field.hint, inner)}')
-    return "{" + ", ".join(shown) + "}" if shown else "dict"
+        field_texts.append(f'{mark}"{field.name}": {_text(field.hint, inner)}')
+    return "{" + ", ".join(field_texts) + "}" if field_texts else "dict"
 
 
 def _is_root_model(hint: Any) -> bool:
@@ -369,11 +373,16 @@ def _bindings(hint: Any) -> dict[Any, Any]:
     variables = getattr(origin, "__parameters__", ())
     if not isinstance(origin, type) or not isinstance(variables, tuple):
         return {}
-    found = dict(zip(cast("tuple[Any, ...]", variables), typing.get_args(hint), strict=False))
+    type_by_variable = dict(
+        zip(cast("tuple[Any, ...]", variables), typing.get_args(hint), strict=False)
+    )
     for base in getattr(origin, "__orig_bases__", ()):
         inner = _bindings(base) if typing.get_origin(base) not in (None, typing.Generic) else {}
-        found = {**{key: found.get(value, value) for key, value in inner.items()}, **found}
-    return found
+        type_by_variable = {
+            **{key: type_by_variable.get(value, value) for key, value in inner.items()},
+            **type_by_variable,
+        }
+    return type_by_variable
 
 
 def _notes(hint: Any, place: _Place, path: str) -> Iterator[tuple[str, str]]:
@@ -387,7 +396,7 @@ def _notes(hint: Any, place: _Place, path: str) -> Iterator[tuple[str, str]]:
     if isinstance(origin, type) and args:
         place = place._replace(bound={**place.bound, **_bindings(hint)})
     record = origin if isinstance(origin, type) else hint
-    fields = record_fields(record, given=place.given) if isinstance(record, type) else None
+    fields = record_fields(record, as_input=place.given) if isinstance(record, type) else None
     if fields is None or _is_root_model(record):
         inner_types: Sequence[Any] = args if fields is None else [_root_of(record)]
         for arg in inner_types if origin is not typing.Literal else ():
@@ -452,15 +461,15 @@ def _texts_of(item: Any) -> list[str]:
     return [*texts, *filter(None, limits)]
 
 
-def _parts(given: Any) -> Sequence[Any]:
-    return cast("Sequence[Any]", given) if isinstance(given, (list, tuple)) else ()
+def _parts(as_input: Any) -> Sequence[Any]:
+    return cast("Sequence[Any]", as_input) if isinstance(as_input, (list, tuple)) else ()
 
 
 def _limits_of(item: Any) -> str:
-    found = ((words, getattr(item, name, None)) for name, words in _LIMITS)
+    limit_texts = ((words, getattr(item, name, None)) for name, words in _LIMITS)
     return ", ".join(
         words.format(getattr(value, "pattern", value))
-        for words, value in found
+        for words, value in limit_texts
         if value is not None and not callable(value)
     )
 

@@ -122,8 +122,8 @@ class Checker:
         OptionalDependencyError: If ``jsonschema-rs`` is not installed.
     """
 
-    def __init__(self, schema: Mapping[str, Any], where: str) -> None:
-        self._where = where
+    def __init__(self, schema: Mapping[str, Any], address: str) -> None:
+        self._where = address
         self._targets: dict[str, Any] = {}
         try:
             self._root: dict[str, Any] = _with_plain_texts(dict(schema))
@@ -131,7 +131,7 @@ class Checker:
             self._validator = _compile_schema(self._root)
         except (ValueError, TypeError, RecursionError) as error:
             text = clean(str(error).partition("\n")[0], _MESSAGE) or "it is nested too deeply"
-            raise ToolDefinitionError(f"{where}: its schema cannot be used: {text}") from None
+            raise ToolDefinitionError(f"{address}: its schema cannot be used: {text}") from None
 
     def fault(self, value: Any) -> Fault | None:
         """Return the first fault of a value; None for a valid value.
@@ -141,12 +141,12 @@ class Checker:
         """
         return next(iter(self.faults(value, 1)), None)
 
-    def faults(self, value: Any, most: int) -> list[Fault]:
+    def faults(self, value: Any, max_faults: int) -> list[Fault]:
         """List the faults of a value; for a large value only the first.
 
         Args:
             value: Plain data, as JSON has it.
-            most: The maximum number of faults.
+            max_faults: The maximum number of faults.
         """
         import jsonschema_rs
 
@@ -156,8 +156,8 @@ class Checker:
                 return [Fault((), "it would take too long to check", unchecked=True)]
             if self._validator.is_valid(value):
                 return []
-            if most > 1 and size <= _LARGE:
-                errors = islice(self._validator.iter_errors(value), most)
+            if max_faults > 1 and size <= _LARGE:
+                errors = islice(self._validator.iter_errors(value), max_faults)
                 return [_fault(error, self._root) for error in errors]
             self._validator.validate(value)
         except jsonschema_rs.ValidationError as error:
@@ -178,7 +178,7 @@ class Checker:
         size = len(json.dumps(self._root, ensure_ascii=False, default=str))
         if size > MAX_BYTES:
             raise ValueError(f"it has {size:,} characters, and at most {MAX_BYTES:,} are read")
-        seen: set[int] = set()
+        visited_ids: set[int] = set()
         pending: list[Any] = [self._root]
         applied_schemas = _AppliedSchemas(self._target)
         is_cheap = True
@@ -186,40 +186,43 @@ class Checker:
             node = pending.pop()
             if not isinstance(node, dict):
                 continue
-            found = cast("dict[str, Any]", node)
-            if id(found) in seen:
+            subschema = cast("dict[str, Any]", node)
+            if id(subschema) in visited_ids:
                 is_cheap = False  # a shared or recursive schema
                 continue
-            seen.add(id(found))
-            if len(seen) > MAX_PARTS:
+            visited_ids.add(id(subschema))
+            if len(visited_ids) > MAX_PARTS:
                 raise ValueError(f"it has more than {MAX_PARTS:,} parts")
-            is_cheap = is_cheap and not any(name in found for name in _EXPENSIVE)
-            is_cheap = is_cheap and len(_as_list(found.get("enum"))) <= _VALUES_A_STEP
-            self._check_addresses(found)
-            for pattern in (found.get("pattern"), *_as_dict(found.get("patternProperties"))):
+            is_cheap = is_cheap and not any(name in subschema for name in _EXPENSIVE)
+            is_cheap = is_cheap and len(_as_list(subschema.get("enum"))) <= _VALUES_A_STEP
+            self._check_addresses(subschema)
+            for pattern in (
+                subschema.get("pattern"),
+                *_as_dict(subschema.get("patternProperties")),
+            ):
                 _check_pattern(pattern)
-            if applied_schemas.weight(found) > _HEAVY and any(
-                name in found for name in _UNEVALUATED
+            if applied_schemas.weight(subschema) > _HEAVY and any(
+                name in subschema for name in _UNEVALUATED
             ):
                 raise ValueError("it takes too long to check")
-            pending += self._inner(found)
-        return is_cheap and len(seen) <= _CHEAP
+            pending += self._inner(subschema)
+        return is_cheap and len(visited_ids) <= _CHEAP
 
-    def _check_addresses(self, found: dict[str, Any]) -> None:
+    def _check_addresses(self, schema: dict[str, Any]) -> None:
         for name in _ELSEWHERE:
-            if name in found:
+            if name in schema:
                 raise ValueError(f"{name} is not followed")
-        name = found.get("id" if "draft-04" in str(self._root.get("$schema")) else "$id")
-        if found is not self._root and isinstance(name, str) and not name.startswith("#"):
+        name = schema.get("id" if "draft-04" in str(self._root.get("$schema")) else "$id")
+        if schema is not self._root and isinstance(name, str) and not name.startswith("#"):
             raise ValueError("a schema within it has an address of its own")
 
-    def _inner(self, found: dict[str, Any]) -> Iterator[Any]:
-        yield from _parts_here(found, self._target)
-        yield from (found.get(name) for name in _BELOW)
+    def _inner(self, schema: dict[str, Any]) -> Iterator[Any]:
+        yield from _parts_here(schema, self._target)
+        yield from (schema.get(name) for name in _BELOW)
         for name in _BELOW_LISTS:
-            yield from _as_list(found.get(name))
+            yield from _as_list(schema.get(name))
         for name in _BELOW_MAPS:
-            yield from _as_dict(found.get(name)).values()
+            yield from _as_dict(schema.get(name)).values()
 
     def _target(self, ref: str) -> Any:
         """Return the target of a reference.
@@ -234,8 +237,8 @@ class Checker:
     # -- the steps ----------------------------------------------------------------------
 
     def _takes_few_steps(self, value: Any, size: int) -> bool:
-        most = _STEPS + _STEPS_EACH * size
-        return _Steps(self._target, most).estimate(self._root, value) <= most
+        max_steps = _STEPS + _STEPS_EACH * size
+        return _Steps(self._target, max_steps).estimate(self._root, value) <= max_steps
 
 
 def _fault(error: Any, root: Mapping[str, Any]) -> Fault:
@@ -265,16 +268,18 @@ def _allowed_values(error: Any, root: Mapping[str, Any]) -> str | None:
     if kind == "enum":
         wrong_value = error.instance
         values = [value for value in _as_list(error.kind.options) if value is not None]
-        close = did_you_mean(wrong_value, map(str, values)) if isinstance(wrong_value, str) else ""
-        listed = ", ".join(map(repr, values))
-        return f"{clean(repr(wrong_value), 80)} is not one of {listed}{close}"
+        suggestion = (
+            did_you_mean(wrong_value, map(str, values)) if isinstance(wrong_value, str) else ""
+        )
+        allowed_text = ", ".join(map(repr, values))
+        return f"{clean(repr(wrong_value), 80)} is not one of {allowed_text}{suggestion}"
     if kind in ("additionalProperties", "unevaluatedProperties"):
         keys = [str(key) for key in error.kind.unexpected]
-        known = _keys_at(root, error.schema_path)
-        if not known:
+        known_keys = _keys_at(root, error.schema_path)
+        if not known_keys:
             return None
-        close = did_you_mean(keys[0], known)
-        return f"there is no key {keys[0]!r}{close}; its keys: {', '.join(known)}"
+        suggestion = did_you_mean(keys[0], known_keys)
+        return f"there is no key {keys[0]!r}{suggestion}; its keys: {', '.join(known_keys)}"
     return None
 
 
@@ -312,10 +317,10 @@ class _AppliedSchemas:
             ValueError: If the schema applies itself, which never ends.
         """
         if id(schema) in self._known:
-            known = self._known[id(schema)]
-            if known is None:
+            known_weight = self._known[id(schema)]
+            if known_weight is None:
                 raise ValueError("a schema within it leads back to itself")
-            return known
+            return known_weight
         self._known[id(schema)] = None
         parts = _parts_here(schema, self._target)
         count = 1 + sum(self.weight(_as_dict(p)) for p in parts if isinstance(p, dict))
@@ -333,71 +338,71 @@ class _Steps:
         most: The number at which counting stops.
     """
 
-    def __init__(self, target: Target, most: int) -> None:
+    def __init__(self, target: Target, max_steps: int) -> None:
         self._target = target
-        self._most = most
+        self._most = max_steps
         self._known: dict[tuple[int, int], int] = {}
 
     def estimate(self, schema: Any, value: Any) -> int:
         """Estimate the steps to validate a value against a schema."""
         if not isinstance(schema, dict):
             return 1
-        found = cast("dict[str, Any]", schema)
-        key = (id(found), id(value))
+        subschema = cast("dict[str, Any]", schema)
+        key = (id(subschema), id(value))
         if key in self._known:
             return self._known[key]
         if len(self._known) > self._most:
             return self._most + 1
-        count = 1 + len(_as_list(found.get("enum"))) // _VALUES_A_STEP
-        if "pattern" in found and isinstance(value, str):
+        count = 1 + len(_as_list(subschema.get("enum"))) // _VALUES_A_STEP
+        if "pattern" in subschema and isinstance(value, str):
             count += _PATTERN_STEPS
-        count += sum(self.estimate(part, value) for part in _parts_here(found, self._target))
-        if any(name in found for name in _UNEVALUATED):
+        count += sum(self.estimate(part, value) for part in _parts_here(subschema, self._target))
+        if any(name in subschema for name in _UNEVALUATED):
             count *= 2
         if isinstance(value, dict):
             for name, item in cast("dict[str, Any]", value).items():
-                count += self._property_steps(found, name, item)
+                count += self._property_steps(subschema, name, item)
         elif isinstance(value, list):
             for index, item in enumerate(cast("list[Any]", value)):
-                count += self._item_steps(found, index, item)
+                count += self._item_steps(subschema, index, item)
         self._known[key] = count
         return count
 
-    def _property_steps(self, found: dict[str, Any], name: str, item: Any) -> int:
+    def _property_steps(self, schema: dict[str, Any], name: str, item: Any) -> int:
         count = 0
-        properties = _as_dict(found.get("properties"))
+        properties = _as_dict(schema.get("properties"))
         if name in properties:
             count += self.estimate(properties[name], item)
-        for part in _as_dict(found.get("patternProperties")).values():
+        for part in _as_dict(schema.get("patternProperties")).values():
             count += _PATTERN_STEPS + self.estimate(part, item)
         for word in ("additionalProperties", "unevaluatedProperties"):
-            if word in found and name not in properties:
-                count += self.estimate(found[word], item)
-        if "propertyNames" in found:
-            count += self.estimate(found["propertyNames"], name)
+            if word in schema and name not in properties:
+                count += self.estimate(schema[word], item)
+        if "propertyNames" in schema:
+            count += self.estimate(schema["propertyNames"], name)
         return count
 
-    def _item_steps(self, found: dict[str, Any], index: int, item: Any) -> int:
+    def _item_steps(self, schema: dict[str, Any], index: int, item: Any) -> int:
         count = 0
         for word in _BELOW_LISTS:
-            parts = _as_list(found.get(word))
+            parts = _as_list(schema.get(word))
             if index < len(parts):
                 count += self.estimate(parts[index], item)
         for word in ("items", "additionalItems", "contains", "unevaluatedItems"):
-            if isinstance(found.get(word), dict):
-                count += self.estimate(found[word], item)
+            if isinstance(schema.get(word), dict):
+                count += self.estimate(schema[word], item)
         return count
 
 
-def _parts_here(found: dict[str, Any], target: Target) -> Iterator[Any]:
+def _parts_here(schema: dict[str, Any], target: Target) -> Iterator[Any]:
     """Yield the subschemas that apply to the same part of a value."""
-    if isinstance(found.get("$ref"), str):
-        yield target(found["$ref"])
-    yield from (found[name] for name in _HERE if name in found)
+    if isinstance(schema.get("$ref"), str):
+        yield target(schema["$ref"])
+    yield from (schema[name] for name in _HERE if name in schema)
     for name in _HERE_LISTS:
-        yield from _as_list(found.get(name))
+        yield from _as_list(schema.get(name))
     for name in _HERE_MAPS:
-        yield from _as_dict(found.get(name)).values()
+        yield from _as_dict(schema.get(name)).values()
 
 
 def resolve_reference(root: Any, ref: str) -> Any:
@@ -433,8 +438,8 @@ def _check_pattern(pattern: object) -> None:
         ValueError: If the pattern has such repeats.
     """
     if isinstance(pattern, str):
-        found = _REPEATED.finditer(pattern)
-        times = math.prod(max(int(match[1]), int(match[2] or 0), 1) for match in found)
+        repeats = _REPEATED.finditer(pattern)
+        times = math.prod(max(int(match[1]), int(match[2] or 0), 1) for match in repeats)
         if times > _MAX_REPEATED:
             raise ValueError("a pattern of it repeats too often")
 
@@ -453,14 +458,14 @@ def _compile_schema(schema: dict[str, Any]) -> Validator:
 
 def _size(value: Any) -> int:
     """Count the parts of a value."""
-    count, left = 0, [value]
-    while left:
-        node = left.pop()
+    count, values_to_visit = 0, [value]
+    while values_to_visit:
+        node = values_to_visit.pop()
         count += 1
         if isinstance(node, dict):
-            left += cast("dict[str, Any]", node).values()
+            values_to_visit += cast("dict[str, Any]", node).values()
         elif isinstance(node, list):
-            left += cast("list[Any]", node)
+            values_to_visit += cast("list[Any]", node)
     return count
 
 
@@ -481,13 +486,13 @@ def clean(text: object, limit: int = 120) -> str:
         text = "".join(c if unicodedata.category(c)[0] != "C" else " " for c in text)
     elif not text.isprintable():
         text = "".join(c if c.isprintable() else " " for c in text)
-    tagged = "<" in text
-    if tagged:
+    may_have_tags = "<" in text
+    if may_have_tags:
         text = _TAGS.sub(" ", text)
     if "](" in text:
         text = _LINKS.sub(r"\1", text)
     text = " ".join(text.split())
-    if tagged:
+    if may_have_tags:
         text = re.sub(r" ([.,;:!?])", r"\1", text)
     if "```" in text or '"""' in text:
         text = text.replace("```", "'''").replace('"""', "'''")

@@ -15,13 +15,13 @@ from delf.tools.action import Action, permission_names
 from delf.types import Permission
 
 
-def check_permission(value: Any, which: str, where: str) -> Permission:
+def check_permission(value: Any, option: str, place: str) -> Permission:
     """Normalise and validate a value of ``allow`` or ``confirm``.
 
     Args:
         value: None, a bool, a name or a sequence of names.
-        which: ``allow`` or ``confirm``.
-        where: The connection, for messages.
+        option: ``allow`` or ``confirm``.
+        place: The connection, for messages.
 
     Raises:
         ConnectionConfigurationError: For an invalid ``allow``.
@@ -35,14 +35,14 @@ def check_permission(value: Any, which: str, where: str) -> Permission:
         items: list[Any] = list(value)  # pyright: ignore[reportUnknownArgumentType]
         if all(isinstance(item, str) for item in items):
             return tuple(sorted(items) if isinstance(value, (set, frozenset)) else items)
-    kind = AgentConfirmationError if which == "confirm" else ConnectionConfigurationError
+    kind = AgentConfirmationError if option == "confirm" else ConnectionConfigurationError
     raise kind(
-        f"{which} of {where!r} is {value!r}",
+        f"{option} of {place!r} is {value!r}",
         hint="it can be true, false, an action's name or a list of names",
     )
 
 
-def check_groups(actions: Sequence[Action], where: str) -> None:
+def check_groups(actions: Sequence[Action], place: str) -> None:
     """Refuse a permission group that has the name of an action.
 
     A name in ``allow`` or ``confirm`` is one action or one group: ``allow="send"`` would
@@ -50,7 +50,7 @@ def check_groups(actions: Sequence[Action], where: str) -> None:
 
     Args:
         actions: All actions of a connection.
-        where: The connection, for messages.
+        place: The connection, for messages.
 
     Raises:
         ToolDefinitionError: For such a group.
@@ -60,14 +60,14 @@ def check_groups(actions: Sequence[Action], where: str) -> None:
         if action.permission != action.name and action.permission in names:
             group = action.permission
             raise ToolDefinitionError(
-                f"connection {where!r}: {action.name!r} is in the group {group!r}, and an action "
+                f"connection {place!r}: {action.name!r} is in the group {group!r}, and an action "
                 f"has that name, too: allow = [{group!r}] would allow both",
                 hint=f"give the group in @action({group!r}, …) a name that no action has",
             )
 
 
 def check_permission_names(
-    value: Permission, which: str, where: str, actions: Sequence[Action]
+    value: Permission, option: str, place: str, actions: Sequence[Action]
 ) -> None:
     """Refuse a permission with names that no action has.
 
@@ -77,14 +77,14 @@ def check_permission_names(
     """
     if value is None or isinstance(value, bool):
         return
-    known = permission_names(actions)
+    valid_names = permission_names(actions)
     for name in (value,) if isinstance(value, str) else value:
-        if name not in known:
-            kind = AgentConfirmationError if which == "confirm" else ConnectionConfigurationError
+        if name not in valid_names:
+            kind = AgentConfirmationError if option == "confirm" else ConnectionConfigurationError
             raise kind(
-                f"{which} of {where!r} names {name!r}, which is not one of its actions"
-                f"{did_you_mean(name, known)}",
-                hint=f"its actions: {', '.join(known)}",
+                f"{option} of {place!r} names {name!r}, which is not one of its actions"
+                f"{did_you_mean(name, valid_names)}",
+                hint=f"its actions: {', '.join(valid_names)}",
             )
 
 
@@ -109,5 +109,5 @@ def needs_confirmation(confirm: Permission, action: Action) -> bool:
 
 
 def _matches_name(names: str | Sequence[str], action: Action) -> bool:
-    listed = (names,) if isinstance(names, str) else names
-    return action.permission in listed or action.name in listed
+    name_list = (names,) if isinstance(names, str) else names
+    return action.permission in name_list or action.name in name_list

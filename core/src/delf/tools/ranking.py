@@ -58,8 +58,8 @@ def words_of(text: str) -> list[str]:
     Args:
         text: Plain words, ``snake_case`` or ``camelCase``.
     """
-    found = _WORD.findall(plain_name(text))
-    words = [singular(word) for word in map(str.lower, found) if word not in _STOP]
+    matches = _WORD.findall(plain_name(text))
+    words = [singular(word) for word in map(str.lower, matches) if word not in _STOP]
     return words if text.isascii() else [part for word in words for part in parts_of(word)]
 
 
@@ -217,10 +217,10 @@ class Ranking:
             words: The search words.
             limit: The maximum number of results.
         """
-        found = _terms(words)
+        terms = _terms(words)
         search_terms = {
-            same: _SYNONYM_WEIGHT for word in found for same in _SYNONYMS.get(word, ())
-        } | found
+            synonym: _SYNONYM_WEIGHT for word in terms for synonym in _SYNONYMS.get(word, ())
+        } | terms
         scores: dict[int, float] = {}
         for word, weight in search_terms.items():
             for number, share in self._postings.get(word, {}).items():
@@ -230,7 +230,7 @@ class Ranking:
                 name = self._names[number]
                 share = len(name.intersection(search_terms)) / len(name) if name else 0.0
                 scores[number] *= (1 + _NAME_BONUS * share) / (1 + _NAME_BONUS)
-        perfect = sum(map(self._max_score, found))
+        perfect = sum(map(self._max_score, terms))
         best = heapq.nsmallest(limit, scores, key=lambda number: (-scores[number], number))
         return [(number, scores[number] / perfect) for number in best]
 

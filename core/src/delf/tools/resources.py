@@ -84,10 +84,12 @@ def shared_words(names: Iterable[str]) -> frozenset[str]:
     Args:
         names: The names of actions, such as ``tickets.close``.
     """
-    found = [set(_words(name.rpartition(".")[2])) - _VERBS for name in names]
-    counts = Counter(word for words in found for word in words)
-    most = _SHARED * len(found)
-    return frozenset(w for w, n in counts.items() if n > most and len(found) >= _FEW_NAMES)
+    words_by_name = [set(_words(name.rpartition(".")[2])) - _VERBS for name in names]
+    counts = Counter(word for words in words_by_name for word in words)
+    max_uses = _SHARED * len(words_by_name)
+    return frozenset(
+        w for w, n in counts.items() if n > max_uses and len(words_by_name) >= _FEW_NAMES
+    )
 
 
 def nouns_of(name: str) -> list[str]:
@@ -138,11 +140,11 @@ def kinds_of_change(step: str) -> frozenset[str]:
     if not words or words[0].strip(",.:;") in _LOOKING:
         return frozenset()
     verbs = {*words, _FIRST_VERBS.get(words[0], "")}  # "open an issue", but not "an open issue"
-    found = frozenset(
+    kinds = frozenset(
         kind for kind, known in _CHANGES.items() if kind != "update" and known.intersection(verbs)
     )
     is_part = {"to", "from"}.intersection(words)  # "add the label new to the ticket" changes that
-    return found if found and not is_part else found | {"update"}
+    return kinds if kinds and not is_part else kinds | {"update"}
 
 
 def add_readers(names: Iterable[str], catalog: Sequence[CatalogEntry]) -> Iterator[str]:
@@ -156,17 +158,23 @@ def add_readers(names: Iterable[str], catalog: Sequence[CatalogEntry]) -> Iterat
         catalog: All actions.
     """
     readers = _read_actions(catalog)
-    found: set[str] = set()
+    groups: set[str] = set()
     for name in names:
         nouns = _nouns(name)
-        near = [group for noun in nouns for group in readers.get(noun, ()) if group.nouns <= nouns]
+        matching_groups = [
+            group for noun in nouns for group in readers.get(noun, ()) if group.nouns <= nouns
+        ]
         # An action about `flow run` matches the resources `flow run` and `flow`: keep the first.
-        exact = [g for g in near if not any(g.nouns < other.nouns for other in near)]
+        exact = [
+            g
+            for g in matching_groups
+            if not any(g.nouns < other.nouns for other in matching_groups)
+        ]
         exact.sort(key=lambda group: (-len(group.nouns), group.names))
         siblings = [item for group in exact for item in group.names[:_MAX_SIBLINGS]]
         for item in (name, *siblings):
-            if item not in found:
-                found.add(item)
+            if item not in groups:
+                groups.add(item)
                 yield item
 
 
@@ -181,12 +189,12 @@ def readers_mentioned(task: str, catalog: Sequence[CatalogEntry]) -> list[str]:
     """
     order = {word: at for at, word in reversed([*enumerate(map(stem, words_of(task)))])}
     shared = frozenset(map(stem, shared_words(entry.name for entry in catalog)))
-    found: list[tuple[int, str]] = []
+    mentioned_readers: list[tuple[int, str]] = []
     for group in {id(g): g for groups in _read_actions(catalog).values() for g in groups}.values():
-        own = {noun for noun in group.nouns if not noun.endswith(".")} - shared
-        if own and own <= order.keys():
-            found.append((max(order[noun] for noun in own), group.names[0]))
-    return [name for _, name in sorted(found)[:_MAX_NAMED]]
+        group_nouns = {noun for noun in group.nouns if not noun.endswith(".")} - shared
+        if group_nouns and group_nouns <= order.keys():
+            mentioned_readers.append((max(order[noun] for noun in group_nouns), group.names[0]))
+    return [name for _, name in sorted(mentioned_readers)[:_MAX_NAMED]]
 
 
 class _ReadActions(NamedTuple):
@@ -203,12 +211,12 @@ def _read_actions(catalog: Sequence[CatalogEntry]) -> Mapping[str, Sequence[_Rea
         if (entry.reads or has_read_verb(entry.name)) and not is_count(entry.name):
             groups.setdefault(_nouns(entry.name), []).append(entry.name)
     counts = Counter(noun for nouns in groups for noun in nouns)
-    found: dict[str, list[_ReadActions]] = {}
+    actions_by_noun: dict[str, list[_ReadActions]] = {}
     for nouns, names in groups.items():
         if nouns:
             rarest = min(nouns, key=lambda noun: (counts[noun], noun))
-            found.setdefault(rarest, []).append(_ReadActions(nouns, names))
-    return found
+            actions_by_noun.setdefault(rarest, []).append(_ReadActions(nouns, names))
+    return actions_by_noun
 
 
 def is_count(name: str) -> bool:
@@ -227,8 +235,8 @@ def is_own(parameter: str, name: str) -> bool:
         parameter: The parameter's name.
         name: The action's.
     """
-    own = frozenset(stem(word) for word in _words(parameter))
-    return own == frozenset(noun for noun in _nouns(name) if not noun.endswith("."))
+    parameter_words = frozenset(stem(word) for word in _words(parameter))
+    return parameter_words == frozenset(noun for noun in _nouns(name) if not noun.endswith("."))
 
 
 @functools.lru_cache(20_000)

@@ -53,8 +53,8 @@ def named_results(tools: Iterable[ToolDescription]) -> Results:
         name = _name(record_tools, used_names)
         used_names.add(name)
         first = record_tools[0]
-        full = first.returns if first.full_types is None else first.full_types().returns
-        full_record = _RECORD.fullmatch(full)
+        full_returns = first.returns if first.full_types is None else first.full_types().returns
+        full_record = _RECORD.fullmatch(full_returns)
         for tool in record_tools:
             found = _RECORD.fullmatch(tool.returns)
             text = tool.returns.replace(record, name, 1) if found is not None else name

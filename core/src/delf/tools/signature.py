@@ -98,32 +98,32 @@ def read_signature(function: Callable[..., Any], *, skip_first: bool = False) ->
     Raises:
         ToolDefinitionError: If the function cannot be called by keyword.
     """
-    where = getattr(function, "__qualname__", repr(function))
+    function_name = getattr(function, "__qualname__", repr(function))
     try:
         raw = inspect.signature(function)
         hints = typing.get_type_hints(function, include_extras=True)
     except (NameError, TypeError, ValueError, AttributeError) as error:
         raise ToolDefinitionError(
-            f"cannot read the signature of {where}: {error}",
+            f"cannot read the signature of {function_name}: {error}",
             hint="annotate its parameters with types that are importable where it is defined",
         ) from error
     listed = list(raw.parameters.values())[1 if skip_first else 0 :]
     contexts = [item.name for item in listed if _is_context(hints.get(item.name))]
     if len(contexts) > 1:
-        raise ToolDefinitionError(f"{where} takes the call's context twice")
+        raise ToolDefinitionError(f"{function_name} takes the call's context twice")
     listed = [item for item in listed if item.name not in contexts]
     doc = inspect.getdoc(function) or ""
     parsed = read_docstring(doc)
     parameters: list[Parameter] = []
     for item in listed:
-        _check_parameter(item, where)
+        _check_parameter(item, function_name)
         default = None if item.default is item.empty else _default_text(item.default)
         hint = hints.get(item.name, Any)
-        texts = (parsed.parameters.get(item.name, ""), doc_of(hint), notes_of(hint, given=True))
+        texts = (parsed.parameters.get(item.name, ""), doc_of(hint), notes_of(hint, as_input=True))
         parameters.append(
             Parameter(
                 name=item.name,
-                type_text=type_text(hint, given=True),
+                type_text=type_text(hint, as_input=True),
                 default_text=default,
                 doc=_join_texts(*texts),
             )
@@ -142,22 +142,22 @@ def read_signature(function: Callable[..., Any], *, skip_first: bool = False) ->
     )
 
 
-def warn_of_bare(where: str, unannotated: Sequence[str]) -> None:
+def warn_of_bare(place: str, unannotated: Sequence[str]) -> None:
     """Warn of parameters that accept anything, because they have no type hint."""
     if unannotated:
         _log.warning(
             "%s does not say what %s must be: a script may give anything; add type hints",
-            where,
+            place,
             ", ".join(map(repr, unannotated)),
         )
 
 
-def check_hints(where: str, unannotated: Sequence[str]) -> None:
+def check_hints(place: str, unannotated: Sequence[str]) -> None:
     """Raise for parameters without a type hint."""
     if unannotated:
         kind = "CallContext" if unannotated[0] in ("context", "ctx") else "str"
         raise ToolDefinitionError(
-            f"{where} does not say what {', '.join(map(repr, unannotated))} must be",
+            f"{place} does not say what {', '.join(map(repr, unannotated))} must be",
             hint=f"add a type hint, as {unannotated[0]}: {kind} "
             "(typing.Any where anything will do)",
         )
@@ -167,23 +167,23 @@ def _is_context(hint: Any) -> bool:
     return hint is CallContext or CallContext in typing.get_args(hint)
 
 
-def _check_parameter(item: inspect.Parameter, where: str) -> None:
+def _check_parameter(item: inspect.Parameter, place: str) -> None:
     if item.kind in (item.VAR_POSITIONAL, item.VAR_KEYWORD):
         raise ToolDefinitionError(
-            f"{where} takes {'*' if item.kind is item.VAR_POSITIONAL else '**'}{item.name}",
+            f"{place} takes {'*' if item.kind is item.VAR_POSITIONAL else '**'}{item.name}",
             hint="name every parameter, or take one list or dict",
         )
     if item.kind is item.POSITIONAL_ONLY:
         raise ToolDefinitionError(
-            f"{where} has the positional-only parameter {item.name!r}",
+            f"{place} has the positional-only parameter {item.name!r}",
             hint="remove the '/' so that it can be given by name",
         )
 
 
 def _join_texts(*texts: str) -> str:
     """Join texts from several sources in one line, without repeats."""
-    kept = list(dict.fromkeys(filter(None, texts)))
-    return "; ".join([*(text.rstrip(".") for text in kept[:-1]), *kept[-1:]])
+    unique_texts = list(dict.fromkeys(filter(None, texts)))
+    return "; ".join([*(text.rstrip(".") for text in unique_texts[:-1]), *unique_texts[-1:]])
 
 
 def _default_text(value: Any) -> str:
@@ -199,8 +199,8 @@ class ArgumentValidator:
         signature: The parameters.
     """
 
-    def __init__(self, where: str, signature: Signature) -> None:
-        self._where = where
+    def __init__(self, place: str, signature: Signature) -> None:
+        self._where = place
         self._signature = signature
         self._model: type[BaseModel] | None = None
         self._names: tuple[tuple[str, str], ...] = ()
@@ -271,9 +271,9 @@ class ArgumentValidator:
             raise ToolRefusedError(
                 f"{self._where}: an argument cannot be checked: {type(error).__name__}: {error}"
             ) from error
-        passed, values = checked.__pydantic_fields_set__, checked.__dict__
+        passed_names, values = checked.__pydantic_fields_set__, checked.__dict__
         # In the order of the signature, in which people read the arguments.
-        return {name: values[key] for key, name in self._names if key in passed}
+        return {name: values[key] for key, name in self._names if key in passed_names}
 
     def _make_model(self) -> type[BaseModel]:
         from pydantic import ConfigDict, Field, create_model
@@ -308,8 +308,8 @@ class ArgumentValidator:
             else:
                 problem = item["msg"].removeprefix("Value error, ")
                 problems.append(f"argument {place!r}: {problem}")
-        shown = ", ".join(map(_expected_value, self._signature.parameters))
-        return f"{self._where}: {'; '.join(problems)}. Expected {self._where}({shown})"
+        expected_values = ", ".join(map(_expected_value, self._signature.parameters))
+        return f"{self._where}: {'; '.join(problems)}. Expected {self._where}({expected_values})"
 
 
 def _expected_value(parameter: Parameter) -> str:

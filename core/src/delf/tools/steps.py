@@ -31,8 +31,8 @@ def short_steps_of(task: str) -> list[str]:
         task: The task in plain words.
     """
     parts = _parts(task)
-    short = [part for part in parts if 0 < len(words_of(part)) < _MIN_WORDS]
-    return short[:_MAX] if len(parts) > 1 else []
+    short_parts = [part for part in parts if 0 < len(words_of(part)) < _MIN_WORDS]
+    return short_parts[:_MAX] if len(parts) > 1 else []
 
 
 def _parts(task: str) -> list[str]:

@@ -99,23 +99,23 @@ def stubs_of(choice: ToolChoice, task: str) -> str:
         task: The user's task, in plain words.
     """
     room = choice.budget
-    own = [tool for tool in choice.shown if not tool.built_in]
+    shown_tools = [tool for tool in choice.shown if not tool.built_in]
     names = ""
     if choice.left_out:
-        shown = {tool.name for tool in own}
-        others = (e.name for e in choice.catalog if e.name not in shown)
-        names = names_of(others, _without_notes(room))
+        shown_names = {tool.name for tool in shown_tools}
+        other_names = (e.name for e in choice.catalog if e.name not in shown_names)
+        names = names_of(other_names, _without_notes(room))
         room -= len(names)
-    named = named_by(task)
-    firsts = _firsts(choice, named, task) if choice.left_out else _NO_FIRSTS
+    task_names = named_by(task)
+    firsts = _firsts(choice, task_names, task) if choice.left_out else _NO_FIRSTS
     ways = [(detail, firsts) for detail in _DETAILS[:-1]]
     ways += [
-        (MIN, {name: room._replace(notes=most) for name, room in firsts.items()})
-        for most in (_FIRST_NOTES if firsts else (0,))
+        (MIN, {name: room._replace(notes=max_notes) for name, room in firsts.items()})
+        for max_notes in (_FIRST_NOTES if firsts else (0,))
     ]
-    fitting = (way for way in ways if _size(own, way[0], named, room, way[1]) <= room)
+    fitting = (way for way in ways if _size(shown_tools, way[0], task_names, room, way[1]) <= room)
     detail, firsts = next(fitting, (MIN, _NO_FIRSTS))
-    text = "\n".join(_lines(list(choice.shown), detail, named, firsts))
+    text = "\n".join(_lines(list(choice.shown), detail, task_names, firsts))
     return "\n".join(filter(None, [text, names]))
 
 
@@ -131,30 +131,30 @@ def fill(choice: ToolChoice, ranked: Iterable[str], task: str) -> frozenset[str]
     """
     by_name = {tool.name: tool for tool in choice.shown if not tool.built_in}
     if whole_size(by_name.values(), choice.budget) <= choice.budget:
-        wanted = (name for name in ranked if name in by_name)
-        return frozenset(add_readers(wanted, choice.catalog))
+        wanted_names = (name for name in ranked if name in by_name)
+        return frozenset(add_readers(wanted_names, choice.catalog))
     budget = _without_notes(choice.budget)
-    named = named_by(task)
-    firsts = _firsts(choice, named, task)
-    kept: dict[str, ToolDescription] = {}
+    task_names = named_by(task)
+    firsts = _firsts(choice, task_names, task)
+    kept_tools: dict[str, ToolDescription] = {}
     order = [name for name in ranked if name in by_name]
     ranks = frozenset(order)
     by_words = [name for name in best_first(choice.catalog, task)[:_FIRSTS] if name in ranks]
     readers = [name for name in readers_mentioned(task, choice.catalog) if name in ranks]
     first = [*by_words, *order[:_FIRSTS], *readers]  # prefilters may miss plain changes
-    wanted = dict.fromkeys([*first, *add_readers(order, choice.catalog)])
-    left = [by_name[name] for name in wanted]
+    wanted_names = dict.fromkeys([*first, *add_readers(order, choice.catalog)])
+    remaining_tools = [by_name[name] for name in wanted_names]
     for _ in range(_ROUNDS):  # stubs share headers and types, so measure the kept ones together
-        names = names_of((name for name in by_name if name not in kept), budget)
-        size = _size([*kept.values()], MIN, named, budget, firsts) + len(names)
+        names = names_of((name for name in by_name if name not in kept_tools), budget)
+        size = _size([*kept_tools.values()], MIN, task_names, budget, firsts) + len(names)
         room = budget - size
-        left, selected = _select_fitting(
-            left, room, named, firsts, kept, is_listed=_ABOUT not in names
+        remaining_tools, selected = _select_fitting(
+            remaining_tools, room, task_names, firsts, kept_tools, is_listed=_ABOUT not in names
         )
         if not selected:
             break
-        kept |= selected
-    return frozenset(kept)
+        kept_tools |= selected
+    return frozenset(kept_tools)
 
 
 def _without_notes(budget: int) -> int:
@@ -165,23 +165,23 @@ def _without_notes(budget: int) -> int:
 def _select_fitting(
     tools: Sequence[ToolDescription],
     room: int,
-    named: Named,
+    task_names: Named,
     firsts: Mapping[str, Detail],
-    kept: Mapping[str, ToolDescription],
+    kept_tools: Mapping[str, ToolDescription],
     *,
     is_listed: bool,
 ) -> tuple[list[ToolDescription], dict[str, ToolDescription]]:
     """Select the tools whose stubs fit next to the kept ones; return the rest and the selection."""
-    seen = {text for tool in kept.values() for text in (tool.connection, tool.returns)}
+    shown_texts = {text for tool in kept_tools.values() for text in (tool.connection, tool.returns)}
     selected: dict[str, ToolDescription] = {}
     rest: list[ToolDescription] = []
     for place, tool in enumerate(tools):
         results = named_results((tool, tool))
         detail = firsts.get(tool.name, MIN)
-        size = len(_stub(tool, detail, named, results)) + 1
-        if tool.returns not in seen and (found := results.get(tool.returns)):
-            size += len(_definition(found, detail, named)) + 5
-        size += 0 if tool.connection in seen else len(_head(tool)) + 1
+        size = len(_stub(tool, detail, task_names, results)) + 1
+        if tool.returns not in shown_texts and (result := results.get(tool.returns)):
+            size += len(_definition(result, detail, task_names)) + 5
+        size += 0 if tool.connection in shown_texts else len(_head(tool)) + 1
         size -= len(tool.method) + 2 if is_listed else 0  # drops out of the list of names
         if size > room:
             rest.append(tool)
@@ -189,35 +189,40 @@ def _select_fitting(
                 return [*rest, *tools[place + 1 :]], selected
             continue
         room -= size
-        seen |= {tool.connection, tool.returns}
+        shown_texts |= {tool.connection, tool.returns}
         selected[tool.name] = tool
     return rest, selected
 
 
 def render_stubs(
-    tools: Iterable[ToolDescription], detail: Detail = WHOLE, named: Named | None = None
+    tools: Iterable[ToolDescription], detail: Detail = WHOLE, task_names: Named | None = None
 ) -> str:
     """Return the stubs of some actions, grouped by connection in the order given.
 
     Args:
         tools: The tools to show.
         detail: The limits on the length of each stub.
-        named: Returns the keys and values that the task names; such keys and values are never cut.
+        task_names: Returns the keys and values that the task names; such keys and values are never
+            cut.
     """
-    return "\n".join(_lines(list(tools), detail, named or _never))
+    return "\n".join(_lines(list(tools), detail, task_names or _never))
 
 
-def _firsts(choice: ToolChoice, named: Named, task: str) -> Mapping[str, Detail]:
+def _firsts(choice: ToolChoice, task_names: Named, task: str) -> Mapping[str, Detail]:
     """Return the best matching actions, as many as fit with complete types, and their limits."""
     by_name = {tool.name: tool for tool in choice.shown if not tool.built_in}
     room = choice.budget * _FIRSTS_SHARE
-    found: set[str] = set()
+    seen_results: set[str] = set()
     for name in best_first(choice.catalog, task)[:_FIRSTS]:
-        size = _size([by_name[name]], _FIRST, named, choice.budget) if name in by_name else room + 1
+        size = (
+            _size([by_name[name]], _FIRST, task_names, choice.budget)
+            if name in by_name
+            else room + 1
+        )
         if size <= room:
-            found.add(name)
+            seen_results.add(name)
             room -= size
-    return dict.fromkeys(found, _FIRST)
+    return dict.fromkeys(seen_results, _FIRST)
 
 
 def whole_size(tools: Iterable[ToolDescription], enough: int) -> int:
@@ -233,7 +238,7 @@ def whole_size(tools: Iterable[ToolDescription], enough: int) -> int:
 def _size(
     tools: Sequence[ToolDescription],
     detail: Detail,
-    named: Named,
+    task_names: Named,
     enough: int,
     firsts: Mapping[str, Detail] = _NO_FIRSTS,
 ) -> int:
@@ -241,7 +246,7 @@ def _size(
     if detail.argument == _NO_LIMIT and sum(len(tool.method) + 30 for tool in tools) > enough:
         return enough + 1
     size = 0
-    for line in _lines(tools, detail, named, firsts):
+    for line in _lines(tools, detail, task_names, firsts):
         size += len(line) + 1
         if size > enough:
             break
@@ -251,12 +256,12 @@ def _size(
 def _lines(
     tools: Sequence[ToolDescription],
     detail: Detail,
-    named: Named,
+    task_names: Named,
     firsts: Mapping[str, Detail] = _NO_FIRSTS,
 ) -> Iterable[str]:
     """Yield the stub lines, functions first, then each connection below its header."""
     results = named_results(tools)
-    whole = {
+    details_of_results = {
         result.name: firsts[tool.name]
         for tool in tools
         if tool.name in firsts
@@ -266,9 +271,9 @@ def _lines(
     def own(tool: ToolDescription, indent: str) -> Iterable[str]:
         found = results.get(tool.returns)
         if found is not None and found.first is tool:
-            room = max(whole.get(found.name, detail), detail)
-            yield f"{indent}{_definition(found, room, named)}"
-        yield _stub(tool, max(firsts.get(tool.name, detail), detail), named, results)
+            room = max(details_of_results.get(found.name, detail), detail)
+            yield f"{indent}{_definition(found, room, task_names)}"
+        yield _stub(tool, max(firsts.get(tool.name, detail), detail), task_names, results)
 
     for tool in tools:
         if not tool.connection:
@@ -280,11 +285,11 @@ def _lines(
             yield from own(tool, "    ")
 
 
-def _definition(result: Result, detail: Detail, named: Named) -> str:
+def _definition(result: Result, detail: Detail, task_names: Named) -> str:
     limit = 2 * detail.result
-    kind = shorten(result.record, limit, named, 2 * _RESULT_NAMES)
-    full = None if result.first.full_types is None else result.first.full_types()
-    notes = _cut("" if full is None else full.notes, detail.notes)
+    kind = shorten(result.record, limit, task_names, 2 * _RESULT_NAMES)
+    full_returns = None if result.first.full_types is None else result.first.full_types()
+    notes = _cut("" if full_returns is None else full_returns.notes, detail.notes)
     return f"{result.name} = {kind}{f'  # {notes}' if notes else ''}"
 
 
@@ -298,28 +303,30 @@ def names_of(names: Iterable[str], budget: int) -> str:
         budget: The budget of all tools.
     """
     groups: dict[tuple[str, str], list[str]] = {}
-    listed = list(names)
-    shared = shared_words(listed)
-    for name in listed:
+    all_names = list(names)
+    shared = shared_words(all_names)
+    for name in all_names:
         connection, _, method = name.rpartition(".")
         groups.setdefault((connection, resource_of(name, shared)), []).append(method)
     if not groups:
         return ""
     lines = {group: f"#   {', '.join(methods)}" for group, methods in groups.items()}
-    most = int(budget * _NAMES_SHARE)
+    max_tokens = int(budget * _NAMES_SHARE)
     by_size = sorted(lines, key=lambda group: len(lines[group]))
     sizes = accumulate(len(lines[group]) + 1 for group in by_size)
-    fitting = {group for group, size in zip(by_size, sizes, strict=True) if size <= most}
-    counted: dict[str, list[str]] = {}
+    fitting = {group for group, size in zip(by_size, sizes, strict=True) if size <= max_tokens}
+    names_by_connection: dict[str, list[str]] = {}
     for (connection, resource), methods in groups.items():
         if (connection, resource) not in fitting:
-            counted.setdefault(connection, []).append(f"{resource} ({len(methods)})")
+            names_by_connection.setdefault(connection, []).append(f"{resource} ({len(methods)})")
     text = [f'# More tools, by resource; {FIND_TOOLS}("name") shows one whole:']
     for connection in dict.fromkeys(connection for connection, _ in groups):
         text += [f"# {connection}:"] if connection else []
         text += [lines[group] for group in groups if group in fitting and group[0] == connection]
-        if connection in counted:
-            text.append(_one_line(f"{_ABOUT} {', '.join(counted[connection])}", most // 4))
+        if connection in names_by_connection:
+            text.append(
+                _one_line(f"{_ABOUT} {', '.join(names_by_connection[connection])}", max_tokens // 4)
+            )
     return "\n".join(text)
 
 
@@ -331,36 +338,44 @@ def _head(tool: ToolDescription) -> str:
     return f"class {tool.connection}:  # {_one_line(tool.about)}"
 
 
-def _stub(tool: ToolDescription, detail: Detail, named: Named, results: Results) -> str:
-    text = _text(tool, WHOLE if tool.built_in else detail, named, results)
+def _stub(tool: ToolDescription, detail: Detail, task_names: Named, results: Results) -> str:
+    text = _text(tool, WHOLE if tool.built_in else detail, task_names, results)
     return (
-        text if tool.built_in or len(text) <= detail.stub else _text(tool, _TIGHT, named, results)
+        text
+        if tool.built_in or len(text) <= detail.stub
+        else _text(tool, _TIGHT, task_names, results)
     )
 
 
-def _text(tool: ToolDescription, detail: Detail, named: Named, results: Results) -> str:
+def _text(tool: ToolDescription, detail: Detail, task_names: Named, results: Results) -> str:
     parameters, returns, result_notes = tool.parameters, tool.returns, ""
     if tool.full_types is not None:
-        full = tool.full_types()
-        parameters, returns, result_notes = full.parameters, full.returns, full.notes
+        full_types = tool.full_types()
+        parameters, returns, result_notes = (
+            full_types.parameters,
+            full_types.returns,
+            full_types.notes,
+        )
     found = results.get(tool.returns)
-    result = shorten(returns, detail.result, named, _RESULT_NAMES, detail.values)
+    result = shorten(returns, detail.result, task_names, _RESULT_NAMES, detail.values)
     result = found.text if found else result
     records = [p.name for p in parameters if p.type_text.startswith("{")]
     about = records[0] if len(records) == 1 else ""
-    shown = ", ".join(_parameter(p, detail, named, tool.name, p.name == about) for p in parameters)
+    parameter_texts = ", ".join(
+        _parameter(p, detail, task_names, tool.name, p.name == about) for p in parameters
+    )
     indent = "    " if tool.connection else ""
-    head = f"{indent}async def {tool.method}({shown}) -> {result}:"
+    head = f"{indent}async def {tool.method}({parameter_texts}) -> {result}:"
     summary = _one_line(tool.summary, max(detail.summary, detail.notes))
     if tool.notes:
         end = "" if summary.endswith((".", "!", "?", "…", ":", ";")) else "."
-        more = _cut(tool.notes, detail.notes) or ("…" if detail.docs else "")
-        summary = f"{summary}{end} {more}" if more else summary
+        notes_text = _cut(tool.notes, detail.notes) or ("…" if detail.docs else "")
+        summary = f"{summary}{end} {notes_text}" if notes_text else summary
     summary = f"{summary} [asks]" if tool.asks else summary
     docs = [
         (p.name, _describe(p.doc, p.notes, detail))
         for p in parameters
-        if detail.docs or p.required or named(p.name)
+        if detail.docs or p.required or task_names(p.name)
     ]
     if detail.docs:
         docs.append(("returns", _describe(tool.returns_doc, "" if found else result_notes, detail)))
@@ -382,34 +397,34 @@ def _cut(text: str, most: int) -> str:
     line = _one_line(text, _NO_LIMIT)
     if len(line) <= most:
         return line
-    ends = [found.end() for found in _END.finditer(line[:most])]
+    ends = [sentence_end.end() for sentence_end in _END.finditer(line[:most])]
     return f"{line[: ends[-1]] if ends else ''} …".strip() if most else ""
 
 
 def _parameter(
-    parameter: Parameter, detail: Detail, named: Named, action: str, is_about: bool
+    parameter: Parameter, detail: Detail, task_names: Named, action: str, is_about: bool
 ) -> str:
     """Format a parameter; the only record of a request body is shown with its keys."""
     is_wanted = (
         parameter.required
         or (is_about and detail != _TIGHT)
         or _is_plain(parameter.type_text, detail.other)
-        or (named(parameter.name) and (detail != _TIGHT or is_own(parameter.name, action)))
+        or (task_names(parameter.name) and (detail != _TIGHT or is_own(parameter.name, action)))
     )
     limit, names = (detail.argument, 60) if is_wanted else (detail.other, 0)
     is_short = not is_wanted and detail.other < _ROOMY
     values = min(detail.values, _OTHER_VALUES) if is_short else detail.values
-    kind = shorten(parameter.type_text, limit, named, names, values)
+    kind = shorten(parameter.type_text, limit, task_names, names, values)
     text = f"{parameter.name}: {kind}"
     return text if parameter.default_text is None else f"{text} = {parameter.default_text}"
 
 
-def _is_plain(type_text: str, most: int) -> bool:
+def _is_plain(type_text: str, max_length: int) -> bool:
     """Return whether a type has no parts, as ``int | None``: such a type is never shortened."""
-    return len(type_text) <= most and not {*"[{("} & {*type_text}
+    return len(type_text) <= max_length and not {*"[{("} & {*type_text}
 
 
-def _one_line(text: str, most: int = 300) -> str:
+def _one_line(text: str, max_length: int = 300) -> str:
     line = " ".join(text.split()).replace('"""', "'''")
     line = f"{line} " if line.endswith('"') else line
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+    return line if len(line) <= max_length else f"{line[: max_length - 1]}…"

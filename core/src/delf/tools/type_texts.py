@@ -28,7 +28,7 @@ def values_in(text: str) -> list[str]:
     Args:
         text: A type in stub notation.
     """
-    return [found[0].strip("\"'") for found in _STRING.finditer(text)]
+    return [literal[0].strip("\"'") for literal in _STRING.finditer(text)]
 
 
 class _Item(NamedTuple):
@@ -69,7 +69,7 @@ class _Form(NamedTuple):
 _WHOLE: Final = _Form(1_000, 1_000_000, 1_000_000)
 
 
-def shorten(text: str, limit: int, named: Named, names: int = 60, values: int = 12) -> str:
+def shorten(text: str, limit: int, task_names: Named, names: int = 60, values: int = 12) -> str:
     """Shorten a type: inner records become ``dict`` first, then further keys become dots.
 
     The keys of the outermost records stay, up to ``names`` of them, even beyond the limit. Keys and
@@ -78,7 +78,7 @@ def shorten(text: str, limit: int, named: Named, names: int = 60, values: int = 
     Args:
         text: A type in stub notation.
         limit: The maximum number of characters.
-        named: Returns the keys and values that the task names.
+        task_names: Returns the keys and values that the task names.
         names: The maximum number of keys of the outermost records.
         values: The maximum number of values of each ``Literal``.
     """
@@ -88,24 +88,24 @@ def shorten(text: str, limit: int, named: Named, names: int = 60, values: int = 
         parts = _Reader(text).parts("")
     except ValueError:
         return text
-    short = text
-    for depth, most in (*_FORMS, (1, names)):
-        form = _Form(depth, min(most, names) if depth == 1 else most, values)
-        short = _format_type(parts, form, named)
-        if len(short) <= limit:
+    short_text = text
+    for depth, max_values in (*_FORMS, (1, names)):
+        form = _Form(depth, min(max_values, names) if depth == 1 else max_values, values)
+        short_text = _format_type(parts, form, task_names)
+        if len(short_text) <= limit:
             break
-    return short
+    return short_text
 
 
-def with_types(text: str, found: Iterable[tuple[Sequence[str], str]]) -> str:
+def with_types(text: str, types_by_place: Iterable[tuple[Sequence[str], str]]) -> str:
     """Add the types of values that responses had, where a type does not admit them.
 
     Args:
         text: A type in stub notation.
-        found: The keys that lead to each value, with ``*`` for list items, and the value's type,
-            as ``None``. Unknown paths are ignored.
+        types_by_place: The keys that lead to each value, with ``*`` for list items, and the value's
+            type, as ``None``. Unknown paths are ignored.
     """
-    for place, kind in sorted((tuple(place), kind) for place, kind in found):
+    for place, kind in sorted((tuple(place), kind) for place, kind in types_by_place):
         try:
             parts = _Reader(text).parts("")
         except ValueError:
@@ -144,8 +144,8 @@ def _with_type_in_record(record: _Group, key: str, rest: Sequence[str], kind: st
 def _admits(text: str, kind: str) -> bool:
     """Return whether a type has an alternative for values of a plain kind."""
     prefixes = {"dict": ("{", "dict"), "list": ("list",), "int": ("int", "float", "Decimal")}
-    known = [text, *text.split(" | ")]
-    return "Any" in known or any(each.startswith(prefixes.get(kind, (kind,))) for each in known)
+    members = [text, *text.split(" | ")]
+    return "Any" in members or any(each.startswith(prefixes.get(kind, (kind,))) for each in members)
 
 
 def _with_type_inside(parts: _Parts, place: Sequence[str], kind: str) -> _Parts:
@@ -163,8 +163,14 @@ def _with_type_inside(parts: _Parts, place: Sequence[str], kind: str) -> _Parts:
         for at, char in enumerate(part):
             depth += (char == "[") - (char == "]")
             if not depth:
-                marked = _with_type((*inner, part[:at]), place, kind)
-                return (*parts[:begin], before + _LIST, *marked, part[at:], *parts[number + 1 :])
+                marked_part = _with_type((*inner, part[:at]), place, kind)
+                return (
+                    *parts[:begin],
+                    before + _LIST,
+                    *marked_part,
+                    part[at:],
+                    *parts[number + 1 :],
+                )
         inner.append(part)
     return parts
 
@@ -193,35 +199,35 @@ class _Reader:
         if level > 3 * _DEEPEST:
             raise ValueError("nested too deeply")
         found: list[str | _Group] = []
-        plain: list[str] = []
+        plain_letters: list[str] = []
         depth = 0
         text = self._text
         while self._at < len(text):
             char = text[self._at]
             if char in "\"'" and (string := _STRING.match(text, self._at)):
-                plain.append(string[0])
+                plain_letters.append(string[0])
                 self._at = string.end()
                 continue
             is_literal = char == "L" and text.startswith(_LITERAL, self._at)
             if char == "{" or is_literal:
-                found += ["".join(plain), self._group(is_literal, level)]
-                plain.clear()
+                found += ["".join(plain_letters), self._group(is_literal, level)]
+                plain_letters.clear()
                 continue
             if not depth and char in ends:
                 break
             depth += (char in "[(") - (char in "])")
             if depth < 0:
                 raise ValueError("a bracket too many")
-            plain.append(char)
+            plain_letters.append(char)
             self._at += 1
         else:
             if ends:
                 raise ValueError("a bracket is missing")
-        return (*found, "".join(plain))
+        return (*found, "".join(plain_letters))
 
     def _group(self, is_literal: bool, level: int) -> _Group:
         self._at += len(_LITERAL) if is_literal else 1
-        close = "]" if is_literal else "}"
+        closing = "]" if is_literal else "}"
         items: list[_Item] = []
         is_cut = False
         while True:
@@ -230,7 +236,7 @@ class _Reader:
             head = None if is_literal else _KEY.match(self._text, self._at)
             if head is not None:
                 self._at = head.end()
-            parts = self.parts(f",{close}", level + 1)
+            parts = self.parts(f",{closing}", level + 1)
             name = "" if head is None else head[0]
             key = name.strip("?: ") if name else str(parts[0])
             if not name and parts == (_MORE,):
@@ -238,35 +244,35 @@ class _Reader:
             else:
                 items.append(_Item(key.strip("\"'"), name, parts))
             self._at += 1
-            if self._text[self._at - 1] == close:
+            if self._text[self._at - 1] == closing:
                 return _Group(not is_literal, tuple(items), is_cut)
 
 
-def _format_type(parts: _Parts, form: _Form, named: Named) -> str:
+def _format_type(parts: _Parts, form: _Form, task_names: Named) -> str:
     return "".join(
-        part if isinstance(part, str) else _group_text(part, form, named) for part in parts
+        part if isinstance(part, str) else _group_text(part, form, task_names) for part in parts
     )
 
 
-def _group_text(group: _Group, form: _Form, named: Named) -> str:
-    most = form.values
+def _group_text(group: _Group, form: _Form, task_names: Named) -> str:
+    max_items = form.values
     if group.is_record:
-        most = form.names if form.depth > 0 else 0
+        max_items = form.names if form.depth > 0 else 0
     first = group.items if group.is_record else sorted(group.items, key=_is_path)
-    first = {id(item) for item in first[:most]}
-    kept = [item for item in group.items if id(item) in first or _is_named(item, named)]
-    if not kept and group.is_record:
+    first = {id(item) for item in first[:max_items]}
+    kept_items = [item for item in group.items if id(item) in first or _is_named(item, task_names)]
+    if not kept_items and group.is_record:
         return "dict"
     is_envelope = form.is_outer and group.is_record and _is_envelope(group)
     depth = form.depth if is_envelope else form.depth - 1
-    shown: list[str] = []
-    for item in kept:
-        is_named = group.is_record and named(item.key)
+    item_texts: list[str] = []
+    for item in kept_items:
+        is_named = group.is_record and task_names(item.key)
         inner = form._replace(depth=max(depth, int(is_named)), is_outer=is_envelope)
-        shown.append(item.head + _format_type(item.parts, inner, named))
-    if group.is_cut or len(kept) < len(group.items):
-        shown.append(_MORE)
-    text = ", ".join(shown)
+        item_texts.append(item.head + _format_type(item.parts, inner, task_names))
+    if group.is_cut or len(kept_items) < len(group.items):
+        item_texts.append(_MORE)
+    text = ", ".join(item_texts)
     return f"{{{text}}}" if group.is_record else f"{_LITERAL}{text}]"
 
 
@@ -288,9 +294,9 @@ def _is_path(item: _Item) -> bool:
     return "." in item.key
 
 
-def _is_named(item: _Item, named: Named) -> bool:
+def _is_named(item: _Item, task_names: Named) -> bool:
     """Return True if the task names an item or a part of it."""
-    if named(item.key):
+    if task_names(item.key):
         return True
     groups = [part for part in item.parts if isinstance(part, _Group)]
-    return any(_is_named(inner, named) for group in groups for inner in group.items)
+    return any(_is_named(inner, task_names) for group in groups for inner in group.items)

@@ -35,31 +35,31 @@ _TAKES_ALL: Final = sys.version_info >= (3, 12)
 
 def _literal_of_values(hint: Any, members: tuple[Any, ...]) -> Any:
     """Return a ``Literal`` in which enum members are replaced by their values."""
-    found = {each.value: each for each in members if isinstance(each, enum.Enum)}
-    if not found:
+    value_by_name = {each.value: each for each in members if isinstance(each, enum.Enum)}
+    if not value_by_name:
         return hint
     from pydantic import BeforeValidator
 
     def member(value: Any) -> Any:
         is_known = isinstance(value, (str, int)) and not isinstance(value, enum.Enum)
-        return found.get(value, value) if is_known else value
+        return value_by_name.get(value, value) if is_known else value
 
     return typing.Annotated[hint, BeforeValidator(member)]
 
 
-def _translate(hint: Any, done: dict[Any, Any]) -> Any:
-    """Translate a type; ``done`` holds the records that are already translated."""
+def _translate(hint: Any, translations: dict[Any, Any]) -> Any:
+    """Translate a type; ``translations`` holds the records that are already translated."""
     if not _TAKES_ALL and isinstance(hint, type) and typing.is_typeddict(hint):
-        return _translate_record(hint, done)
+        return _translate_record(hint, translations)
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Literal:
         return _literal_of_values(hint, args)
     if not args:
         return hint
     if origin is typing.Annotated:
-        inner = _translate(args[0], done)
+        inner = _translate(args[0], translations)
         return hint if inner is args[0] else typing.Annotated[(inner, *hint.__metadata__)]
-    new = tuple(_translate(arg, done) for arg in args)
+    new = tuple(_translate(arg, translations) for arg in args)
     if new == args:
         return hint
     if origin in (typing.Union, types.UnionType):
@@ -69,10 +69,10 @@ def _translate(hint: Any, done: dict[Any, Any]) -> Any:
     return generic[new] if copy_with is None else copy_with(new)
 
 
-def _translate_record(record: Any, done: dict[Any, Any]) -> Any:
-    if record in done or record.__class__.__module__ == "typing_extensions":
-        return done.get(record, record)
-    done[record] = dict[str, Any]  # used within a record that contains itself
+def _translate_record(record: Any, translations: dict[Any, Any]) -> Any:
+    if record in translations or record.__class__.__module__ == "typing_extensions":
+        return translations.get(record, record)
+    translations[record] = dict[str, Any]  # used within a record that contains itself
     hints = typing.get_type_hints(record, include_extras=True)
     required: frozenset[str] = record.__required_keys__
     fields: dict[str, Any] = {}
@@ -86,7 +86,7 @@ def _translate_record(record: Any, done: dict[Any, Any]) -> Any:
             name in required or typing.Required in qualified
         )
         wrap = typing_extensions.Required if is_required else typing_extensions.NotRequired
-        fields[name] = wrap[_translate(inner, done)]
+        fields[name] = wrap[_translate(inner, translations)]
     make: Any = typing_extensions.TypedDict
-    done[record] = make(record.__name__, fields)
-    return done[record]
+    translations[record] = make(record.__name__, fields)
+    return translations[record]

@@ -67,16 +67,16 @@ class Trusted:
     def changes(self, items: Items) -> Iterator[Change]:
         """Yield the changes since the folder was trusted; removed files have no effect."""
         for file, parts in items.items():
-            known = self.digests.get(file)
-            if known is None:
+            trusted_digest = self.digests.get(file)
+            if trusted_digest is None:
                 yield Change(file=file, key="", kind="new")
                 continue
             for key, value in parts.items():
-                if key not in known:
+                if key not in trusted_digest:
                     yield Change(file=file, key=key, kind="new")
-                elif known[key] != _digest(self.salt, file, key, value):
+                elif trusted_digest[key] != _digest(self.salt, file, key, value):
                     yield Change(file=file, key=key, kind="changed")
-            for key in known.keys() - parts.keys():
+            for key in trusted_digest.keys() - parts.keys():
                 yield Change(file=file, key=key, kind="gone")
 
 
@@ -125,12 +125,12 @@ class Trust:
         real = root.resolve()
         if not items or any(real.is_relative_to(folder) for folder in self.vouched):
             return
-        known = load_trusted(real)
-        changed = [] if known is None else list(known.changes(items))
-        if known is not None and not changed:
+        trusted = load_trusted(real)
+        changed = [] if trusted is None else list(trusted.changes(items))
+        if trusted is not None and not changed:
             return
-        files = dict.fromkeys(change.file for change in changed) if known else items
-        raise FolderNotTrustedError(real, tuple(files), changed=known is not None)
+        files = dict.fromkeys(change.file for change in changed) if trusted else items
+        raise FolderNotTrustedError(real, tuple(files), changed=trusted is not None)
 
     def keep(self, root: Path, items: Items) -> None:
         """Update the trust record after delf changed a trusted file on the user's behalf.
@@ -204,8 +204,8 @@ def all_trusted() -> list[Trusted]:
     folder = store()
     if not is_own_folder(folder):
         return []
-    found = [record for path in folder.glob("*.json") if (record := _read(path)) is not None]
-    return sorted(found, key=lambda record: record.root)
+    records = [record for path in folder.glob("*.json") if (record := _read(path)) is not None]
+    return sorted(records, key=lambda record: record.root)
 
 
 def remember(root: Path, items: Items) -> None:
@@ -280,11 +280,11 @@ def _is_own_store(folder: Path, root: Path) -> bool:
 def _read(path: Path) -> Trusted | None:
     """Read a trust record; None if it is invalid or writable by others."""
     try:
-        stored: Any = json.loads(read_own(path) or b"")
-        if stored["format"] != _FORMAT:
+        data: Any = json.loads(read_own(path) or b"")
+        if data["format"] != _FORMAT:
             return None
-        root, digests = Path(stored["root"]), {k: dict(v) for k, v in stored["digests"].items()}
-        record = Trusted(root=root, at=float(stored["at"]), salt=stored["salt"], digests=digests)
+        root, digests = Path(data["root"]), {k: dict(v) for k, v in data["digests"].items()}
+        record = Trusted(root=root, at=float(data["at"]), salt=data["salt"], digests=digests)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     # A record that was copied to the name of another folder trusts nothing.

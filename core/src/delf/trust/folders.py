@@ -102,12 +102,12 @@ def is_file(path: Path) -> bool:
         return False
 
 
-def read_file(path: Path, within: Path, most: int = MAX_BYTES) -> bytes | None:
+def read_file(path: Path, root: Path, most: int = MAX_BYTES) -> bytes | None:
     """Return the content of a file in a folder; None if it is not a regular file.
 
     Args:
         path: The file.
-        within: The folder, which no link may lead out of.
+        root: The folder, which no link may lead out of.
         most: The maximum number of bytes of the file.
 
     Raises:
@@ -116,7 +116,7 @@ def read_file(path: Path, within: Path, most: int = MAX_BYTES) -> bytes | None:
     if not is_file(path):
         return None
     real = path.resolve()
-    if not real.is_relative_to(within.resolve()):
+    if not real.is_relative_to(root.resolve()):
         raise ConfigurationError(
             f"{path} is a link out of its folder",
             hint="put the file itself there; a file elsewhere is named with --config",
@@ -144,8 +144,8 @@ def parse_toml(text: str) -> dict[str, Any]:
     # The parser needs quadratic time and memory for a key with many parts.
     spanning = '"""' in text or "'''" in text  # a quote may close a text from an earlier line
     for number, line in enumerate(text.split("\n"), 1):
-        bare = line if spanning or line.count(".") <= _MAX_DOTS else _QUOTED.sub("", line)
-        if bare.count(".") > _MAX_DOTS:
+        unquoted_line = line if spanning or line.count(".") <= _MAX_DOTS else _QUOTED.sub("", line)
+        if unquoted_line.count(".") > _MAX_DOTS:
             raise ValueError(f"there are too many dots (at line {number}, column 1)")
     try:
         return tomllib.loads(text)
@@ -175,8 +175,8 @@ def leaves(document: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]
 
 def path_text(path: tuple[str, ...]) -> str:
     """Format keys as TOML does, unambiguously."""
-    bare = (key.replace("_", "a").replace("-", "a") for key in path)
-    fits = [text.isascii() and text.isalnum() for text in bare]
+    bare_keys = (key.replace("_", "a").replace("-", "a") for key in path)
+    fits = [text.isascii() and text.isalnum() for text in bare_keys]
     return ".".join(key if fit else json.dumps(key) for key, fit in zip(path, fits, strict=True))
 
 

@@ -117,9 +117,9 @@ def _plain(value: Any, text: Text) -> Any:
         return make(_plain(item, text) for item in cast("Iterable[Any]", value))
     if isinstance(value, _LISTS):
         return [_plain(item, text) for item in cast("Iterable[Any]", value)]
-    named = fields_of(value)
-    if named is not None:
-        return {name: _plain(item, text) for name, item in named.items()}
+    field_values = fields_of(value)
+    if field_values is not None:
+        return {name: _plain(item, text) for name, item in field_values.items()}
     if isinstance(value, dt.datetime) and getattr(value, "nanosecond", 0):
         return value.isoformat()
     if _can_be_passed(value):
@@ -289,15 +289,15 @@ def unique_names(names: Iterable[str]) -> list[str]:
     Args:
         names: Column names.
     """
-    taken: dict[str, None] = {}
-    listed = list(names)
-    for original in listed:
+    unique: dict[str, None] = {}
+    all_names = list(names)
+    for original in all_names:
         name, number = original, 1
-        while name in taken or (number > 1 and name in listed):
+        while name in unique or (number > 1 and name in all_names):
             number += 1
             name = f"{original}_{number}"
-        taken[name] = None
-    return list(taken)
+        unique[name] = None
+    return list(unique)
 
 
 def _flat(name: Any) -> str:

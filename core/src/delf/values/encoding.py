@@ -106,8 +106,8 @@ def loads(data: bytes | bytearray | memoryview) -> Any:
     """
     raw = bytes(data)
     # Searching for a single byte first is forty times faster.
-    read = _read_tagged if b"$" in raw and _TAG_BYTES in raw else _read_plain
-    return _decode(read, raw)
+    reader = _read_tagged if b"$" in raw and _TAG_BYTES in raw else _read_plain
+    return _decode(reader, raw)
 
 
 def make_loads(record: Callable[[dict[str, Any]], Any]) -> Callable[[bytes], Any]:
@@ -120,29 +120,29 @@ def make_loads(record: Callable[[dict[str, Any]], Any]) -> Callable[[bytes], Any
     def decode_object(value: dict[str, Any]) -> Any:
         return _decode_tag(value) if TAG in value else record(value)
 
-    read = json.JSONDecoder(object_hook=decode_object).decode
-    return lambda data: _decode(read, data)
+    reader = json.JSONDecoder(object_hook=decode_object).decode
+    return lambda data: _decode(reader, data)
 
 
-def _decode(read: Callable[[str], Any], raw: bytes) -> Any:
+def _decode(reader: Callable[[str], Any], raw: bytes) -> Any:
     try:
-        return read(raw.decode("utf-8", "surrogatepass"))
+        return reader(raw.decode("utf-8", "surrogatepass"))
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
 
-def weight(value: Any, most: int) -> int:
+def weight(value: Any, max_weight: int) -> int:
     """Estimate the encoded size of a value in bytes, without encoding it.
 
     A shared value counts each time it occurs, because it is encoded each time.
 
     Args:
         value: Any value.
-        most: The number at which counting stops.
+        max_weight: The number at which counting stops.
     """
     total = VALUE_BYTES
     pending: list[Any] = [(value,)]
-    while pending and total <= most:
+    while pending and total <= max_weight:
         parts = pending.pop()
         if _type_of(parts) is dict:
             parts = chain(parts, parts.values())
@@ -160,7 +160,7 @@ def weight(value: Any, most: int) -> int:
     return total
 
 
-def check_size(value: Any, most: int, most_values: int | None = None) -> None:
+def check_size(value: Any, max_weight: int, most_values: int | None = None) -> None:
     """Raise for a value that is too large to encode.
 
     A shared value is encoded each time it occurs, so 40 lists that each hold the next list twice
@@ -168,7 +168,7 @@ def check_size(value: Any, most: int, most_values: int | None = None) -> None:
 
     Args:
         value: Any value.
-        most: The maximum number of characters and bytes.
+        max_weight: The maximum number of characters and bytes.
         most_values: The maximum number of values; :data:`MAX_VALUES` when omitted.
 
     Raises:
@@ -176,7 +176,7 @@ def check_size(value: Any, most: int, most_values: int | None = None) -> None:
         UnsupportedValueError: If nesting exceeds :data:`MAX_DEPTH`.
     """
     try:
-        _Sizes(most, most_values or MAX_VALUES).measure(value, 1)
+        _Sizes(max_weight, most_values or MAX_VALUES).measure(value, 1)
     except RecursionError:
         raise UnsupportedValueError(_TOO_DEEP) from None
 
@@ -184,8 +184,8 @@ def check_size(value: Any, most: int, most_values: int | None = None) -> None:
 class _Sizes:
     """Visits each part of a value once, and counts values, characters and levels."""
 
-    def __init__(self, most: int, most_values: int) -> None:
-        self._max_size, self._max_values = most, most_values
+    def __init__(self, max_weight: int, most_values: int) -> None:
+        self._max_size, self._max_values = max_weight, most_values
         self._measured: dict[int, tuple[int, int, int]] = {}
 
     def measure(self, value: Any, level: int) -> tuple[int, int, int]:
@@ -221,10 +221,10 @@ class _Sizes:
                     self._refuse(values)
         if values > self._max_values or letters > self._max_size:
             self._refuse(values)
-        measured = values, letters, levels
+        sizes = values, letters, levels
         if levels > 1 or count > _FEW_PARTS:  # counting a few parts again is cheaper
-            self._measured[id(value)] = measured
-        return measured
+            self._measured[id(value)] = sizes
+        return sizes
 
     def _refuse(self, values: int) -> NoReturn:
         if values > self._max_values:
@@ -277,8 +277,8 @@ def _jsonable_or_repr(value: Any, levels: int) -> Any:
     except UnsupportedValueError:
         pass
     if isinstance(value, Mapping):
-        named = cast("Mapping[Any, Any]", value)
-        return {str(name): _jsonable_or_repr(item, levels) for name, item in named.items()}
+        mapping = cast("Mapping[Any, Any]", value)
+        return {str(name): _jsonable_or_repr(item, levels) for name, item in mapping.items()}
     try:
         return repr(value)[:_MAX_REPR]
     except RecursionError:
@@ -311,15 +311,15 @@ def _encode(value: Any) -> Any:
 
 def encode_mapping(value: Mapping[Any, Any]) -> Any:
     """Return a mapping in tagged form."""
-    plain: dict[str, Any] = {}
+    encoded_values: dict[str, Any] = {}
     for key, item in value.items():
         if not isinstance(key, str) or key == TAG:
             pairs = [[_encode_key(k), _encode(v)] for k, v in value.items()]
             return {TAG: "dict", "v": pairs}
         # A subclass of str, as a member of an enumeration, is the text that it holds.
         name = key if type(key) is str else str.__str__(key)
-        plain[name] = item if type(item) in PLAIN else _encode(item)
-    return plain
+        encoded_values[name] = item if type(item) in PLAIN else _encode(item)
+    return encoded_values
 
 
 def _encode_key(value: Any) -> Any:
@@ -444,13 +444,13 @@ _LIST_LIKE = frozenset({"deque", "dict_keys", "dict_values", "dict_items", "rang
 
 
 def _encode_datetime(value: dt.datetime) -> dict[str, Any]:
-    written = {TAG: "datetime", "v": value.isoformat()}
-    return _later_of(value, written) if value.tzinfo is None else written
+    encoded = {TAG: "datetime", "v": value.isoformat()}
+    return _later_of(value, encoded) if value.tzinfo is None else encoded
 
 
-def _later_of(value: dt.datetime | dt.time, written: dict[str, Any]) -> dict[str, Any]:
+def _later_of(value: dt.datetime | dt.time, encoded: dict[str, Any]) -> dict[str, Any]:
     """Mark the later of two equal clock times at the end of summer time, as ISO 8601 cannot."""
-    return {TAG: "later", "v": written} if value.fold else written
+    return {TAG: "later", "v": encoded} if value.fold else encoded
 
 
 def _encode_timedelta(value: dt.timedelta) -> dict[str, Any]:

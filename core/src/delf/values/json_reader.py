@@ -57,7 +57,7 @@ class JSONReader:
 
     def tell(self) -> None:
         """Add the collected notes to the current call, one sentence for each kind."""
-        for found, what in (
+        for keys, text in (
             (self._repeated_keys, "has objects with a repeated key, and the last value was taken"),
             (
                 self._lossy_numbers,
@@ -65,17 +65,17 @@ class JSONReader:
             ),
             (self._constants, "has constants that are not JSON, and they were read as floats"),
         ):
-            if found:
-                note(f"{self._about} {what}: {format_names(list(found))}")
+            if keys:
+                note(f"{self._about} {text}: {format_names(list(keys))}")
 
     def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         result = dict(pairs)
         if len(result) < len(pairs):
-            seen: set[str] = set()
+            seen_keys: set[str] = set()
             for key, _ in pairs:
-                if key in seen:
+                if key in seen_keys:
                     self._repeated_keys[repr(key[:_LONGEST])] = None
-                seen.add(key)
+                seen_keys.add(key)
         return result
 
     def _float(self, text: str) -> float | str:
@@ -103,5 +103,7 @@ def format_names(names: list[str], count: int | None = None) -> str:
         names: The names, or the first of them.
         count: The total number of names; the number of ``names`` when omitted.
     """
-    more = (len(names) if count is None else count) - MAX_NAMED
-    return ", ".join(names[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+    omitted_count = (len(names) if count is None else count) - MAX_NAMED
+    return ", ".join(names[:MAX_NAMED]) + (
+        f" and {omitted_count} more" if omitted_count > 0 else ""
+    )

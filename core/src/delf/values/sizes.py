@@ -29,11 +29,11 @@ async def run_in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
 
     The cancellation is raised at the caller's next await, so that the result is not lost.
     """
-    working = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
+    work_task = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
     cancelled: list[asyncio.CancelledError] = []
-    while not working.done():
+    while not work_task.done():
         try:
-            await asyncio.wait({working})
+            await asyncio.wait({work_task})
         except asyncio.CancelledError as error:
             cancelled.append(error)
     task = asyncio.current_task()
@@ -41,7 +41,7 @@ async def run_in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
         if task is not None:
             task.uncancel()  # each cancellation must count once
             task.cancel(*error.args)
-    return working.result()
+    return work_task.result()
 
 
 def has_too_many_values(payload: bytes) -> bool:
@@ -59,10 +59,10 @@ def cost(payload: bytes) -> int:
 def cost_of_values(payload: bytes) -> int:
     """Estimate the number of values, ignoring separators inside texts; slower than ``cost``."""
     # A quote or a backslash that is escaped ends no text.
-    plain = payload.replace(b"\\\\", b"").replace(b'\\"', b"")
+    unescaped_payload = payload.replace(b"\\\\", b"").replace(b'\\"', b"")
     total, in_text = 0, 0
-    for start in range(0, len(plain), _PIECE):
-        parts = plain[start : start + _PIECE].split(b'"')
+    for start in range(0, len(unescaped_payload), _PIECE):
+        parts = unescaped_payload[start : start + _PIECE].split(b'"')
         total += cost(b"".join(parts[in_text::2]))
         in_text ^= (len(parts) - 1) % 2
     return total

@@ -57,12 +57,12 @@ def state_of_request(record: RequestRecord) -> str:
 
 def request_data(record: RequestRecord) -> dict[str, Any]:
     """Return a request as JSON-ready data."""
-    asked, decided = record.requested, record.decided
-    view = request_view(asked, record.so_far)
+    request, decision = record.requested, record.decided
+    view = request_view(request, record.so_far)
     return {
         **{name: to_jsonable_or_repr(value) for name, value in view.items()},
         "state": state_of_request(record),
-        "since": asked.at,
+        "since": request.at,
         "folder": record.task.folder,
         "assignee": record.assignee,
         "comments": [
@@ -70,33 +70,35 @@ def request_data(record: RequestRecord) -> dict[str, Any]:
             for one in record.so_far
             if isinstance(one, ApprovalCommented)
         ],
-        "decided": None if decided is None else _decision(decided),
+        "decided": None if decision is None else _decision(decision),
     }
 
 
-def decided_data(record: RequestRecord, decided: ApprovalDecided | ApprovalVoted) -> dict[str, Any]:
+def decided_data(
+    record: RequestRecord, decision: ApprovalDecided | ApprovalVoted
+) -> dict[str, Any]:
     """Return a decision as JSON-ready data."""
-    rule, found = ApprovalRule.from_data(record.requested.rule), _decision(decided)
-    if rule is not None and rule.needs_others and found["decision"] == "edited":
-        found["is_final"] = False  # another person must approve the edit
-    return {"request_id": record.requested.request_id, **found}
+    rule, decision_fields = ApprovalRule.from_data(record.requested.rule), _decision(decision)
+    if rule is not None and rule.needs_others and decision_fields["decision"] == "edited":
+        decision_fields["is_final"] = False  # another person must approve the edit
+    return {"request_id": record.requested.request_id, **decision_fields}
 
 
-def _decision(decided: ApprovalDecided | ApprovalVoted) -> dict[str, Any]:
-    voted = isinstance(decided, ApprovalVoted)
-    arguments = None if voted or decided.arguments is None else dict(decided.arguments)
+def _decision(decision: ApprovalDecided | ApprovalVoted) -> dict[str, Any]:
+    is_vote = isinstance(decision, ApprovalVoted)
+    arguments = None if is_vote or decision.arguments is None else dict(decision.arguments)
     return {
-        "decision": "approved" if voted else decided.decision,
-        "by": decided.by,
-        "reason": decided.reason,
-        "remember": "no" if voted else decided.remember,
-        "covers": "call" if voted else decided.covers,
+        "decision": "approved" if is_vote else decision.decision,
+        "by": decision.by,
+        "reason": decision.reason,
+        "remember": "no" if is_vote else decision.remember,
+        "covers": "call" if is_vote else decision.covers,
         "arguments": to_jsonable_or_repr(arguments),
-        "answer": None if voted else decided.answer,
-        "at": decided.at,
-        "via": decided.via,
-        "others": [] if voted else list(decided.others),
-        "is_final": not voted,
+        "answer": None if is_vote else decision.answer,
+        "at": decision.at,
+        "via": decision.via,
+        "others": [] if is_vote else list(decision.others),
+        "is_final": not is_vote,
     }
 
 
@@ -139,14 +141,14 @@ async def revoke(journal: Journal, text: str, by: str) -> RememberedDecision:
         UnknownRequestError: If no decision, or more than one, matches.
     """
     keeper = remembering(journal)
-    found = [d.request_id for d in await keeper.remembered()]
-    meant = [name for name in found if text and name.startswith((text, f"req_{text}"))]
-    if text in meant or not meant:
+    request_ids = [d.request_id for d in await keeper.remembered()]
+    matching_ids = [name for name in request_ids if text and name.startswith((text, f"req_{text}"))]
+    if text in matching_ids or not matching_ids:
         return await keeper.revoke(text, by)
-    if len(meant) > 1:
-        raise _several(text, meant)
-    check_names(text, meant[0])
-    return await keeper.revoke(meant[0], by)
+    if len(matching_ids) > 1:
+        raise _several(text, matching_ids)
+    check_names(text, matching_ids[0])
+    return await keeper.revoke(matching_ids[0], by)
 
 
 async def find_request(
@@ -166,25 +168,25 @@ async def find_request(
         raise UnknownRequestError(
             "the id of a request is empty", hint="delf approvals list shows what waits"
         )
-    found = list(await journal.find_requests(text))
+    records = list(await journal.find_requests(text))
     if sees is not None:
-        found = [record for record in found if sees(record.task.key)]
-    exact = [record for record in found if record.requested.request_id == text]
-    if len(found) > 1:  # a prefix refers to pending requests first
-        found = exact or [record for record in found if record.waits] or found
-    if len(found) == 1:
-        return found[0]
-    if not found:
+        records = [record for record in records if sees(record.task.key)]
+    exact = [record for record in records if record.requested.request_id == text]
+    if len(records) > 1:  # a prefix refers to pending requests first
+        records = exact or [record for record in records if record.waits] or records
+    if len(records) == 1:
+        return records[0]
+    if not records:
         raise UnknownRequestError(
             f"no request {text!r} is known", hint="delf approvals list shows what waits"
         )
-    raise _several(text, [record.requested.request_id for record in found])
+    raise _several(text, [record.requested.request_id for record in records])
 
 
 def _several(text: str, names: Sequence[str]) -> UnknownRequestError:
-    shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+    name_list = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
     return UnknownRequestError(
-        f"more than one request begins with {text!r}", hint=f"one of: {shown}"
+        f"more than one request begins with {text!r}", hint=f"one of: {name_list}"
     )
 
 
@@ -192,7 +194,7 @@ async def send(
     journal: SharedJournal,
     record: RequestRecord,
     decide: Callable[[Mapping[str, Any]], Decision],
-    who: Decider,
+    decider: Decider,
 ) -> tuple[RequestRecord, ApprovalDecided | ApprovalVoted]:
     """Answer a request and wait until the answer is processed.
 
@@ -200,7 +202,7 @@ async def send(
         journal: The journal.
         record: The request.
         decide: Returns the decision, given the journalled arguments.
-        who: The person who decides.
+        decider: The person who decides.
 
     Returns:
         The request, and the event of the decision: ``ApprovalVoted`` if another person must
@@ -213,27 +215,27 @@ async def send(
             process does not respond.
     """
     _check_waits(record)
-    asked = record.requested
-    decision = decide(asked.arguments)
-    check_fits(asked, decision)
-    if (why := refusal_reason(record, who, decision)) is not None:
-        raise DelfError(why, hint="the team's rules are in [agent.approval_rules]")
-    if asked.rule.get("two_of") and isinstance(decision, Approved):
-        await _check_votes(journal, asked, who)
+    request = record.requested
+    decision = decide(request.arguments)
+    check_fits(request, decision)
+    if (refusal := refusal_reason(record, decider, decision)) is not None:
+        raise DelfError(refusal, hint="the team's rules are in [agent.approval_rules]")
+    if request.rule.get("two_of") and isinstance(decision, Approved):
+        await _check_votes(journal, request, decider)
     # Before the answer is sent: the decision may come before anybody could look for it.
-    live = journal.subscribe(asked.task_id)
-    data = answer_data(asked.request_id, asked.digest, decision, who)
-    position = await journal.post(asked.task_id, KIND, data)
-    decided = await _wait_for_decision(journal, asked.request_id, live, position)
-    if isinstance(decided, ApprovalVoted):
-        return record, decided
-    if decided.note != position:
+    live = journal.subscribe(request.task_id)
+    data = answer_data(request.request_id, request.digest, decision, decider)
+    position = await journal.post(request.task_id, KIND, data)
+    decision_event = await _wait_for_decision(journal, request.request_id, live, position)
+    if isinstance(decision_event, ApprovalVoted):
+        return record, decision_event
+    if decision_event.note != position:
         raise _not_pending_error(
-            asked.request_id, f"it was {decided.decision} by {decided.by} already"
+            request.request_id, f"it was {decision_event.decision} by {decision_event.by} already"
         )
     if isinstance(decision, Edited):
-        await _check_edit(journal, record, decided, live)
-    return record, decided
+        await _check_edit(journal, record, decision_event, live)
+    return record, decision_event
 
 
 async def comment(
@@ -288,24 +290,26 @@ async def assign(
 
 
 async def _post_and_wait(
-    journal: SharedJournal, record: RequestRecord, talk: Talk, who: Decider
+    journal: SharedJournal, record: RequestRecord, talk: Talk, decider: Decider
 ) -> RequestRecord:
     """Post a comment or an assignment to the task's process, and wait for the recorded event."""
     _check_waits(record)
-    asked = record.requested
+    request = record.requested
     check_talk(talk, record.so_far)
-    live = journal.subscribe(asked.task_id)
-    position = await journal.post(asked.task_id, TALK, talk_data(asked.request_id, talk, who))
+    live = journal.subscribe(request.task_id)
+    position = await journal.post(
+        request.task_id, TALK, talk_data(request.request_id, talk, decider)
+    )
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         event = await _next(live)
         is_talk = isinstance(event, (ApprovalCommented, ApprovalAssigned))
         if event is None or is_talk or isinstance(event, (ApprovalDecided, TaskFinished)):
-            now = await find_request(journal, asked.request_id)
+            now = await find_request(journal, request.request_id)
             if any(one.note == position for one in now.so_far):
                 return now
             _check_waits(now)
-    raise _no_response(asked.request_id)
+    raise _no_response(request.request_id)
 
 
 async def assignable(journal: SharedJournal, record: RequestRecord) -> Sequence[Person]:
@@ -318,12 +322,14 @@ async def assignable(journal: SharedJournal, record: RequestRecord) -> Sequence[
 
 
 def _check_waits(record: RequestRecord) -> None:
-    name, decided, task = record.requested.request_id, record.decided, record.task
+    name, decision, task = record.requested.request_id, record.decided, record.task
     if record.waits:
         return
-    if decided is not None:
-        by = "" if decided.decision == "expired" else f" by {decided.by}"
-        raise _not_pending_error(name, f"it was {decided.decision}{by}" if by else "it expired")
+    if decision is not None:
+        decider_note = "" if decision.decision == "expired" else f" by {decision.by}"
+        raise _not_pending_error(
+            name, f"it was {decision.decision}{decider_note}" if decider_note else "it expired"
+        )
     if task.state is TaskState.INTERRUPTED:
         raise UnknownRequestError(
             f"the request {name!r} does not wait: the process that worked on its task is gone",
@@ -339,25 +345,27 @@ def _not_pending_error(request_id: str, became: str) -> UnknownRequestError:
     )
 
 
-async def _check_votes(journal: SharedJournal, asked: ApprovalRequested, who: Decider) -> None:
-    votes = votes_in(await journal.read(asked.task_id, asked.seq), asked.request_id)
-    check_vote(who, votes)
+async def _check_votes(
+    journal: SharedJournal, request: ApprovalRequested, decider: Decider
+) -> None:
+    votes = votes_in(await journal.read(request.task_id, request.seq), request.request_id)
+    check_vote(decider, votes)
 
 
-def refusal_reason(record: RequestRecord, who: Decider, decision: Decision) -> str | None:
+def refusal_reason(record: RequestRecord, decider: Decider, decision: Decision) -> str | None:
     """Return the reason that a person may not give a decision; None if allowed."""
-    return why_refused(record.requested, record.task.key, who, decision)
+    return why_refused(record.requested, record.task.key, decider, decision)
 
 
-def why_not_approve(record: RequestRecord, who: Decider) -> str | None:
+def why_not_approve(record: RequestRecord, decider: Decider) -> str | None:
     """Return the reason that a person's approval would not count; None if it would."""
-    why, asked = refusal_reason(record, who, Approved()), record.requested
-    if why is None and record.so_far:
+    refusal, request = refusal_reason(record, decider, Approved()), record.requested
+    if refusal is None and record.so_far:
         try:
-            check_vote(who, votes_in(record.so_far, asked.request_id))
+            check_vote(decider, votes_in(record.so_far, request.request_id))
         except DelfError as error:
-            why = error.message
-    return why
+            refusal = error.message
+    return refusal
 
 
 async def _wait_for_decision(
@@ -393,14 +401,14 @@ def _no_response(request_id: str) -> DelfError:
 async def _check_edit(
     journal: SharedJournal,
     record: RequestRecord,
-    decided: ApprovalDecided,
+    decision: ApprovalDecided,
     live: AsyncIterator[Event],
 ) -> None:
     """Wait until the other process has validated the edited arguments; raise if invalid."""
     call_id, deadline = record.requested.call_id, time.monotonic() + SECONDS
-    later: list[Event] = list(await journal.read(decided.task_id, decided.seq))
+    later_events: list[Event] = list(await journal.read(decision.task_id, decision.seq))
     while time.monotonic() < deadline:
-        for event in later:
+        for event in later_events:
             if isinstance(event, (CallStarted, ApprovalRequested)) and event.call_id == call_id:
                 return  # the edited arguments were valid
             if isinstance(event, CallFinished) and event.call_id == call_id:
@@ -411,7 +419,7 @@ async def _check_edit(
             if isinstance(event, TaskFinished):
                 return
         event = await _next(live)
-        later = [] if event is None else [event]
+        later_events = [] if event is None else [event]
 
 
 async def _next(live: AsyncIterator[Event]) -> Event | None:

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 When = Literal["auto", "always", "never"]
 
 
-def choose(when: When) -> None:
+def choose(choice: When) -> None:
     """Apply ``--color`` to this program and its child processes.
 
     Args:
-        when: ``always``, ``never``, or ``auto`` to follow the environment and the terminal.
+        choice: ``always``, ``never``, or ``auto`` to follow the environment and the terminal.
     """
-    if when == "auto":
+    if choice == "auto":
         return
     for name in ("NO_COLOR", "FORCE_COLOR"):
         os.environ.pop(name, None)
-    os.environ["NO_COLOR" if when == "never" else "FORCE_COLOR"] = "1"
+    os.environ["NO_COLOR" if choice == "never" else "FORCE_COLOR"] = "1"
 
 
 def explicit_choice() -> bool | None:
@@ -39,8 +39,8 @@ def explicit_choice() -> bool | None:
 
 def has_colours(stream: TextIO) -> bool:
     """Return True if output to a stream is coloured."""
-    always = explicit_choice()
-    return stream.isatty() if always is None else always
+    explicit = explicit_choice()
+    return stream.isatty() if explicit is None else explicit
 
 
 def apply(ctx: click.Context) -> None:

@@ -59,9 +59,9 @@ def sandboxes(ctx: click.Context) -> Iterable[str]:
 def models(ctx: click.Context) -> Iterable[str]:
     """Return the models named in this project."""
     agent = document(ctx).get("agent", {})
-    named = [agent.get(key) for key in _MODELS]
-    named += [os.environ.get(f"DELF_{key.upper()}") for key in _MODELS]
-    return [text for text in (_model(item) for item in named) if text]
+    model_names = [agent.get(key) for key in _MODELS]
+    model_names += [os.environ.get(f"DELF_{key.upper()}") for key in _MODELS]
+    return [text for text in (_model(item) for item in model_names) if text]
 
 
 @completes
@@ -87,9 +87,9 @@ def document(ctx: click.Context) -> dict[str, Any]:
     file = project_folder(Path.cwd()) / CONFIG_FILE
     if state.config is not None:
         file = Path(state.config).expanduser().absolute()
-    found = parse_toml((read_file(file, file.parent) or b"").decode("utf-8-sig"))
-    Trust.here(*state.trust).check(file.parent, {file.name: values_by_path(found)})
-    return found
+    data = parse_toml((read_file(file, file.parent) or b"").decode("utf-8-sig"))
+    Trust.here(*state.trust).check(file.parent, {file.name: values_by_path(data)})
+    return data
 
 
 def _model(item: Any) -> str | None:

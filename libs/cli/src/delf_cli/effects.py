@@ -76,15 +76,15 @@ class Effect:
 
 def effects(folder: Folder) -> list[Effect]:
     """Return the effects of a folder's files without repeats, by kind and file order."""
-    found: dict[Effect, None] = {}
+    effects_by_kind: dict[Effect, None] = {}
     for effect in _effects(folder):
-        found.setdefault(effect)
+        effects_by_kind.setdefault(effect)
     order = list(KINDS)
-    return sorted(found, key=lambda effect: order.index(effect.kind))
+    return sorted(effects_by_kind, key=lambda effect: order.index(effect.kind))
 
 
 def _effects(folder: Folder) -> Iterator[Effect]:
-    root, left = folder.root, _MAX_YAML
+    root, remaining_bytes = folder.root, _MAX_YAML
     for name in folder.items:
         path = root / name
         if path == folder.file:
@@ -95,14 +95,14 @@ def _effects(folder: Folder) -> Iterator[Effect]:
             yield Effect(kind="run", what=name, where=name)
         elif path.suffix.lower() == ".md":
             parts = name.split("/")  # group the files of a deep folder, such as a skill
-            what = name if len(parts) <= _DEEP else "/".join([*parts[: _DEEP - 1], "…"])
-            yield Effect(kind="instruct", what=what, where=what)
+            short_name = name if len(parts) <= _DEEP else "/".join([*parts[: _DEEP - 1], "…"])
+            yield Effect(kind="instruct", what=short_name, where=short_name)
         elif path.suffix in _DOCUMENTS or _has_settings(path, root):
             if path.suffix not in _DOCUMENTS:  # Markdown with settings on top
                 yield Effect(kind="run", what=name, where=name)
             if path.suffix not in (".json", ".toml"):
-                left -= path.stat().st_size if is_file(path) else 0
-            yield from _file_effects(name, path, folder, too_much=left < 0)
+                remaining_bytes -= path.stat().st_size if is_file(path) else 0
+            yield from _file_effects(name, path, folder, too_much=remaining_bytes < 0)
         else:
             yield Effect(kind="set", what=name, where=name)
 
@@ -130,11 +130,11 @@ def _file_effects(name: str, path: Path, folder: Folder, *, too_much: bool) -> I
         yield Effect(kind="run", what=f"{name}, which cannot be shown: {error}", where=name)
         yield from _text_effects(text[:_MAX_YAML], name, folder.root)
         return
-    found = list(_document_effects(name, document, folder.root))
+    found_effects = list(_document_effects(name, document, folder.root))
     if not document.keys().isdisjoint(_SPECIFICATION):
-        found = [effect for effect in found if _SERVER.search(effect.where)]
-    yield from (effect for effect in found if effect.kind != "set")
-    if all(effect.kind == "set" for effect in found):
+        found_effects = [effect for effect in found_effects if _SERVER.search(effect.where)]
+    yield from (effect for effect in found_effects if effect.kind != "set")
+    if all(effect.kind == "set" for effect in found_effects):
         yield Effect(kind="set", what=name, where=name)
 
 
@@ -158,53 +158,55 @@ def _document(path: Path, text: str) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", document) if isinstance(document, dict) else {"": document}
 
 
-def _plain(node: Any, seen: set[int]) -> Any:
+def _plain(node: Any, visited_ids: set[int]) -> Any:
     """Convert a YAML document to plain data with scalars as text, expanding each alias once."""
     if node is None or isinstance(node.value, str):
         return None if node is None else node.value
-    if id(node) in seen:
+    if id(node) in visited_ids:
         return "(as above)"
-    seen.add(id(node))
+    visited_ids.add(id(node))
     if node.tag.endswith(":seq"):
-        return [_plain(item, seen) for item in node.value]
-    return {str(_plain(key, seen)): _plain(item, seen) for key, item in node.value}
+        return [_plain(item, visited_ids) for item in node.value]
+    return {str(_plain(key, visited_ids)): _plain(item, visited_ids) for key, item in node.value}
 
 
 def _variable_effects(name: str, folder: Folder) -> Iterator[Effect]:
     for variable, value in folder.env.entries:
-        where = f"{name}: {variable}"
-        yield from _text_effects(value, where, folder.root)
+        place = f"{name}: {variable}"
+        yield from _text_effects(value, place, folder.root)
         if variable.startswith("DELF_"):
             key = variable.lower().removeprefix("delf_")
-            yield from _value_effects((key.rpartition("__")[2],), variable, value, name, where)
+            yield from _value_effects((key.rpartition("__")[2],), variable, value, name, place)
         yield Effect(kind="set", what=variable, where=name)
 
 
 def _document_effects(name: str, document: Mapping[str, Any], root: Path) -> Iterator[Effect]:
     for path, value in leaves(document):
         key = path_text(path)
-        where = f"{name}: {key}"
-        found = list(_value_effects(path, key, value, name, where))
-        found += (effect for text in texts_in(value) for effect in _text_effects(text, where, root))
-        yield from found or [Effect(kind="set", what=key, where=name)]
+        place = f"{name}: {key}"
+        value_effects = list(_value_effects(path, key, value, name, place))
+        value_effects += (
+            effect for text in texts_in(value) for effect in _text_effects(text, place, root)
+        )
+        yield from value_effects or [Effect(kind="set", what=key, where=name)]
 
 
 def _value_effects(
-    path: tuple[str, ...], key: str, value: Any, file: str, where: str
+    path: tuple[str, ...], key: str, value: Any, file: str, place: str
 ) -> Iterator[Effect]:
     """Yield the effects of a setting, by its name and value."""
     last = path[-1] if path else ""
     text = f"{key} = {_display_value(value)}"
     inner = path[1:] if path[:1] == ("agent",) else path[2:]  # drop the connection's name
-    named = {*inner, last, last.rpartition("_")[2]}
-    if not _COMMANDS.isdisjoint(named) or (last == "type" and value == "shell"):
+    setting_names = {*inner, last, last.rpartition("_")[2]}
+    if not _COMMANDS.isdisjoint(setting_names) or (last == "type" and value == "shell"):
         yield Effect(kind="start", what=text, where=file)
     elif last == "type" and isinstance(value, str) and "." in value:
-        yield Effect(kind="run", what=f"the class {value}", where=where)
+        yield Effect(kind="run", what=f"the class {value}", where=place)
     elif any(_PERMISSIONS.search(part) for part in (last, *inner)):
         yield Effect(kind="loosen", what=text, where=file)
     elif _HOST.search(last) and isinstance(value, str) and "://" not in value:
-        yield Effect(kind="contact", what=_display_value(value), where=where)
+        yield Effect(kind="contact", what=_display_value(value), where=place)
     elif path[:1] == ("agent",) and _names_model(path[1:]):
         yield Effect(kind="ask", what=text, where=file)
 
@@ -213,23 +215,23 @@ def _names_model(path: tuple[str, ...]) -> bool:
     return path[:1] == ("embedder",) or (path[:1] in _MODELS and path[1:] in ((), ("model",)))
 
 
-def _text_effects(text: str, where: str, root: Path) -> Iterator[Effect]:
+def _text_effects(text: str, place: str, root: Path) -> Iterator[Effect]:
     """Yield the effects of a text value under any name."""
     for scheme, host in dict.fromkeys(_ADDRESS.findall(text)):
         if scheme.lower() not in _HERE:
-            yield Effect(kind="contact", what=f"{scheme}://{host}", where=where)
+            yield Effect(kind="contact", what=f"{scheme}://{host}", where=place)
     for variable in _REFERENCE.findall(text):
-        yield Effect(kind="read", what=variable, where=where)
+        yield Effect(kind="read", what=variable, where=place)
     if _leads_out(text, root):
-        yield Effect(kind="reach", what=_display_value(text), where=where)
+        yield Effect(kind="reach", what=_display_value(text), where=place)
 
 
 def _leads_out(text: str, root: Path) -> bool:
     path = text.partition("://")[2] if text.split("://", maxsplit=1)[0].lower() in _HERE else text
     if not path.startswith(("/", "~", "..")) and "/../" not in path:
         return False
-    whole = os.path.normpath(root / os.path.expanduser(path))  # noqa: PTH111
-    return "\n" not in path and not Path(whole).is_relative_to(root)
+    whole_path = os.path.normpath(root / os.path.expanduser(path))  # noqa: PTH111
+    return "\n" not in path and not Path(whole_path).is_relative_to(root)
 
 
 def _display_value(value: Any) -> str:

@@ -25,13 +25,13 @@ def check_names(text: str, name: str) -> bool:
     Raises:
         DelfError: If the text is too short.
     """
-    start, bare = text.removeprefix(f"{name.partition('_')[0]}_"), name.partition("_")[2]
-    if len(start) < min(_TO_ACT, len(bare)):
+    start, name_part = text.removeprefix(f"{name.partition('_')[0]}_"), name.partition("_")[2]
+    if len(start) < min(_TO_ACT, len(name_part)):
         raise DelfError(
             f"{text!r} is too short to act on {name}",
             hint=f"at least {_TO_ACT} characters: {short_id(name)}",
         )
-    return start == bare
+    return start == name_part
 
 
 def short_id(name: str) -> str:
@@ -46,9 +46,9 @@ def whole_ids(ids: Sequence[str]) -> list[str]:
 
 def short_ids(ids: Sequence[str]) -> list[str]:
     """Strip ``task_`` or ``req_`` from ids, and shorten them as far as they stay unique."""
-    bare = whole_ids(ids)
-    longest = max(map(len, bare), default=0)
+    whole_names = whole_ids(ids)
+    longest = max(map(len, whole_names), default=0)
     for length in range(_SHORTEST, longest):
-        if len({name[:length] for name in bare}) == len(set(bare)):
-            return [name[:length] for name in bare]
-    return bare
+        if len({name[:length] for name in whole_names}) == len(set(whole_names)):
+            return [name[:length] for name in whole_names]
+    return whole_names

@@ -63,12 +63,14 @@ def run_until_done(
 def _close(runner: asyncio.Runner) -> None:
     """Close a runner, which would wait forever for tasks that ignore their cancellation."""
     loop = runner.get_loop()
-    left = asyncio.all_tasks(loop)
-    for task in left:
+    unfinished_tasks = asyncio.all_tasks(loop)
+    for task in unfinished_tasks:
         task.cancel()
-    if left:
-        _, left = loop.run_until_complete(asyncio.wait(left, timeout=_LEFT_SECONDS))
-    if left:
+    if unfinished_tasks:
+        _, unfinished_tasks = loop.run_until_complete(
+            asyncio.wait(unfinished_tasks, timeout=_LEFT_SECONDS)
+        )
+    if unfinished_tasks:
         loop.set_exception_handler(_ignore)  # the default one would log each abandoned task
         loop.close()
     else:

@@ -19,21 +19,21 @@ class BareGroup(click.Group):
     """A group with a default command, as for ``delf runs --json``.
 
     Args:
-        bare: The default command.
+        bare_command: The default command.
     """
 
-    def __init__(self, *args: Any, bare: str | None = None, **options: Any) -> None:
+    def __init__(self, *args: Any, bare_command: str | None = None, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._bare = bare
+        self._bare = bare_command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Insert the default command before bare options."""
-        asked = not {"-h", "--help"}.isdisjoint(args) or ctx.resilient_parsing
+        asks_for_help = not {"-h", "--help"}.isdisjoint(args) or ctx.resilient_parsing
         starts = not args or args[0].startswith("-")
         # Names of commands are those of all plugins, which are not loaded for other groups.
-        if self._bare is not None and starts and not asked:
-            named = not set(self.list_commands(ctx)).isdisjoint(args)
-            args = args if named else [self._bare, *args]
+        if self._bare is not None and starts and not asks_for_help:
+            names_command = not set(self.list_commands(ctx)).isdisjoint(args)
+            args = args if names_command else [self._bare, *args]
         return super().parse_args(ctx, args)
 
 
@@ -65,10 +65,14 @@ class LazyGroup(BareGroup):
         from delf.specs import CommandSpec
 
         specs = state_of(ctx).discover().specs(CommandSpec)
-        added = {self._own_name(spec): spec.summary for spec in specs}
-        own = {name: item.get_short_help_str(200) for name, item in self.commands.items()}
+        plugin_summaries = {self._own_name(spec): spec.summary for spec in specs}
+        own_summaries = {name: item.get_short_help_str(200) for name, item in self.commands.items()}
         lazy = {name: summary for name, (_, summary) in self._lazy.items()}
-        return {name: line for name, line in {**added, **lazy, **own}.items() if name}
+        return {
+            name: line
+            for name, line in {**plugin_summaries, **lazy, **own_summaries}.items()
+            if name
+        }
 
     def _own_name(self, spec: CommandSpec) -> str:
         """Return the name of a plugin's command within this group; None if it belongs elsewhere."""
@@ -85,12 +89,12 @@ class LazyGroup(BareGroup):
         Raises:
             PluginError: If the command's plugin is missing or cannot be used.
         """
-        found = self.commands.get(cmd_name)
-        if found is None and cmd_name in self._lazy:
+        command = self.commands.get(cmd_name)
+        if command is None and cmd_name in self._lazy:
             module, _, attribute = self._lazy[cmd_name][0].partition(":")
-            found = getattr(importlib.import_module(module), attribute)
+            command = getattr(importlib.import_module(module), attribute)
         try:
-            return take_everywhere(found or self._from_plugin(ctx, cmd_name))
+            return take_everywhere(command or self._from_plugin(ctx, cmd_name))
         except DelfError:
             if ctx.resilient_parsing:  # completion of a command line with a mistyped name
                 return None
@@ -103,11 +107,13 @@ class LazyGroup(BareGroup):
         try:
             spec = host.spec(CommandSpec, f"{self._group}{name}")
         except PluginError as error:
-            close = did_you_mean(name, self.list_commands(ctx))
+            suggestion = did_you_mean(name, self.list_commands(ctx))
             unknown = error.message.startswith("unknown command")
-            if unknown and (close or self._group):
+            if unknown and (suggestion or self._group):
                 trouble = f"; {host.trouble}" if host.trouble else ""
-                raise click.UsageError(f"unknown command {name!r}{close}{trouble}", ctx) from None
+                raise click.UsageError(
+                    f"unknown command {name!r}{suggestion}{trouble}", ctx
+                ) from None
             raise
         command = host.resolve(spec)
         if not isinstance(command, click.Command):

@@ -57,8 +57,8 @@ class Program(LazyGroup):
             status = super().main(*args, standalone_mode=False, **extra) or errors.OK
         except (DelfError, click.ClickException, click.Abort) as error:
             # Click may have failed before it knew its options.
-            typed = args[0] if args else extra.get("args")
-            if "--json" in (sys.argv[1:] if typed is None else typed):
+            program_args = args[0] if args else extra.get("args")
+            if "--json" in (sys.argv[1:] if program_args is None else program_args):
                 errors.report_json(error, clean=state.clean)
             status = errors.report(error, debug=state.debug, clean=state.clean)
         except errors.InterruptedRunError as error:

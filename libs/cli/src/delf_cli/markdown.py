@@ -25,9 +25,9 @@ class _Table(TableElement):
         heads = [cell.content.copy() for cell in head]
         rows = [] if self.body is None else [[c.content for c in r.cells] for r in self.body.rows]
         columns = [list(column) for column in zip(heads, *rows, strict=True)]
-        least = [max(map(_longest_word, column)) for column in columns]
-        if sum(least) + 3 * len(least) <= options.max_width:
-            yield _draw_table(heads, rows, least)
+        min_widths = [max(map(_longest_word, column)) for column in columns]
+        if sum(min_widths) + 3 * len(min_widths) <= options.max_width:
+            yield _draw_table(heads, rows, min_widths)
         else:
             yield from _below_one_another(heads, rows)
 
@@ -36,11 +36,11 @@ def _longest_word(cell: Text) -> int:
     return max((Text(word).cell_len for word in cell.plain.split()), default=0)
 
 
-def _draw_table(heads: list[Text], rows: list[list[Text]], least: list[int]) -> Table:
+def _draw_table(heads: list[Text], rows: list[list[Text]], min_widths: list[int]) -> Table:
     from rich import box
 
     table = Table(box=box.SIMPLE, pad_edge=False, style="markdown.table.border")
-    for heading, width in zip(heads, least, strict=True):
+    for heading, width in zip(heads, min_widths, strict=True):
         heading.stylize("markdown.table.header")
         table.add_column(heading, min_width=width, overflow="fold")
     for row in rows:
@@ -81,6 +81,6 @@ def render_markdown(text: str, width: int) -> Markdown | None:
     probe = Console(file=io.StringIO(), width=width, color_system=None, force_terminal=False)
     with probe.capture() as capture:
         probe.print(page)
-    shown = "".join(capture.get().split())
+    rendered_text = "".join(capture.get().split())
     words = _WORD.findall(_FENCE.sub("", text))
-    return page if all(word in shown for word in words) else None
+    return page if all(word in rendered_text for word in words) else None

@@ -30,6 +30,6 @@ async def tell_observers(ctx: click.Context) -> AsyncGenerator[Callable[[PersonC
         with using_environ(project.environ):
             return make(host, host.spec(kind, name), project.plugin_options, context)
 
-    found = open_observers(host, project.observers, make_one, Redactor(project.secrets()))
-    async with aclosing(found):
-        yield found.tell
+    observers = open_observers(host, project.observers, make_one, Redactor(project.secrets()))
+    async with aclosing(observers):
+        yield observers.tell

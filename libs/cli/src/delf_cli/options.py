@@ -174,38 +174,38 @@ def run_options(without: Iterable[str] = (), *, handing: bool = False) -> list[c
     return [option for option in _OPTIONS if option.name not in left_out]
 
 
-def flags_of(given: dict[str, Any]) -> dict[str, Any]:
+def flags_of(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options that are fields of the agent's configuration."""
-    model = {"model": given["llm"], "base_url": given["base_url"]}
+    model = {"model": options["llm"], "base_url": options["base_url"]}
     return {
         "llm": {key: value for key, value in model.items() if value is not None} or None,
-        "memory": given["memory"],
-        "strategy": given.get("strategy"),
-        "sandbox": given["sandbox"],
-        "approval_mode": given["approve"] and _MODES[given["approve"]],
-        "confirm_mode": given["confirm_mode"],
-        "flows": given.get("flows"),
-        "wait_approvals": given["wait_approvals"] or None,
-        "journal": given["journal"],
-        "timeout": given["timeout"],
-        "budget_usd": given.get("budget"),
-        "output_dir": given["out"],
-        "files": list(given["files"]) or None,
-        "observers": list(given["observers"]) or None,
-        "record": given["record"],
-        "stream": given["stream"] or None,
+        "memory": options["memory"],
+        "strategy": options.get("strategy"),
+        "sandbox": options["sandbox"],
+        "approval_mode": options["approve"] and _MODES[options["approve"]],
+        "confirm_mode": options["confirm_mode"],
+        "flows": options.get("flows"),
+        "wait_approvals": options["wait_approvals"] or None,
+        "journal": options["journal"],
+        "timeout": options["timeout"],
+        "budget_usd": options.get("budget"),
+        "output_dir": options["out"],
+        "files": list(options["files"]) or None,
+        "observers": list(options["observers"]) or None,
+        "record": options["record"],
+        "stream": options["stream"] or None,
     }
 
 
-def remaining_options(given: dict[str, Any]) -> dict[str, Any]:
+def remaining_options(options: dict[str, Any]) -> dict[str, Any]:
     """Return the remaining options as fields of :class:`Options`.
 
     Raises:
         click.UsageError: If two forms of output are chosen.
     """
-    if given["as_json"] and given["events"]:
+    if options["as_json"] and options["events"]:
         ctx = click.get_current_context()
         raise click.UsageError("--json and --events cannot be used together", ctx)
     names = ("connections", "tool_files", "overrides", "calls", "verbose")
     names += ("as_json", "events")
-    return {name: given[name] for name in names}
+    return {name: options[name] for name in names}

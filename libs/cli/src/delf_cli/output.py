@@ -104,8 +104,8 @@ def show_answer(text: str) -> None:
 def show_end(response: Response, screen: Screen) -> None:
     """Write the outcome of a task: changes, files, time, cost, calls."""
     if response.changes:
-        when = "" if response.status else f" {response.before_it_ended}"
-        screen.line(f"changed{when}:", "dim")
+        end_note = "" if response.status else f" {response.before_it_ended}"
+        screen.line(f"changed{end_note}:", "dim")
         width = screen.width
         for change in response.changes:
             screen.line(f"  {change if width is None else cut(change, width - 2)}")
@@ -151,7 +151,7 @@ def show_failure(response: Response, screen: Screen) -> None:
     show_printed(response, screen)
     scripts = scripts_of(response.events, screen.width)
     if scripts and scripts[-1].status != "done":
-        lines = script_lines(scripts[-1], of=len(scripts), whole=False, width=screen.width)
+        lines = script_lines(scripts[-1], of=len(scripts), whole_script=False, width=screen.width)
         screen.line("\n".join(lines))
     if response.exception is None:
         say("error", response.error or "the task failed")
@@ -200,15 +200,15 @@ def event_line(event: Event) -> str:
         return json_text({"type": type(event).__name__, "v": 1, **head, "data": fields})
 
 
-def response_json(response: Response, **more: Any) -> str:
+def response_json(response: Response, **extra_fields: Any) -> str:
     """Encode a response as a JSON object."""
-    return json_text({**more, **response.to_dict()})
+    return json_text({**extra_fields, **response.to_dict()})
 
 
-def failure_json(error: str, **more: Any) -> str:
+def failure_json(error: str, **extra_fields: Any) -> str:
     """Encode a failed start as a JSON object with the fields of a response."""
     fields: dict[str, Any] = {"text": "", "value": None, "status": False}
     fields |= {"state": TaskState.FAILED}
     fields |= {"error": error, "cost_usd": None, "duration_ms": 0, "files": {}}
     fields |= {"used_tools": False, "changes": [], "trace": None}
-    return json_text({**more, **fields})
+    return json_text({**extra_fields, **fields})

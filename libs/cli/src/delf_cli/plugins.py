@@ -23,7 +23,7 @@ _COLOURS: Final = {
 }
 
 
-@click.group("plugins", cls=LazyGroup, group="plugins ", bare="list")
+@click.group("plugins", cls=LazyGroup, group="plugins ", bare_command="list")
 def plugins() -> None:
     """List, install and check plugins."""
 

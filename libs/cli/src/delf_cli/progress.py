@@ -93,9 +93,9 @@ class Narrator:
                     text = summarise_script(event.code, self._scripts)
                     self._screen.line(f"  {text} (delf runs code {event.task_id[5:12]})", "dim")
             case ev.ApprovalRequested() if self._waits and _asks(event, self._asks):
-                name, what = event.request_id, "answer" if event.is_question else "approval"
+                name, requested = event.request_id, "answer" if event.is_question else "approval"
                 about = event.message if event.is_question else event.action
-                say(f"{what} needed", f"{about}; delf approvals show {name}")
+                say(f"{requested} needed", f"{about}; delf approvals show {name}")
             case ev.ApprovalDecided() if event.note is not None:
                 self._screen.line(f"{event.decision} by {event.by}", "dim")
             case ev.Noted() if event.topic == "notification" and event.text:
@@ -211,9 +211,9 @@ class LiveStatus:
                 if event.step == "generate" and event.attempt > 1:
                     self._doing = f"writing script {event.attempt}"
             case ev.Printed():
-                first, *more = event.text.split("\n")
+                first, *further_lines = event.text.split("\n")
                 self._printed[-1] += first
-                self._printed.extend(more)
+                self._printed.extend(further_lines)
             case ev.CallStarted():
                 self._running[event.call_id] = event.description or event.action
             case ev.CallFinished():
@@ -237,10 +237,10 @@ class LiveStatus:
         from rich.text import Text
 
         parts = [self._doing]
-        running = list(self._running.values())
-        if running:
-            more = f" and {len(running) - 1} more" if len(running) > 1 else ""
-            parts.append(cut(visible(running[-1]).replace("\n", " "), _WIDEST) + more)
+        running_calls = list(self._running.values())
+        if running_calls:
+            rest_note = f" and {len(running_calls) - 1} more" if len(running_calls) > 1 else ""
+            parts.append(cut(visible(running_calls[-1]).replace("\n", " "), _WIDEST) + rest_note)
         if self._calls:
             parts.append(format_count(self._calls, "call"))
         parts.append(f"{time.monotonic() - self._started:.1f} s")

@@ -52,12 +52,16 @@ class Duration(_Type):
         """
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return float(value)
-        found = _DURATION.fullmatch(str(value).strip())
-        unit = (found[2].lower() or "s") if found and (found[2] or self._seconds) else None
-        seconds = float(found[1]) * _UNITS[unit] if found and unit else 0.0
+        duration_match = _DURATION.fullmatch(str(value).strip())
+        unit = (
+            (duration_match[2].lower() or "s")
+            if duration_match and (duration_match[2] or self._seconds)
+            else None
+        )
+        seconds = float(duration_match[1]) * _UNITS[unit] if duration_match and unit else 0.0
         if unit is None or (self._seconds and not seconds):
-            shown = repr(str(value)[:40])
-            self.fail(f"{shown} is not a duration; write 30d, 12h, 90m, 45s or 2w", param, ctx)
+            value_text = repr(str(value)[:40])
+            self.fail(f"{value_text} is not a duration; write 30d, 12h, 90m, 45s or 2w", param, ctx)
         return seconds
 
 
@@ -114,17 +118,21 @@ def prune_options(*, older_than: str, keep: str) -> Callable[[Callable[..., Any]
             keep: int | None,
             dry_run: bool,
             yes: bool,
-            **more: Any,
+            **options: Any,
         ) -> Any:
             age = older_than
             if age is None and keep is None:
                 age = DURATION.convert(_DEFAULT_AGE, None, None)
             if not (dry_run or yes) and can_ask():
-                left = "all" if age is None else f"all that is older than {_format_duration(age)}"
+                pruned_part = (
+                    "all" if age is None else f"all that is older than {_format_duration(age)}"
+                )
                 but = f" but the newest {keep}" if keep else ""
-                click.confirm(f"Remove {left}{but}? There is no way back", abort=True, err=True)
-            what = Pruning(older_than=age, keep=keep or 0, dry_run=dry_run)
-            return command(*args, pruning=what, **more)
+                click.confirm(
+                    f"Remove {pruned_part}{but}? There is no way back", abort=True, err=True
+                )
+            pruning_options = Pruning(older_than=age, keep=keep or 0, dry_run=dry_run)
+            return command(*args, pruning=pruning_options, **options)
 
         decorated: Any = pruned
         for option in (

@@ -122,7 +122,7 @@ class RoutineCall:
         Raises:
             ConfigurationError: If the item has no text or number at a place.
         """
-        found = {**self.values}
+        values = {**self.values}
         for name, place in self.parts.items():
             value: Any = item
             for key in place:
@@ -131,10 +131,10 @@ class RoutineCall:
                 except (LookupError, TypeError):
                     value = None
             if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-                where = "".join(f"[{key!r}]" for key in place)
-                raise ConfigurationError(f"the item has no text or number at {ITEM}{where}")
-            found[name] = value
-        return f"{self.routine}({', '.join(f'{name}={value!r}' for name, value in found.items())})"
+                key_path = "".join(f"[{key!r}]" for key in place)
+                raise ConfigurationError(f"the item has no text or number at {ITEM}{key_path}")
+            values[name] = value
+        return f"{self.routine}({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 
 
 def _place(node: ast.expr) -> tuple[str | int, ...] | None:

@@ -44,21 +44,21 @@ class ScriptRun:
 
 def scripts_of(events: Iterable[ev.Event], width: int | None = None) -> list[ScriptRun]:
     """Return the scripts of a task in order."""
-    found: list[ScriptRun] = []
-    begun: dict[int, tuple[int, str]] = {}
+    script_runs: list[ScriptRun] = []
+    begun_calls: dict[int, tuple[int, str]] = {}
     for event in events:
         if isinstance(event, ev.ScriptGenerated):
-            found.append(ScriptRun(number=len(found) + 1, code=event.code))
+            script_runs.append(ScriptRun(number=len(script_runs) + 1, code=event.code))
             continue
-        if not found:
+        if not script_runs:
             continue
-        script = found[-1]
+        script = script_runs[-1]
         match event:
             case ev.CallStarted():
-                begun[event.call_id] = event.line or 0, purpose(event)
+                begun_calls[event.call_id] = event.line or 0, purpose(event)
             case ev.CallFinished():
-                line, what = begun.pop(event.call_id, (0, ""))
-                call_text = call_line(event, what, None if width is None else width - 7)
+                line, call_note = begun_calls.pop(event.call_id, (0, ""))
+                call_text = call_line(event, call_note, None if width is None else width - 7)
                 script.calls.setdefault(line, []).append(call_text)
             case ev.Printed():
                 script.printed.append(event.text)
@@ -67,43 +67,43 @@ def scripts_of(events: Iterable[ev.Event], width: int | None = None) -> list[Scr
                 script.error = event.error
             case _:
                 pass
-    return found
+    return script_runs
 
 
 def script_lines(
-    script: ScriptRun, *, of: int, whole: bool = True, width: int | None = None
+    script: ScriptRun, *, of: int, whole_script: bool = True, width: int | None = None
 ) -> Iterator[str]:
     """Yield a script as numbered lines, truncated to the terminal's width.
 
     Args:
         script: The script.
         of: The number of scripts of the task.
-        whole: Whether to include all lines and the output; otherwise only lines around the failing
-            one of a long script.
+        whole_script: Whether to include all lines and the output; otherwise only lines around the
+            failing one of a long script.
         width: The terminal's width; None without a terminal.
     """
     head = f"script {script.number}" + (f" of {of}" if of > 1 else "")
     yield head if script.status in (None, "done") else f"{head}, {script.status}"
     code = visible(script.code.rstrip()).split("\n")
-    why = visible(script.error.strip().split("\n")[-1]) if script.error else None
-    shown = range(1, len(code) + 1)
+    error_line = visible(script.error.strip().split("\n")[-1]) if script.error else None
+    line_numbers = range(1, len(code) + 1)
     at = script.failed_at
-    if not whole and len(code) > _WHOLE and at is not None:
-        shown = range(max(1, at - _AROUND), min(len(code), at + _AROUND) + 1)
-    if shown and shown[0] > 1:
-        yield f"      … {shown[0] - 1} lines before"
-    for number in shown:
+    if not whole_script and len(code) > _WHOLE and at is not None:
+        line_numbers = range(max(1, at - _AROUND), min(len(code), at + _AROUND) + 1)
+    if line_numbers and line_numbers[0] > 1:
+        yield f"      … {line_numbers[0] - 1} lines before"
+    for number in line_numbers:
         mark = ">" if number == at else " "
         yield _cut(f"{mark}{number:4d}  {code[number - 1]}", width)
         yield from _calls(script.calls.get(number, ()))
-        if number == at and why:
-            yield _cut(f"       {why}", width)
-    if shown and shown[-1] < len(code):
-        yield f"      … {len(code) - shown[-1]} lines after"
+        if number == at and error_line:
+            yield _cut(f"       {error_line}", width)
+    if line_numbers and line_numbers[-1] < len(code):
+        yield f"      … {len(code) - line_numbers[-1]} lines after"
     yield from _calls(script.calls.get(0, ()))
-    if at is None and why:
-        yield _cut(f"       {why}", width)
-    if not whole:
+    if at is None and error_line:
+        yield _cut(f"       {error_line}", width)
+    if not whole_script:
         return
     printed = "".join(script.printed).rstrip("\n")
     lines = visible(printed).split("\n") if printed else []

@@ -109,11 +109,11 @@ def run_session(state: State, task: str, options: Options) -> int:
         BrokenPipeError: If the reader of stdout is gone.
     """
 
-    def do(agent: Agent, seen: Mapping[str, Any]) -> Coroutine[Any, Any, Response]:
+    def do(agent: Agent, watchers: Mapping[str, Any]) -> Coroutine[Any, Any, Response]:
         setup = options.to_record(state)
         if options.schema is None:
-            return agent.arun(task, setup=setup, **seen)
-        return agent.arun(task, output=options.schema, setup=setup, **seen)
+            return agent.arun(task, setup=setup, **watchers)
+        return agent.arun(task, output=options.schema, setup=setup, **watchers)
 
     return work_session(state, do, options)
 
@@ -147,8 +147,8 @@ def work_session(state: State, do: Work, options: Options) -> int:
     is_reported = options.as_json or options.events or response.status or status == errors.USAGE
     if not is_reported and setup.keeps:
         name = response.trace.task_id.removeprefix("task_")[:7]
-        then = "resume" if response.state is TaskState.INTERRUPTED else "runs show"
-        errors.say("hint", f"delf {then} {name}")
+        next_command = "resume" if response.state is TaskState.INTERRUPTED else "runs show"
+        errors.say("hint", f"delf {next_command} {name}")
     return status if stop is None else stop.status
 
 
@@ -192,10 +192,10 @@ def _write(
         is_data = options.schema is not None
         output.show_answer(output.json_text(response.value, indent=2) if is_data else response.text)
         answers().flush()
-    failed = not response.status
-    if failed and not options.as_json and not options.events:
+    exit_status = not response.status
+    if exit_status and not options.as_json and not options.events:
         output.show_failure(response, screen)
-    status = errors.FAILED if failed else errors.OK
+    status = errors.FAILED if exit_status else errors.OK
     if response.exception is not None and response.state is not TaskState.STOPPED:
         status = errors.report(
             response.exception, debug=state.debug, clean=state.clean, left_out=left_out
@@ -257,8 +257,8 @@ class Setup:
             waits = config.approval_timeout if config.wait_approvals else 0.0
             more = {"timeout": TIMEOUT + waits, **more}
         if self.options.conversation is not None:
-            kept = {"persist": True, "conversation_id": self.options.conversation}
-            more = {"chat": as_chat(kept, self.host), **more}
+            conversation_options = {"persist": True, "conversation_id": self.options.conversation}
+            more = {"chat": as_chat(conversation_options, self.host), **more}
         # The command reports events, because it knows the terminal; the agent does not.
         return Agent.from_project(
             self.project,
@@ -282,8 +282,8 @@ class Setup:
         try:
             await self._begin(agent)
         except JournalUnavailableError as error:
-            chosen = error.chosen or self.journal_was_chosen
-            if must_keep or chosen or self.options.conversation is not None:
+            is_chosen = error.chosen or self.journal_was_chosen
+            if must_keep or is_chosen or self.options.conversation is not None:
                 raise
             errors.say("warning", f"nothing of this task is kept: {error.message}")
         else:
@@ -358,25 +358,25 @@ def _do(
         asks=asks,
         root=setup.project.root,
     )
-    seen: list[Event] = []
-    listeners: list[Callable[[Event], None]] = [narrator, seen.append]
+    events: list[Event] = []
+    listeners: list[Callable[[Event], None]] = [narrator, events.append]
     listeners += [live] if live is not None else []
     lines = EventLines()
 
-    kept: list[bool] = []
-    shown: list[tuple[Response, int]] = []
+    kept_flags: list[bool] = []
+    outcomes: list[tuple[Response, int]] = []
 
     async def work() -> None:
         if options.events:
             listeners.append(lines)
             lines.watch()
         started = await setup.start(agent)
-        kept.append(setup.keeps and started is agent)
+        kept_flags.append(setup.keeps and started is agent)
         try:
             response = await do(started, {"listeners": listeners})
             if live is not None:
                 live.stop()
-            shown.append((response, show(response)))
+            outcomes.append((response, show(response)))
         finally:
             await started.astop()
 
@@ -384,33 +384,33 @@ def _do(
         live.start()
     began = time.monotonic()
     try:
-        run_until_done(work, lambda: leave_tasks(agent) if any(kept) else None)
+        run_until_done(work, lambda: leave_tasks(agent) if any(kept_flags) else None)
     except errors.InterruptedRunError as stop:
         if lines.broken:
             raise BrokenPipeError from None
         if live is not None:
             live.stop()
-        if shown:
-            return *shown[0], stop
-        if seen and isinstance(seen[-1], TaskFinished):
-            response = past_response(seen, seen[-1])
-        elif any(kept) and seen:
-            why = f"{stop} ended its process; it can be resumed"
-            response = left_response(seen, why, time.monotonic() - began)
+        if outcomes:
+            return *outcomes[0], stop
+        if events and isinstance(events[-1], TaskFinished):
+            response = past_response(events, events[-1])
+        elif any(kept_flags) and events:
+            message = f"{stop} ended its process; it can be resumed"
+            response = left_response(events, message, time.monotonic() - began)
         else:
             raise
         return response, show(response), stop
     finally:
         if live is not None:
             live.stop()
-    return *shown[0], None
+    return *outcomes[0], None
 
 
 def named_tools(agent: Agent) -> str:
     """Return the names of an agent's tools as a short text."""
     names = [item.name for item in agent.tools]
-    shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-    return shown or "no tools"
+    tool_list = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+    return tool_list or "no tools"
 
 
 class EventLines:
@@ -459,13 +459,15 @@ def restore_options(state: State, options: Options, record: Mapping[str, Any]) -
     # Files of code are named, and never loaded: whoever resumes a task says what runs here.
     state.absent = tuple(file for file in record.get("plugins", ()) if file not in state.plugin)
     flags = {name: value for name, value in options.flags.items() if value is not None}
-    given = {text.partition("=")[0] for text in options.overrides}
-    overrides = [text for text in record["overrides"] if text.partition("=")[0] not in given]
-    kept = {
+    override_keys = {text.partition("=")[0] for text in options.overrides}
+    overrides = [
+        text for text in record["overrides"] if text.partition("=")[0] not in override_keys
+    ]
+    kept_options = {
         f"--{name.replace('_', '-')}": v for name, v in record["flags"].items() if name not in flags
     }
-    kept |= {f"--set {text.partition('=')[0]}=…": text for text in overrides}
-    for option, value in kept.items():
+    kept_options |= {f"--set {text.partition('=')[0]}=…": text for text in overrides}
+    for option, value in kept_options.items():
         if REDACTED in repr(value):
             raise ConfigurationError(
                 f"the option {option} of the task holds a secret, which the journal does not keep",
@@ -482,15 +484,15 @@ def restore_options(state: State, options: Options, record: Mapping[str, Any]) -
 
 def _with_whole_paths(state: State, options: Options) -> Options:
     """Return the options with absolute paths, which are valid in any folder."""
-    whole, flags = os.path.abspath, dict(options.flags)
-    state.config = state.config and whole(state.config)
-    state.plugin = tuple(map(whole, state.plugin))
+    absolute, flags = os.path.abspath, dict(options.flags)
+    state.config = state.config and absolute(state.config)
+    state.plugin = tuple(map(absolute, state.plugin))
     for name in ("output_dir", "record"):
         if flags.get(name):
-            flags[name] = whole(flags[name])
+            flags[name] = absolute(flags[name])
     if flags.get("files"):
-        flags["files"] = [whole(file) for file in flags["files"]]
-    tools = tuple(whole(file) for file in options.tool_files)
+        flags["files"] = [absolute(file) for file in flags["files"]]
+    tools = tuple(absolute(file) for file in options.tool_files)
     return replace(options, flags=flags, tool_files=tools)
 
 
@@ -503,8 +505,8 @@ def plugin_warnings(host: PluginHost, project: Project) -> Iterator[str]:
     """
     for name in project.plugin_options:
         if name not in host.names:
-            close = did_you_mean(name, host.names)
-            yield f"{project.file} [plugins.{name}]: no such plugin is installed{close}"
+            suggestion = did_you_mean(name, host.names)
+            yield f"{project.file} [plugins.{name}]: no such plugin is installed{suggestion}"
 
 
 def log_to_stderr(state: State) -> None:

@@ -117,10 +117,10 @@ class State:
             try:
                 keys = self.discover().providers.keys
                 self.redactor.learn("keys", [*secrets_of_environ(own_variables(), keys)])
-                found = tuple(self.load_project(ask=False).secrets())
+                secrets = tuple(self.load_project(ask=False).secrets())
             except Exception:  # reporting a failure must not fail
                 return self.redactor
-            self.redactor.learn("project", found)
+            self.redactor.learn("project", secrets)
         return self.redactor
 
     def discover(self, environ: Mapping[str, str] | None = None) -> PluginHost:
@@ -133,20 +133,20 @@ class State:
         from delf.plugins.host import PluginHost
 
         variables = dict(own_variables() if environ is None else environ)
-        asked = (
+        discovery_key = (
             self.no_plugins,
             self.plugin,
             self.absent,
             variables,
             discovery.installation_stamp(),
         )
-        if self.found is None or self.found[0] != asked:
+        if self.found is None or self.found[0] != discovery_key:
             extra = [discovery.from_file(path) for path in self.plugin]
             absent = [(Path(path).stem, _ABSENT.format(path=path)) for path in self.absent]
             host = PluginHost.discover(
                 no_plugins=self.no_plugins, environ=variables, extra=extra, absent=absent
             )
-            self.found = asked, host
+            self.found = discovery_key, host
         return self.found[1]
 
 
@@ -171,8 +171,8 @@ def take_everywhere(command: click.Command) -> click.Command:
     The flags are ``--debug``, ``--color``, ``--no-plugins``, ``--config``, ``--trust`` and, for
     authors, ``--plugin``. A command's own flag of that name takes precedence.
     """
-    taken = {name for param in command.params for name in (param.name, *param.opts)}
-    command.params += [flag for flag in _flags() if taken.isdisjoint((flag.name, *flag.opts))]
+    used_names = {name for param in command.params for name in (param.name, *param.opts)}
+    command.params += [flag for flag in _flags() if used_names.isdisjoint((flag.name, *flag.opts))]
     if isinstance(command, click.Group):
         for item in command.commands.values():
             take_everywhere(item)

@@ -51,20 +51,20 @@ def story(event: ev.Event) -> str | None:
             name = short_name(event.model)
             return f"  {name} ({event.purpose}): {tokens}, {event.duration_ms:.0f} ms"
         case ev.CallStarted():
-            why = f": {event.description}" if event.description else purpose(event)
-            return f"  → {event.call_id} {cut(event.action + why, 200)}"
+            purpose_note = f": {event.description}" if event.description else purpose(event)
+            return f"  → {event.call_id} {cut(event.action + purpose_note, 200)}"
         case ev.CallFinished():
-            what = f": {cut(event.error, 200)}" if event.error else ""
-            return f"  ← {event.call_id} {event.status}, {event.duration_ms:.0f} ms{what}"
+            outcome_note = f": {cut(event.error, 200)}" if event.error else ""
+            return f"  ← {event.call_id} {event.status}, {event.duration_ms:.0f} ms{outcome_note}"
         case ev.CallPrinted():
             lines = event.text.rstrip("\n").split("\n")
             return "\n".join(f"  | {event.call_id} {cut(line, 200)}" for line in lines)
         case ev.ChildStarted():
-            who = f"worker {event.worker}" if event.worker else "child task"
-            return f"  → {event.call_id} {who} {event.child_id}: {cut(event.task, 200)}"
+            child_name = f"worker {event.worker}" if event.worker else "child task"
+            return f"  → {event.call_id} {child_name} {event.child_id}: {cut(event.task, 200)}"
         case ev.ChildFinished():
-            what = "done" if event.status else f"failed: {cut(event.error or '', 200)}"
-            return f"  ← {event.call_id} child task {event.child_id}: {what}"
+            outcome_note = "done" if event.status else f"failed: {cut(event.error or '', 200)}"
+            return f"  ← {event.call_id} child task {event.child_id}: {outcome_note}"
         case ev.ModelFailed():
             return f"  {short_name(event.model)} ({event.purpose}) failed: {cut(event.error, 200)}"
         case ev.ApprovalDecided():
@@ -81,10 +81,10 @@ def _format_decision(event: ev.ApprovalDecided) -> str:
         return f"expired: {_VOID[event.source]}"
     if event.answer is not None:
         return f"answered by {_person(event)}: {cut(str(event.answer), 200)}"
-    others = f"; {', '.join(event.others)} approved it before" if event.others else ""
+    other_voters = f"; {', '.join(event.others)} approved it before" if event.others else ""
     if event.decision == "changes_requested":
         return f"changes requested by {_person(event)}: {cut(event.reason or '', 200)}"
-    return f"{event.decision} by {_person(event)}{others}"
+    return f"{event.decision} by {_person(event)}{other_voters}"
 
 
 def _person(event: ev.ApprovalDecided | ev.ApprovalVoted) -> str:
@@ -103,7 +103,7 @@ def printed_so_far(events: Iterable[ev.Event]) -> str:
 
     The output of a failed script is replaced by that of the next script.
     """
-    kept: list[str] = []
+    lines: list[str] = []
     last: list[str] = []
     for event in events:
         match event:
@@ -112,11 +112,11 @@ def printed_so_far(events: Iterable[ev.Event]) -> str:
             case ev.Printed():
                 last.append(event.text)
             case ev.ScriptFinished() if event.status in ("done", "rerun"):
-                kept += last
+                lines += last
                 last.clear()
             case _:
                 pass
-    return "".join((*kept, *last))
+    return "".join((*lines, *last))
 
 
 def printed_lines(event: ev.Printed) -> str:
@@ -126,15 +126,15 @@ def printed_lines(event: ev.Printed) -> str:
 
 def purpose(event: ev.CallStarted) -> str:
     """Return a call's ``desc=``, or else its arguments."""
-    named = ", ".join(f"{n}={_SHORT.repr(v)}" for n, v in event.arguments.items())
-    return event.description or f"({named})"
+    argument_list = ", ".join(f"{n}={_SHORT.repr(v)}" for n, v in event.arguments.items())
+    return event.description or f"({argument_list})"
 
 
-def call_line(event: ev.CallFinished, what: str, width: int | None = None) -> str:
+def call_line(event: ev.CallFinished, subject: str, width: int | None = None) -> str:
     """Format a finished call as one line."""
-    how = f"{event.status}, {event.duration_ms:.0f} ms"
-    room = 200 if width is None else width - len(event.action) - len(how) - 9
-    return " · ".join(filter(None, (f"→ {event.action}", cut(what, max(20, room)), how)))
+    call_status = f"{event.status}, {event.duration_ms:.0f} ms"
+    room = 200 if width is None else width - len(event.action) - len(call_status) - 9
+    return " · ".join(filter(None, (f"→ {event.action}", cut(subject, max(20, room)), call_status)))
 
 
 def short_name(model: str) -> str:

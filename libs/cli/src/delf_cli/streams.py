@@ -66,12 +66,12 @@ def _redirect_stdout(stdout: TextIO) -> TextIO:
 
 def give_back() -> None:
     """Undo :func:`keep_for_answers`."""
-    kept, before = _Kept.stream, _Kept.before
-    if kept is None or before is None:
+    kept_stream, before = _Kept.stream, _Kept.before
+    if kept_stream is None or before is None:
         return
-    if kept is not before:
-        os.dup2(kept.fileno(), 1)
-        kept.close()
+    if kept_stream is not before:
+        os.dup2(kept_stream.fileno(), 1)
+        kept_stream.close()
     sys.stdout = before
     _Kept.stream = _Kept.before = None
     _CLICK._default_text_stdout = _default_of_click  # noqa: SLF001
@@ -84,8 +84,8 @@ def prepare() -> None:
         stream = getattr(sys, name)
         raw = getattr(stream, "buffer", None)
         if isinstance(raw, io.RawIOBase):  # PYTHONUNBUFFERED, as in many containers
-            whole = io.TextIOWrapper(_WholeWriter(raw), stream.encoding, write_through=True)
-            setattr(sys, name, whole)
+            whole_stream = io.TextIOWrapper(_WholeWriter(raw), stream.encoding, write_through=True)
+            setattr(sys, name, whole_stream)
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

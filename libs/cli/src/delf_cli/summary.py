@@ -33,15 +33,15 @@ def summary_of(trace: Trace, *, calls: bool = True, width: int | None = None) ->
     for call in trace.model_calls:
         uses.setdefault((call.model, call.purpose), ModelUse()).add(call)
         total.add(call)
-    used = trace.usage
+    usage = trace.usage
     retries = "1 retry" if len(trace.retries) == 1 else f"{len(trace.retries)} retries"
-    again = f"{format_count(len(trace.reruns), 'rerun')}, {retries}"
+    retry_note = f"{format_count(len(trace.reruns), 'rerun')}, {retries}"
     lines = [
         f"task      {trace.task_id}",
         f"sandbox   {trace.sandbox or '-'} ({trace.isolation or '-'})",
-        f"scripts   {len(trace.scripts)} ({again})",
+        f"scripts   {len(trace.scripts)} ({retry_note})",
         f"calls     {outcomes(trace.tool_calls)}",
-        f"models    {format_count(len(trace.model_calls), 'call')}, {used.text}",
+        f"models    {format_count(len(trace.model_calls), 'call')}, {usage.text}",
         f"cost      {usd(trace.total_cost_usd)}",
     ]
     if trace.api_enrichment is not None:
@@ -54,8 +54,12 @@ def summary_of(trace: Trace, *, calls: bool = True, width: int | None = None) ->
     if calls and trace.tool_calls:
         rows = call_rows(trace.tool_calls)
         heads = (">call", "action", "status", ">time", "what")
-        more = len(trace.tool_calls) - len(rows)
-        lines += ["", *_table(heads, rows, width), *([f"  … and {more} more"] if more else [])]
+        omitted_count = len(trace.tool_calls) - len(rows)
+        lines += [
+            "",
+            *_table(heads, rows, width),
+            *([f"  … and {omitted_count} more"] if omitted_count else []),
+        ]
     if trace.approvals:
         heads = (">call", "action", "decision", "by", "what")
         lines += ["", *_table(heads, approval_rows(trace.approvals), width)]
@@ -94,22 +98,22 @@ def approval_rows(approvals: Sequence[ApprovalTrace]) -> list[Row]:
     """Return the rows about requests and decisions, with edited arguments instead of notes."""
     return [
         (
-            str(asked.call_id or "-"),
-            asked.action,
-            asked.decision,
-            asked.by,
-            _note_of(asked),
+            str(approval.call_id or "-"),
+            approval.action,
+            approval.decision,
+            approval.by,
+            _note_of(approval),
         )
-        for asked in approvals[:MAX_CALLS]
+        for approval in approvals[:MAX_CALLS]
     ]
 
 
-def _note_of(asked: ApprovalTrace) -> str:
-    if asked.from_task is not None:
-        return f"decided in {asked.from_task}"
-    if asked.answer is not None:
-        return str(asked.answer)
-    return asked.reason or ("" if asked.edited is None else repr(dict(asked.edited)))
+def _note_of(approval: ApprovalTrace) -> str:
+    if approval.from_task is not None:
+        return f"decided in {approval.from_task}"
+    if approval.answer is not None:
+        return str(approval.answer)
+    return approval.reason or ("" if approval.edited is None else repr(dict(approval.edited)))
 
 
 def model_rows(uses: Mapping[tuple[str, str], ModelUse], total: ModelUse) -> list[Row]:

@@ -45,8 +45,8 @@ def format_table(
     over = 0 if width is None else sum(widths) + 2 * (len(widths) - 1) - width
     texts.sort(key=lambda column: -widths[column])
     # Narrow columns to a readable width, widest first; if needed, to half of it, narrowest first.
-    for column, least in [(c, _MIN) for c in texts] + [(c, _MIN // 2) for c in texts[::-1]]:
-        narrower = min(max(0, over), max(0, widths[column] - least))
+    for column, min_width in [(c, _MIN) for c in texts] + [(c, _MIN // 2) for c in texts[::-1]]:
+        narrower = min(max(0, over), max(0, widths[column] - min_width))
         widths[column] -= narrower
         over -= narrower
     lines: list[str] = []
@@ -59,10 +59,10 @@ def format_table(
             else [cell]
             for cell, room in zip(row, widths, strict=True)
         )
-        for shown in itertools.zip_longest(*pieces, fillvalue=""):
+        for row_cells in itertools.zip_longest(*pieces, fillvalue=""):
             padded = (
                 _pad_cell(cell, size, at_right=name.startswith(_NUMBER))
-                for cell, size, name in zip(shown, widths, head, strict=True)
+                for cell, size, name in zip(row_cells, widths, head, strict=True)
             )
             lines.append("  ".join(padded).rstrip())
     return lines
@@ -107,5 +107,5 @@ def cut(text: str, width: int) -> str:
     """Truncate a text between words."""
     if _width(text) <= width:
         return text
-    short, space, _ = text[: width - 1].rpartition(" ")
-    return f"{short} …" if space and len(short) >= width // 2 else f"{text[: width - 1]}…"
+    short_text, space, _ = text[: width - 1].rpartition(" ")
+    return f"{short_text} …" if space and len(short_text) >= width // 2 else f"{text[: width - 1]}…"

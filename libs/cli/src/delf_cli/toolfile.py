@@ -27,7 +27,7 @@ Read = Callable[[Path], bytes]
 
 
 def load_tools(
-    path: Path, environ: Any, read: Read | None = None, named: Collection[str] = ()
+    path: Path, environ: Any, reader: Read | None = None, wanted_names: Collection[str] = ()
 ) -> list[ToolLike]:
     """Import a Python file and return its tools and connections.
 
@@ -37,21 +37,21 @@ def load_tools(
     Args:
         path: The file; its folder is added to ``sys.path`` for imports of neighbouring modules.
         environ: The environment for settings of its connections.
-        read: Returns the verified content of the file and its neighbours. Only that content is
+        reader: Returns the verified content of the file and its neighbours. Only that content is
             executed, never compiled copies or packages.
-        named: Functions to use as tools although they are not decorated.
+        wanted_names: Functions to use as tools although they are not decorated.
 
     Raises:
         ConfigurationError: If the file cannot be read or executed, with the line.
         ToolDefinitionError: If the file defines no tool or an invalid one.
     """
     with using_environ(environ):
-        module = load_module(path, "--tools", read)
+        module = load_module(path, "--tools", reader)
     tools = list(_tools_of(module))
-    known = {item.name for item in tools}
-    for name in named:
+    tool_names = {item.name for item in tools}
+    for name in wanted_names:
         function: Any = vars(module).get(name)
-        if name not in known and inspect.isfunction(function):
+        if name not in tool_names and inspect.isfunction(function):
             tools.append(tool(function))
     if not tools:
         raise ToolDefinitionError(
@@ -61,29 +61,29 @@ def load_tools(
     return tools
 
 
-def load_module(path: Path, option: str, read: Read | None = None) -> ModuleType:
+def load_module(path: Path, option: str, reader: Read | None = None) -> ModuleType:
     """Import a Python file that an option names.
 
     Args:
         path: The file; its folder is added to ``sys.path`` for imports of neighbouring modules.
         option: The option, for messages.
-        read: Returns the verified content of the file and its neighbours.
+        reader: Returns the verified content of the file and its neighbours.
 
     Raises:
         ConfigurationError: If the file cannot be read or executed, with the line.
     """
     if not path.is_file():
-        what = "is not a file" if path.exists() else "does not exist"
-        raise ConfigurationError(f"{option} {path}: it {what}")
-    return _import(path.resolve(), path, read)
+        problem = "is not a file" if path.exists() else "does not exist"
+        raise ConfigurationError(f"{option} {path}: it {problem}")
+    return _import(path.resolve(), path, reader)
 
 
 class _Beside:
     """An import finder for modules directly in one folder, without packages and compiled files."""
 
-    def __init__(self, folder: Path, read: Read) -> None:
+    def __init__(self, folder: Path, reader: Read) -> None:
         self._folder = folder
-        self._read = read
+        self._read = reader
 
     def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
         """Return the spec of a module in the folder, else None."""
@@ -98,36 +98,36 @@ class _Beside:
 class _Source(SourceFileLoader):
     """A loader of given source text; the standard loader would prefer a compiled copy."""
 
-    def __init__(self, fullname: str, path: Path, read: Read) -> None:
+    def __init__(self, fullname: str, path: Path, reader: Read) -> None:
         super().__init__(fullname, str(path))
-        self._read = read
+        self._read = reader
 
     def get_code(self, fullname: str) -> CodeType:
         del fullname
         return compile(self._read(Path(self.path)), self.path, "exec", dont_inherit=True)
 
 
-def _make_importable(folder: Path, read: Read | None) -> None:
-    """Make a folder's modules importable, from verified sources if ``read`` is given."""
+def _make_importable(folder: Path, reader: Read | None) -> None:
+    """Make a folder's modules importable, from verified sources if ``reader`` is given."""
     place = str(folder)
     # Python's own finder would take a compiled copy or a package, which nobody was shown.
     is_known = place in sys.path
     if not is_known:
         sys.path.insert(0, place)
-    if read is not None and (
+    if reader is not None and (
         not is_known or isinstance(sys.path_importer_cache.get(place), _Beside)
     ):
-        sys.path_importer_cache[place] = cast("Any", _Beside(folder, read))
+        sys.path_importer_cache[place] = cast("Any", _Beside(folder, reader))
 
 
-def _import(path: Path, shown: Path, read: Read | None) -> ModuleType:
-    _make_importable(path.parent, read)
+def _import(path: Path, shown_path: Path, reader: Read | None) -> ModuleType:
+    _make_importable(path.parent, reader)
     name = path.stem if path.stem.isidentifier() and path.stem not in sys.modules else ""
     name = name or f"delf_tools_{len(sys.modules)}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None:
-        raise ConfigurationError(f"{shown} is not a Python file", hint="NAME.py")
-    source = _source(read or Path.read_bytes, shown)
+        raise ConfigurationError(f"{shown_path} is not a Python file", hint="NAME.py")
+    source = _source(reader or Path.read_bytes, shown_path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # where annotations are resolved
     try:
@@ -139,41 +139,43 @@ def _import(path: Path, shown: Path, read: Read | None) -> ModuleType:
         raise ConfigurationError(f"{at}: {type(error).__name__}: {error.msg}") from error
     except DelfError as error:
         kind = ToolDefinitionError if isinstance(error, ToolDefinitionError) else ConfigurationError
-        raise kind(f"{_place(error, path, shown)}: {error.message}", hint=error.hint) from error
+        raise kind(
+            f"{_place(error, path, shown_path)}: {error.message}", hint=error.hint
+        ) from error
     except BaseException as error:  # such as SystemExit
         raise ConfigurationError(
-            f"{_place(error, path, shown)}: {type(error).__name__}: {error}".rstrip(": ")
+            f"{_place(error, path, shown_path)}: {type(error).__name__}: {error}".rstrip(": ")
         ) from error
     return module
 
 
-def _source(read: Read, path: Path) -> bytes:
+def _source(reader: Read, path: Path) -> bytes:
     try:
-        return read(path)
+        return reader(path)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _place(error: BaseException, path: Path, shown: Path) -> str:
+def _place(error: BaseException, path: Path, shown_path: Path) -> str:
     """Return the file, and the line in it where a failure occurred."""
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
-    return f"{shown}:{lines[-1]}" if lines else str(shown)
+    return f"{shown_path}:{lines[-1]}" if lines else str(shown_path)
 
 
 def _tools_of(module: ModuleType) -> Iterator[ToolLike]:
     exported: Any = getattr(module, "__all__", None)
-    seen: set[int] = set()
+    seen_ids: set[int] = set()
     for name, item in vars(module).items():
         if not isinstance(item, (Tool, Connection)):
             continue
         value = cast("ToolLike", item)
         if exported is not None:
-            wanted = name in exported
+            is_wanted = name in exported
         else:
             foreign = isinstance(value, Tool) and _home(value) != module.__name__
-            wanted = not name.startswith("_") and not foreign
-        if wanted and id(value) not in seen:
-            seen.add(id(value))
+            is_wanted = not name.startswith("_") and not foreign
+        if is_wanted and id(value) not in seen_ids:
+            seen_ids.add(id(value))
             yield value
 
 

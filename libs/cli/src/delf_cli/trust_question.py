@@ -66,8 +66,8 @@ def changes_since(folder: Folder) -> list[Change] | None:
     """Return the changes since the folder was trusted; None if it never was."""
     from delf.trust.decisions import load_trusted
 
-    known = load_trusted(folder.root)
-    return None if known is None else list(known.changes(folder.items))
+    trusted = load_trusted(folder.root)
+    return None if trusted is None else list(trusted.changes(folder.items))
 
 
 def lines(
@@ -95,56 +95,61 @@ def _indented_lines(
     """Yield lines, each with its indentation."""
     from delf_cli.effects import KINDS, effects
 
-    where = errors.visible(str(folder.root))
+    folder_text = errors.visible(str(folder.root))
     if not folder.items:
-        yield f"{where} has no files that delf reads by itself", 0
+        yield f"{folder_text} has no files that delf reads by itself", 0
         return
     changes = changes_since(folder)
     if changes is None:
         yield (
-            f"{where} has files that decide what delf does here, and you have not trusted them:",
+            (
+                f"{folder_text} has files that decide what delf does here, and you have not "
+                "trusted them:"
+            ),
             0,
         )
     elif changes:
-        yield f"{where} has changed since you trusted it:", 0
+        yield f"{folder_text} has changed since you trusted it:", 0
     else:
-        yield f"{where} is trusted:", 0
+        yield f"{folder_text} is trusted:", 0
     names = list(folder.items)
-    shown = names if everything else names[:_MAX_NAMES]
-    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
-    yield f"{errors.visible(', '.join(shown))}{more}", 2
+    shown_names = names if everything else names[:_MAX_NAMES]
+    rest_note = (
+        f" and {len(names) - len(shown_names)} more" if len(names) > len(shown_names) else ""
+    )
+    yield f"{errors.visible(', '.join(shown_names))}{rest_note}", 2
     if changes:
         yield from _section("what is new", [_change(item) for item in changes], everything)
-    found = effects(folder)
+    folder_effects = effects(folder)
     for kind, words in KINDS.items():
-        some = [effect for effect in found if effect.kind == kind]
+        some = [effect for effect in folder_effects if effect.kind == kind]
         if some:
             texts = [clean(line) for line in _effect_lines(some, kind == "set")]
             yield from _section(words, texts, everything)
 
 
-def _effect_lines(some: Sequence[Effect], named: bool) -> Iterator[str]:
+def _effect_lines(some: Sequence[Effect], with_names: bool) -> Iterator[str]:
     """Yield each effect once, with all the settings that have it."""
-    if named:
+    if with_names:
         yield ", ".join(dict.fromkeys(effect.what for effect in some))
         return
-    for what in dict.fromkeys(effect.what for effect in some):
-        places = list(dict.fromkeys(effect.where for effect in some if effect.what == what))
-        more = f" and {len(places) - 1} more" if len(places) > 1 else ""
-        yield what if places == [what] else f"{what}  ({places[0]}{more})"
+    for effect_kind in dict.fromkeys(effect.what for effect in some):
+        places = list(dict.fromkeys(effect.where for effect in some if effect.what == effect_kind))
+        rest_note = f" and {len(places) - 1} more" if len(places) > 1 else ""
+        yield effect_kind if places == [effect_kind] else f"{effect_kind}  ({places[0]}{rest_note})"
 
 
 def _section(words: str, lines: Sequence[str], everything: bool) -> Iterator[tuple[str, int]]:
     yield "", 0
     yield click.style(words, bold=True), 2
-    shown = lines if everything else lines[:_MAX]
-    for line in shown:
+    shown_lines = lines if everything else lines[:_MAX]
+    for line in shown_lines:
         text = errors.visible(line.replace("\n", "⏎").replace("\t", " "))
         yield text, 4
-    if len(lines) > len(shown):
-        yield f"and {len(lines) - len(shown)} more: delf trust --show", 4
+    if len(lines) > len(shown_lines):
+        yield f"and {len(lines) - len(shown_lines)} more: delf trust --show", 4
 
 
 def _change(change: Change) -> str:
-    what = f"{change.file}: {change.key}" if change.key else change.file
-    return f"{what} ({change.kind})"
+    changed_place = f"{change.file}: {change.key}" if change.key else change.file
+    return f"{changed_place} ({change.kind})"

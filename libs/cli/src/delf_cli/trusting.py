@@ -40,25 +40,29 @@ def trust(ctx: click.Context, folder: str | None, **given: bool) -> None:
     delf trust --show
     delf trust --list
     """  # noqa: D301 - click's mark for lines that stay as they are
-    asked = [name for name in ("show", "yes", "revoke", "as_list") if given[name]]
-    if len(asked) > 1:
-        words = " and ".join(f"--{name.removeprefix('as_')}" for name in asked)
+    modes = [name for name in ("show", "yes", "revoke", "as_list") if given[name]]
+    if len(modes) > 1:
+        words = " and ".join(f"--{name.removeprefix('as_')}" for name in modes)
         raise click.UsageError(f"{words} cannot be used together", ctx)
     if given["as_list"]:
         _list(as_json=given["as_json"])
         return
     state = state_of(ctx)
-    found = read(Path(folder or "."), state.config if folder is None else None, state.discover())
+    folder_files = read(
+        Path(folder or "."), state.config if folder is None else None, state.discover()
+    )
     if given["revoke"]:
-        _revoke(found.root)
+        _revoke(folder_files.root)
         return
     if given["as_json"]:
-        click.echo(json.dumps(state.clean_data(_as_data(found)), ensure_ascii=False, indent=2))
+        click.echo(
+            json.dumps(state.clean_data(_as_data(folder_files)), ensure_ascii=False, indent=2)
+        )
     else:
-        for line in lines(found, state.clean, everything=given["show"]):
+        for line in lines(folder_files, state.clean, everything=given["show"]):
             click.echo(line)
     look = given["show"] or (given["as_json"] and not given["yes"])
-    if not look and found.items and not _ask_trust(found, yes=given["yes"]):
+    if not look and folder_files.items and not _ask_trust(folder_files, yes=given["yes"]):
         ctx.exit(1)
 
 
@@ -106,16 +110,16 @@ def _revoke(root: Path) -> None:
 def _list(*, as_json: bool) -> None:
     from delf.trust.decisions import all_trusted
 
-    found = all_trusted()
+    trusted_folders = all_trusted()
     if as_json:
         rows = [
             {"folder": str(item.root), "at": item.at, "files": sorted(item.digests)}
-            for item in found
+            for item in trusted_folders
         ]
         click.echo(json.dumps(rows, ensure_ascii=False, indent=2))
         return
-    for item in found:
+    for item in trusted_folders:
         day = time.strftime("%Y-%m-%d", time.localtime(item.at))
         click.echo(f"{day}  {errors.visible(str(item.root))}")
-    if not found:
+    if not trusted_folders:
         click.echo("no folder is trusted", err=True)

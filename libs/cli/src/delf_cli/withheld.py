@@ -17,8 +17,8 @@ class Withheld:
     """
 
     def __init__(self, values: Iterable[str]) -> None:
-        found = {value for value in values if len(value) >= _SHORTEST}
-        self._values = sorted(found, key=len, reverse=True)
+        secrets = {value for value in values if len(value) >= _SHORTEST}
+        self._values = sorted(secrets, key=len, reverse=True)
 
     def text(self, text: str) -> str:
         """Redact a text."""

@@ -64,21 +64,23 @@ def latin_encodings(data: bytes) -> Iterator[str]:
         return
     for encoding, letters in _LATIN:
         alphabet = {*letters, *letters.upper()} - {"Ÿ"}
-        found = _decode(data, encoding)
-        if found is None or _NOT_IN_WORDS.search(found) or _FRAMES.search(found):
+        decoded = _decode(data, encoding)
+        if decoded is None or _NOT_IN_WORDS.search(decoded) or _FRAMES.search(decoded):
             continue
-        others = (sign for sign in found if sign > "\x7f" and (sign.isalpha() or _is_control(sign)))
-        if all(sign in alphabet for sign in others):
+        other_letters = (
+            sign for sign in decoded if sign > "\x7f" and (sign.isalpha() or _is_control(sign))
+        )
+        if all(sign in alphabet for sign in other_letters):
             yield encoding
 
 
 def script_encoding(data: bytes) -> str | None:
     """Return the encoding in which all non-ASCII characters belong to one other script."""
     for encoding, ranges in _SCRIPTS:
-        found = _decode(data, encoding)
-        if found is None or _MIXED.search(found):
+        decoded = _decode(data, encoding)
+        if decoded is None or _MIXED.search(decoded):
             continue
-        if not re.search(rf"[^\x00-\x7f{ranges}]", found):
+        if not re.search(rf"[^\x00-\x7f{ranges}]", decoded):
             return encoding
     return None
 

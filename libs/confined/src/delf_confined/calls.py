@@ -56,5 +56,5 @@ def numbers(machine: str, *, writes: bool = True) -> list[int]:
     """
     column = _COLUMN[machine]
     entries = (entry.split(":") for entry in _TABLE.split())
-    found = (entry[column] for entry in entries if writes or entry[0] not in _CHANGES)
-    return sorted(int(number) for number in found if number != "-")
+    column_values = (entry[column] for entry in entries if writes or entry[0] not in _CHANGES)
+    return sorted(int(number) for number in column_values if number != "-")

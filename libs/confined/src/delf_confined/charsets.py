@@ -69,12 +69,12 @@ def guess(data: bytes) -> tuple[str, str]:
     name, sure = _detect_encoding(sample)
     fitting = list(latin_encodings(sample))
     if fitting:
-        found = fitting[0]
+        guessed = fitting[0]
         if sure >= _SURE and (likely := _WINDOWS.get(name.lower(), "")) in fitting:
-            found = likely
-        return found, _NAMES.get(found, found.upper())
-    if is_rare(name) and (found := script_encoding(sample)) is not None:
-        return found, _NAMES.get(found, found.upper())
+            guessed = likely
+        return guessed, _NAMES.get(guessed, guessed.upper())
+    if is_rare(name) and (guessed := script_encoding(sample)) is not None:
+        return guessed, _NAMES.get(guessed, guessed.upper())
     is_western = _latin_share(sample) >= _ENOUGH or 0 < len(_HIGH.findall(sample)) < _FEWEST
     if not name or _SAME.fullmatch(name):
         return LATIN, _LATIN_NAME
@@ -100,8 +100,8 @@ def _detect_encoding(sample: bytes) -> tuple[str, float]:
     votes: Counter[str] = Counter()
     sure: dict[str, float] = {}
     for part in [sample, *(parts if len(parts) > 2 else ())]:
-        found = chardet.detect(part)
-        name, share = found["encoding"] or "", found["confidence"] or 0.0
+        detection = chardet.detect(part)
+        name, share = detection["encoding"] or "", detection["confidence"] or 0.0
         votes[name] += 1
         sure[name] = max(sure.get(name, 0.0), share)
     best = max(votes, key=lambda name: (votes[name], sure[name]))

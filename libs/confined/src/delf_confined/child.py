@@ -13,26 +13,26 @@ from delf.values.encoding import TooLargeError, UnsupportedValueError, check_siz
 from delf_confined.wire import receive, send
 
 
-def serve(wire: socket.socket, function: str, most: int) -> None:
+def serve(wire: socket.socket, function: str, max_bytes: int) -> None:
     """Receive arguments, call a function, and send the result.
 
     Args:
         wire: The socket to the program.
         function: The function as ``module:name``.
-        most: The maximum number of bytes of the answer.
+        max_bytes: The maximum number of bytes of the answer.
     """
     with notes_of_call() as notes:
-        answer = _answer(wire, function, most)
+        answer = _answer(wire, function, max_bytes)
         if "error" in answer:
             answer["error"][1] = answer["error"][1][:4000]
         answer["notes"] = list(notes)
     payload = dumps(answer)
-    if len(payload) > most:
+    if len(payload) > max_bytes:
         payload = dumps({"limit": "answer", "notes": []})
     send(wire, payload)
 
 
-def _answer(wire: socket.socket, function: str, most: int) -> dict[str, Any]:
+def _answer(wire: socket.socket, function: str, max_bytes: int) -> dict[str, Any]:
     try:
         arguments = loads(receive(wire))
         value: Any = resolve_name(function)(**arguments)
@@ -40,7 +40,7 @@ def _answer(wire: socket.socket, function: str, most: int) -> dict[str, Any]:
             import asyncio  # the template has imported it for known async functions
 
             value = asyncio.run(_await_value(value))
-        check_size(value, most)
+        check_size(value, max_bytes)
     except DelfError as error:
         package = error.package if isinstance(error, OptionalDependencyError) else None
         return {"error": [type(error).__name__, error.message, error.hint, package]}

@@ -47,7 +47,7 @@ class Child:
         self._lock = threading.Lock()
         self._is_ended = False
 
-    def ask(self, arguments: bytes, most: int) -> bytes:
+    def ask(self, arguments: bytes, max_bytes: int) -> bytes:
         """Send the arguments, and wait for the answer.
 
         Raises:
@@ -56,7 +56,7 @@ class Child:
         """
         try:
             send(self.wire, arguments)
-            return receive(self.wire, most)
+            return receive(self.wire, max_bytes)
         except OSError as error:
             raise EOFError from error
 
@@ -110,20 +110,20 @@ class Template:
             "readable": list(readable),
             "preload": list(preload),
         }
-        ours, theirs = socket.socketpair()
+        own_socket, theirs = socket.socketpair()
         try:
             # One request at a time, because the template's answers have no number.
             with self._lock:
                 answer = self._ask(request, theirs)
         except BaseException:
-            ours.close()
+            own_socket.close()
             raise
         finally:
             theirs.close()
         if "pid" not in answer:
-            ours.close()
+            own_socket.close()
             raise ToolExecutionError(str(answer["error"]))
-        return Child(self, answer["pid"], ours)
+        return Child(self, answer["pid"], own_socket)
 
     def reap(self, pid: int) -> int:
         """Wait for the end of a child that was killed, or that ended."""

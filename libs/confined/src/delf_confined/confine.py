@@ -48,8 +48,8 @@ def confine(limits: dict[str, Any], readable: Sequence[str], *, parent: int) -> 
     system.die_with_parent(parent)
     _limit(limits, readable, writes=bool(writable))
     if landlock.version():
-        own = (*sys.path, *SYSTEM_FILES, *map(str, mimetypes.knownfiles))
-        landlock.restrict([*own, *readable], writable)
+        readable_paths = (*sys.path, *SYSTEM_FILES, *map(str, mimetypes.knownfiles))
+        landlock.restrict([*readable_paths, *readable], writable)
     if seccomp.is_supported():
         seccomp.install(threads=True, writes=bool(writable), locks=True)
 
@@ -72,10 +72,10 @@ def _limit(limits: dict[str, Any], readable: Sequence[str], *, writes: bool) -> 
         bounds["AS"] = mapped + files + _MAPPED * limits["memory"]
     else:
         bounds["NPROC"] = 0  # on Linux the limit would include threads
-    for name, most in bounds.items():
-        which = getattr(resource, f"RLIMIT_{name}", None)
-        if which is not None:
-            system.set_limit(which, most)
+    for name, max_value in bounds.items():
+        limit_name = getattr(resource, f"RLIMIT_{name}", None)
+        if limit_name is not None:
+            system.set_limit(limit_name, max_value)
 
 
 def _in_use() -> tuple[int, int]:

@@ -59,13 +59,13 @@ class Pages(NamedTuple):
     texts: list[str]
 
 
-def pdf_pages(source: str | IO[bytes], name: str, most: int | None = None) -> Pages:
+def pdf_pages(source: str | IO[bytes], name: str, max_pages: int | None = None) -> Pages:
     """Read the text of a PDF page by page; a scanned page has no text.
 
     Args:
         source: The path, or its content.
         name: The document, for messages.
-        most: The maximum number of pages; all when None.
+        max_pages: The maximum number of pages; all when None.
 
     Raises:
         ToolExecutionError: If the document cannot be read.
@@ -78,8 +78,8 @@ def pdf_pages(source: str | IO[bytes], name: str, most: int | None = None) -> Pa
         if reader.is_encrypted and not reader.decrypt(""):
             raise ToolExecutionError(f"{name} is a PDF document with a password")
         total = len(reader.pages)
-        texts, damaged_pages, unknown_fonts = _texts_of(reader.pages[:most])
-        values = list(map(_values_on, reader.pages[:most]))
+        texts, damaged_pages, unknown_fonts = _texts_of(reader.pages[:max_pages])
+        values = list(map(_values_on, reader.pages[:max_pages]))
         title = _title(reader)
     except DependencyError as error:
         raise ToolExecutionError(
@@ -93,9 +93,9 @@ def pdf_pages(source: str | IO[bytes], name: str, most: int | None = None) -> Pa
         note(f"{name}: pages that are damaged are '': {', '.join(map(str, damaged_pages))}")
     garbled = [n for n, text in enumerate(texts, 1) if n in unknown_fonts or _is_garbled(text)]
     if garbled:
-        listed = ", ".join(map(str, garbled))
+        page_list = ", ".join(map(str, garbled))
         note(
-            f"{name}: fonts of pages {listed} do not tell their letters, so the "
+            f"{name}: fonts of pages {page_list} do not tell their letters, so the "
             "text may be wrong: only reading the pictures (OCR) gives it"
         )
     if any(values):
@@ -112,21 +112,21 @@ def pdf_pages(source: str | IO[bytes], name: str, most: int | None = None) -> Pa
     return Pages(title, total, texts)
 
 
-def tell_bare(name: str, bare: int, total: int) -> None:
+def tell_bare(name: str, bare_pages: int, total: int) -> None:
     """Note pages without text."""
-    if bare:
+    if bare_pages:
         note(
-            f"{name}: {bare} of {total} pages hold no text, as scanned pages do: only reading the "
-            "pictures (OCR) gives theirs"
+            f"{name}: {bare_pages} of {total} pages hold no text, as scanned pages do: only "
+            "reading the pictures (OCR) gives theirs"
         )
 
 
 def _is_garbled(text: str) -> bool:
     """Return whether a text has glyph names or private characters instead of letters."""
     signs = "".join(text.split())
-    named = sum(map(len, _GLYPH.findall(signs)))
+    glyph_letters = sum(map(len, _GLYPH.findall(signs)))
     strange = sum(1 for sign in signs if category(sign) in ("Co", "Cn", "Cc") or sign == "\ufffd")
-    return named > _NAMED_SHARE * len(signs) or strange > _STRANGE_SHARE * len(signs)
+    return glyph_letters > _NAMED_SHARE * len(signs) or strange > _STRANGE_SHARE * len(signs)
 
 
 class _LogCollector(logging.Handler):
@@ -185,15 +185,15 @@ def _prefer_declared(holder: Any, depth: int = 0) -> None:
 
 
 def _entries_of(resources: Any, name: str) -> list[Any]:
-    found = resources.get(name)
-    return [] if found is None else [each.get_object() for each in found.get_object().values()]
+    entries = resources.get(name)
+    return [] if entries is None else [each.get_object() for each in entries.get_object().values()]
 
 
 def _values_on(page: Any) -> list[str]:
     """Return a page's filled-in form fields, one per line, and its text annotations."""
     try:
-        found = (_value_of(each.get_object()) for each in page.get("/Annots") or ())
-        return [line for line in found if line]
+        values = (_value_of(each.get_object()) for each in page.get("/Annots") or ())
+        return [line for line in values if line]
     except Exception:  # whatever a damaged entry leads to
         return []
 
@@ -205,18 +205,18 @@ def _value_of(field: Any) -> str:
     if kind != "/Widget":
         return ""
     names: list[str] = []
-    known: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     holder, depth = field, 0
     while holder is not None and depth < _DEEPEST_FIELD:
         names[:0] = [str(holder["/T"])] if "/T" in holder else []
-        known = {**holder, **known}
+        fields = {**holder, **fields}
         holder, depth = holder.get("/Parent"), depth + 1
         holder = None if holder is None else holder.get_object()
-    if known.get("/FT") == "/Btn":
-        state = str(known.get("/AS") or "/Off")
+    if fields.get("/FT") == "/Btn":
+        state = str(fields.get("/AS") or "/Off")
         value = "" if state == "/Off" else state.removeprefix("/")
     else:
-        given = known.get("/V") if known.get("/FT") in ("/Tx", "/Ch") else None
+        given = fields.get("/V") if fields.get("/FT") in ("/Tx", "/Ch") else None
         given = None if given is None else given.get_object()
         several = cast("list[Any]", given) if isinstance(given, list) else [given]
         value = ", ".join(str(each).strip() for each in several if isinstance(each, str))
@@ -271,10 +271,10 @@ def docx_lines(path: str, name: str) -> Iterator[str]:
 def _body_of(archive: zipfile.ZipFile) -> str:
     """Return the name of the part with the text, which some programs number."""
     try:
-        found = ET.fromstring(archive.read("_rels/.rels"))  # noqa: S314 - as of the text
+        relations = ET.fromstring(archive.read("_rels/.rels"))  # noqa: S314 - as of the text
     except (KeyError, ET.ParseError):
         return _BODY
-    for each in found.iter(_RELATIONSHIP):
+    for each in relations.iter(_RELATIONSHIP):
         if each.get("Type", "").endswith(_MAIN):
             return each.get("Target", _BODY).lstrip("/")
     return _BODY
@@ -283,13 +283,13 @@ def _body_of(archive: zipfile.ZipFile) -> str:
 def _tell_left_out(archive: zipfile.ZipFile, name: str) -> None:
     """Note footnotes and the like, which are not in the text."""
     names = set(archive.namelist())
-    found = [
+    left_out_kinds = [
         kind
         for kind in _NOTES
         if f"word/{kind}.xml" in names and b"<w:t" in archive.read(f"word/{kind}.xml")[:_LARGEST]
     ]
-    if found:
-        note(f"{name}: its {' and '.join(found)} are not in the text")
+    if left_out_kinds:
+        note(f"{name}: its {' and '.join(left_out_kinds)} are not in the text")
 
 
 def _paragraphs(block: ET.Element) -> Iterator[str]:

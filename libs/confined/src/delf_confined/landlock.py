@@ -48,8 +48,8 @@ def version() -> int:
     """Return the kernel's version of Landlock; 0 if unsupported."""
     if sys.platform != "linux":
         return 0
-    found = _syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)
-    return max(found, 0)
+    abi_version = _syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)
+    return max(abi_version, 0)
 
 
 @cache

@@ -48,12 +48,12 @@ def usual_form(source: str | IO[bytes]) -> str | IO[bytes]:
         names = archive.namelist()
         usual = _usual_names(archive)
         if all(name == usual[name] for name in names) and not _is_strict(archive):
-            made = None
+            rewritten = None
         else:
-            made = _rewrite_archive(archive, usual)
-    if made is None and not isinstance(source, str):
+            rewritten = _rewrite_archive(archive, usual)
+    if rewritten is None and not isinstance(source, str):
         source.seek(0)
-    return source if made is None else made
+    return source if rewritten is None else rewritten
 
 
 def _is_strict(archive: zipfile.ZipFile) -> bool:
@@ -79,9 +79,9 @@ def _usual_names(archive: zipfile.ZipFile) -> dict[str, str]:
         name: names_by_key.get(_key(place), place) for name, place in plain_paths.items()
     }
     for name, place in usual_names.items():
-        cut = place.lower().rfind("_rels/")
-        head, last = place[:cut], place[cut + len("_rels/") :]
-        if cut >= 0 and last.lower().endswith(".rels") and last.lower() != ".rels":
+        folder_end = place.lower().rfind("_rels/")
+        head, last = place[:folder_end], place[folder_end + len("_rels/") :]
+        if folder_end >= 0 and last.lower().endswith(".rels") and last.lower() != ".rels":
             owner = names_by_key.get(_key(f"{head}{last[:-5]}"), f"{head}{last[:-5]}")
             folder, _, file_name = owner.rpartition("/")
             usual_names[name] = f"{folder}/_rels/{file_name}.rels".lstrip("/")
@@ -98,35 +98,35 @@ def _references(text: str) -> Iterable[str]:
 
 
 def _resolve_path(steps: Iterable[str]) -> str:
-    found: list[str] = []
+    parts: list[str] = []
     for step in steps:
         if step == "..":
-            found[-1:] = []
+            parts[-1:] = []
         elif step not in ("", "."):
-            found.append(step)
-    return "/".join(found)
+            parts.append(step)
+    return "/".join(parts)
 
 
 def _rewrite_archive(archive: zipfile.ZipFile, usual: dict[str, str]) -> IO[bytes]:
     if sum(item.file_size for item in archive.infolist()) > _LARGEST:
         raise ToolExecutionError(f"the document has more than {_LARGEST:,} bytes unpacked")
-    made = io.BytesIO()
-    done: set[str] = set()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as copy:
+    rewritten = io.BytesIO()
+    done_names: set[str] = set()
+    with zipfile.ZipFile(rewritten, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as copy:
         for name, place in usual.items():
-            if place in done or place.endswith("/"):
+            if place in done_names or place.endswith("/"):
                 continue
-            done.add(place)
+            done_names.add(place)
             data = archive.read(name)
             if place.lower().endswith(_MARKUP):
                 data = _STRICT.sub(_transitional, data)
                 if place.lower() == _TYPES.lower() or place.lower().endswith(".rels"):
                     data = data.replace(b"\\", b"/")
             copy.writestr(place, data)
-    made.seek(0)
-    return made
+    rewritten.seek(0)
+    return rewritten
 
 
-def _transitional(found: re.Match[bytes]) -> bytes:
+def _transitional(namespace: re.Match[bytes]) -> bytes:
     """Return the namespace of Office 2006 for one of strict OOXML, which readers do not know."""
-    return b"http://schemas.openxmlformats.org/%s/2006/%s" % (found[1], found[2])
+    return b"http://schemas.openxmlformats.org/%s/2006/%s" % (namespace[1], namespace[2])

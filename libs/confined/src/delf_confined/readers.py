@@ -127,7 +127,7 @@ class Readers:
             # Stop reading before another thread closes the socket.
             await asyncio.gather(asking, return_exceptions=True)
             child.kill()
-            ended = self._thread.submit(child.end)
+            stopped_child = self._thread.submit(child.end)
         if not is_answered:
             if has_given_way:
                 return None
@@ -137,7 +137,7 @@ class Readers:
         except ValueError:
             raise limit_error("answer", about, limits) from None
         except (EOFError, OSError):
-            status = await asyncio.wrap_future(ended)
+            status = await asyncio.wrap_future(stopped_child)
             raise child_death_error(status, about) from None
 
     async def aclose(self) -> None:
@@ -150,13 +150,13 @@ def _end_later(forking: Future[Child]) -> None:
         forking.result().end()
 
 
-async def _exchange(child: Child, payload: bytes, most: int) -> bytes:
+async def _exchange(child: Child, payload: bytes, max_bytes: int) -> bytes:
     loop = asyncio.get_running_loop()
     child.wire.setblocking(False)
     await loop.sock_sendall(child.wire, LENGTH.pack(len(payload)))
     await loop.sock_sendall(child.wire, payload)
     (length,) = LENGTH.unpack(await _exactly(child, LENGTH.size))
-    check(length, most)
+    check(length, max_bytes)
     return await _exactly(child, length)
 
 
@@ -206,9 +206,9 @@ def limit_error(limit: str, about: str, limits: Limits) -> ToolExecutionError:
 def child_death_error(status: int, about: str) -> ToolExecutionError:
     """Make the error for a child that died before it answered."""
     if -status == signal.SIGXCPU:
-        how = "it used more processor time than it may"
+        cause = "it used more processor time than it may"
     elif status < 0:
-        how = f"{signal.Signals(-status).name}; it may have needed too much memory"
+        cause = f"{signal.Signals(-status).name}; it may have needed too much memory"
     else:
-        how = f"status {status}"
-    return ToolExecutionError(f"{about}: the process that did it ended ({how})")
+        cause = f"status {status}"
+    return ToolExecutionError(f"{about}: the process that did it ended ({cause})")

@@ -212,7 +212,7 @@ def install(*, threads: bool, writes: bool = True, locks: bool = False) -> None:
 
 def _blocks(pid: int, *, threads: bool, writes: bool, locks: bool) -> dict[str, list[bytes]]:
     """Return the filter blocks of calls with checked arguments."""
-    own = (0, pid)
+    own_process = (0, pid)
     return {
         "futex": _allow_values(1, _FUTEXES, mask=_FUTEX_KIND),
         "mmap": _allow_without_bits(3, _MMAP_REFUSED),
@@ -238,10 +238,10 @@ def _blocks(pid: int, *, threads: bool, writes: bool, locks: bool) -> dict[str, 
         "tgkill": _require_argument(0, pid) + _forbid_arguments(2, _SIGNALS_REFUSED),
         # Reading only: a lowered limit would end the process by SIGKILL, see _SIGNALS_REFUSED.
         "prlimit64": [*_require_argument(0, 0), *_require_null(2), *_answer(_ALLOW)],
-        "getpgid": _allow_values(0, own),
-        "getsid": _allow_values(0, own),
-        "getpriority": _require_argument(0, 0) + _allow_values(1, own),
-        "sched_getaffinity": _allow_values(0, own),
+        "getpgid": _allow_values(0, own_process),
+        "getsid": _allow_values(0, own_process),
+        "getpriority": _require_argument(0, 0) + _allow_values(1, own_process),
+        "sched_getaffinity": _allow_values(0, own_process),
     }
 
 
@@ -296,15 +296,15 @@ def _allow_opening(flags: int) -> list[bytes]:
     """
     block = [*_refuse_bits(flags, ~_OPEN_FLAGS)]
     block.append(_instruction(_AND, 0, 0, _ACCESS_MODE | _TRUNCATE))
-    for refused in (_TRUNCATE, _ACCESS_MODE, _ACCESS_MODE | _TRUNCATE):
-        block += [_instruction(_JUMP_EQUAL, 0, 1, refused), *_answer(_REFUSE)]
+    for forbidden_flags in (_TRUNCATE, _ACCESS_MODE, _ACCESS_MODE | _TRUNCATE):
+        block += [_instruction(_JUMP_EQUAL, 0, 1, forbidden_flags), *_answer(_REFUSE)]
     return [*block, *_answer(_ALLOW)]
 
 
 def _allow_reading(flags: int) -> list[bytes]:
     """Allow opening existing files for reading only."""
-    refused = ~_OPEN_FLAGS | _ACCESS_MODE | _TRUNCATE | _MAKE
-    return _allow_without_bits(flags, refused)
+    forbidden_flags = ~_OPEN_FLAGS | _ACCESS_MODE | _TRUNCATE | _MAKE
+    return _allow_without_bits(flags, forbidden_flags)
 
 
 def _allow_without_address() -> list[bytes]:

@@ -69,16 +69,16 @@ def give_way() -> None:
         libc().prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def set_limit(which: int, soft: int, hard: int | None = None) -> None:
+def set_limit(limit_name: int, soft: int, hard: int | None = None) -> None:
     """Set a resource limit, at most to the limit that this process already has.
 
     Args:
-        which: A number of the module ``resource``.
+        limit_name: A number of the module ``resource``.
         soft: The limit.
         hard: The limit that cannot be raised again; ``soft`` when None.
     """
-    _, ceiling = resource.getrlimit(which)
-    wanted = soft if hard is None else hard
+    _, ceiling = resource.getrlimit(limit_name)
+    new_soft = soft if hard is None else hard
     if ceiling != resource.RLIM_INFINITY:
-        wanted, soft = min(wanted, ceiling), min(soft, ceiling)
-    resource.setrlimit(which, (soft, wanted))
+        new_soft, soft = min(new_soft, ceiling), min(soft, ceiling)
+    resource.setrlimit(limit_name, (soft, new_soft))

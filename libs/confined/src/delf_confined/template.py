@@ -42,7 +42,7 @@ def main(descriptor: int) -> None:
     if seccomp.is_supported():
         for writes in (False, True):
             seccomp.build_filter(os.uname().machine, threads=True, writes=writes, locks=True)
-    known: set[str] = set()
+    imported_names: set[str] = set()
     with socket.socket(fileno=descriptor) as control, suppress(EOFError, ConnectionError):
         while True:
             head, descriptors, _, _ = socket.recv_fds(control, LENGTH.size, 1)
@@ -50,7 +50,7 @@ def main(descriptor: int) -> None:
                 return
             request = json.loads(_receive_rest(control, *LENGTH.unpack(head)))
             try:
-                answer = _answer(request, descriptors, control, known)
+                answer = _answer(request, descriptors, control, imported_names)
             finally:
                 for each in descriptors:
                     os.close(each)
@@ -60,29 +60,34 @@ def main(descriptor: int) -> None:
 def _receive_rest(control: socket.socket, length: int) -> bytes:
     data = b""
     while len(data) < length:
-        more = control.recv(length - len(data))
-        if not more:
+        chunk = control.recv(length - len(data))
+        if not chunk:
             raise EOFError
-        data += more
+        data += chunk
     return data
 
 
 def _answer(
-    request: dict[str, Any], descriptors: list[int], control: socket.socket, known: set[str]
+    request: dict[str, Any],
+    descriptors: list[int],
+    control: socket.socket,
+    imported_names: set[str],
 ) -> dict[str, Any]:
     if "reap" in request:
         try:
-            _, status, used = os.wait4(request["reap"], 0)
+            _, status, resource_usage = os.wait4(request["reap"], 0)
         except ChildProcessError:
             return {"status": 0, "cpu": 0.0}
         return {
             "status": os.waitstatus_to_exitcode(status),
-            "cpu": used.ru_utime + used.ru_stime,
+            "cpu": resource_usage.ru_utime + resource_usage.ru_stime,
         }
-    wanted = (*request["preload"], request["function"])
-    if not known.issuperset(wanted):
-        _import(request["function"], [name for name in request["preload"] if name not in known])
-        known.update(wanted)
+    module_names = (*request["preload"], request["function"])
+    if not imported_names.issuperset(module_names):
+        _import(
+            request["function"], [name for name in request["preload"] if name not in imported_names]
+        )
+        imported_names.update(module_names)
     try:
         pid = os.fork()
     except OSError as error:
@@ -96,13 +101,13 @@ def _import(function: str, preload: Sequence[str]) -> None:
     """Import modules once for all children; a child reports a failed import."""
     for name in (*preload, function):
         try:
-            found = resolve_name(name)
-            if name != function and callable(found):
-                found()  # a preload function of our own code
+            target = resolve_name(name)
+            if name != function and callable(target):
+                target()  # a preload function of our own code
         except Exception as error:  # an import may raise anything
             _log.debug("%s: %s", name, error)
             continue
-        if inspect.iscoroutinefunction(found):
+        if inspect.iscoroutinefunction(target):
             importlib.import_module("asyncio")
     gc.collect()
     gc.freeze()  # keep the pages shared with children

@@ -99,9 +99,9 @@ def encoding_of_file(path: str, about: str) -> str:
     decoder = codecs.getincrementaldecoder("utf-8")()
     with Path(path).open("rb") as file:
         chunk, line = file.read(_CHUNK), 1
-        marked = _decode_with_mark(chunk) or _decode_utf16_without_mark(chunk, about)
-        if marked is not None:
-            return "utf-8-sig" if marked == "utf-8" else marked
+        encoding_by_mark = _decode_with_mark(chunk) or _decode_utf16_without_mark(chunk, about)
+        if encoding_by_mark is not None:
+            return "utf-8-sig" if encoding_by_mark == "utf-8" else encoding_by_mark
         while True:
             try:
                 decoder.decode(chunk, final=not chunk)
@@ -132,15 +132,14 @@ def encoding_of(data: bytes, about: str, first_line: int = 1, remedy: str = _REM
     try:
         data.decode("utf-8")
     except UnicodeDecodeError as error:
-        found = error
+        decode_error = error
     else:
         return "utf-8"
     if _is_utf8_but_for_few(data):
         return "utf-8"
     encoding, name = guess(data)
-    place = (
-        f"byte 0x{data[found.start]:02x} on line {_line_number(data, found.start) + first_line - 1}"
-    )
+    line = _line_number(data, decode_error.start) + first_line - 1
+    place = f"byte 0x{data[decode_error.start]:02x} on line {line}"
     note(f"{about} is not UTF-8 ({place}) and was read as {name}{remedy}")
     return encoding
 
@@ -178,11 +177,11 @@ def _is_utf8_but_for_few(data: bytes) -> bool:
 
 def decode_if_text(data: bytes) -> str | None:
     """Decode bytes if they are certainly text; return None otherwise."""
-    marked = _decode_with_mark(data)
-    if marked is None and b"\0" in data:
+    decoded = _decode_with_mark(data)
+    if decoded is None and b"\0" in data:
         return None
     try:
-        return data.decode(marked or "utf-8").removeprefix("\ufeff")
+        return data.decode(decoded or "utf-8").removeprefix("\ufeff")
     except ValueError:
         return None
 

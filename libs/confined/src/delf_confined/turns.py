@@ -49,8 +49,8 @@ class Turns:
     )
     """The instances by event loop."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_calls: int) -> None:
+        self._most = max_calls
         self._order = itertools.count()
         self._waiting: dict[Turn, int] = {}
         self._running: set[Turn] = set()
@@ -59,10 +59,10 @@ class Turns:
         self._timer: asyncio.TimerHandle | None = None
 
     @classmethod
-    def of_loop(cls, most: int) -> Turns:
+    def of_loop(cls, max_calls: int) -> Turns:
         """Return the permits shared by everything on the running event loop."""
         by_size = cls._of_loops.setdefault(asyncio.get_running_loop(), {})
-        return by_size.setdefault(most, cls(most))
+        return by_size.setdefault(max_calls, cls(max_calls))
 
     @asynccontextmanager
     async def acquire(self, turn: Turn) -> AsyncGenerator[None]:
@@ -104,8 +104,8 @@ class Turns:
     def _next(self) -> Turn | None:
         """Return the next call; one permit is reserved for calls that have not run yet."""
         is_full = sum(turn.used > 0 for turn in self._running) >= max(1, self._most - 1)
-        allowed = [turn for turn in self._waiting if not (is_full and turn.used > 0)]
-        return min(allowed, key=self._rank, default=None)
+        allowed_turns = [turn for turn in self._waiting if not (is_full and turn.used > 0)]
+        return min(allowed_turns, key=self._rank, default=None)
 
     def _rank(self, turn: Turn) -> tuple[float, int, int]:
         alike = sum(other.key == turn.key for other in self._running)
@@ -114,8 +114,8 @@ class Turns:
     def _recent_use(self, key: Hashable) -> float:
         now = asyncio.get_running_loop().time()
         mine = (turn for turn in (*self._running, *self._waiting) if turn.key == key)
-        used = sum(turn.used + (now - turn.began if turn.began else 0.0) for turn in mine)
-        return used + self._seconds_used.get(key, 0.0)
+        used_seconds = sum(turn.used + (now - turn.began if turn.began else 0.0) for turn in mine)
+        return used_seconds + self._seconds_used.get(key, 0.0)
 
     def _preempt_longest(self) -> None:
         """Make the longest restartable call of another caller release its permit."""

@@ -15,29 +15,29 @@ def send(wire: socket.socket, payload: bytes) -> None:
     wire.sendall(payload)
 
 
-def receive(wire: socket.socket, most: int | None = None) -> bytes:
+def receive(wire: socket.socket, max_bytes: int | None = None) -> bytes:
     """Receive a frame.
 
     Args:
         wire: The socket.
-        most: The maximum number of bytes; None for a trusted sender.
+        max_bytes: The maximum number of bytes; None for a trusted sender.
 
     Raises:
         EOFError: If the other side closed the connection.
         ValueError: If the frame is longer.
     """
     (length,) = LENGTH.unpack(_exactly(wire, LENGTH.size))
-    check(length, most)
+    check(length, max_bytes)
     return _exactly(wire, length)
 
 
-def check(length: int, most: int | None) -> None:
+def check(length: int, max_bytes: int | None) -> None:
     """Raise for an invalid frame header before reading the frame.
 
     Raises:
         ValueError: If the frame is too long.
     """
-    if most is not None and length > most:
+    if max_bytes is not None and length > max_bytes:
         raise ValueError(f"a frame of {length:,} bytes")
 
 
@@ -45,9 +45,9 @@ def _exactly(wire: socket.socket, size: int) -> bytes:
     data = bytearray(size)
     view, got = memoryview(data), 0
     while got < size:
-        more = wire.recv_into(view[got:])
-        if not more:
+        received_count = wire.recv_into(view[got:])
+        if not received_count:
             raise EOFError
-        got += more
+        got += received_count
     view.release()
     return bytes(data)

@@ -12,12 +12,12 @@ _POINTER: Final = ("LINE ", "^")
 _PATH: Final = re.compile(r"""(?<=["'])/[^"'\n]+(?=["'])|(?<![\w./])/[^\s"':,;)]+""")
 
 
-def shorten_message(text: str, most: int = _MAX) -> str:
+def shorten_message(text: str, max_length: int = _MAX) -> str:
     """Remove stack traces, statement pointers and host folders from an error message.
 
     Args:
         text: The library's message.
-        most: The maximum number of characters.
+        max_length: The maximum number of characters.
     """
     lines: list[str] = []
     for line in map(str.strip, text.splitlines()):
@@ -25,14 +25,14 @@ def shorten_message(text: str, most: int = _MAX) -> str:
             break
         if line and not line.startswith(_POINTER):
             lines.append(line)
-    return _PATH.sub(_without_folder, "; ".join(lines))[:most]
+    return _PATH.sub(_without_folder, "; ".join(lines))[:max_length]
 
 
-def _without_folder(found: re.Match[str]) -> str:
+def _without_folder(path_match: re.Match[str]) -> str:
     """Return the name of a file of this machine.
 
     A text of the user's that begins with a slash stays.
     """
-    folder, _, name = found.group().rpartition("/")
+    folder, _, name = path_match.group().rpartition("/")
     is_folder = folder.count("/") >= 1 and os.path.isdir(folder)  # noqa: PTH112 - no odd errors
-    return name if is_folder else found.group()
+    return name if is_folder else path_match.group()

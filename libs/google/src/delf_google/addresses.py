@@ -34,32 +34,32 @@ def _parse_text(text: str) -> list[Address]:
 
     if _CONTROL.search(text):
         raise ValueError("an address holds a line break or another control character")
-    found: list[Address] = []
+    result: list[Address] = []
     for person in split(text):
         if not person.is_valid:
             raise ValueError(f"{(person.address or person.text)[:200]!r} is not a mail address")
-        found.append(Address(person.name, person.local, person.domain))
-    if not found:
+        result.append(Address(person.name, person.local, person.domain))
+    if not result:
         raise ValueError(f"{text[:200]!r} is not a mail address")
-    return found
+    return result
 
 
-def people(given: str | Sequence[str]) -> list[str]:
+def people(addresses_given: str | Sequence[str]) -> list[str]:
     """Return each person as an address of its own, such as ``Ada <ada@example.com>``."""
-    return [str(person) for person in parse(given)]
+    return [str(person) for person in parse(addresses_given)]
 
 
-def addresses(given: str | Sequence[str]) -> list[str]:
+def addresses(addresses_given: str | Sequence[str]) -> list[str]:
     """Return the addresses alone, each once."""
-    return list(dict.fromkeys(person.addr_spec for person in parse(given)))
+    return list(dict.fromkeys(person.addr_spec for person in parse(addresses_given)))
 
 
-def address(given: str) -> str:
+def address(text: str) -> str:
     """Return the only address in a text."""
-    found = addresses(given)
-    if len(found) != 1:
-        raise ValueError(f"{given[:200]!r} is not the address of one person")
-    return found[0]
+    parsed = addresses(text)
+    if len(parsed) != 1:
+        raise ValueError(f"{text[:200]!r} is not the address of one person")
+    return parsed[0]
 
 
 People = Annotated[str | list[str], AfterValidator(people)]

@@ -50,9 +50,9 @@ class Login:
     connections: tuple[str, ...]
     broad: Mapping[str, frozenset[str]]
 
-    def covered_scopes(self, granted: Iterable[str]) -> set[str]:
+    def covered_scopes(self, granted_scopes: Iterable[str]) -> set[str]:
         """Return granted scopes and those they include, such as files under a whole drive."""
-        return {small for scope in granted for small in self.broad.get(scope, ())}
+        return {small for scope in granted_scopes for small in self.broad.get(scope, ())}
 
     @property
     def client_id(self) -> str:
@@ -128,13 +128,13 @@ def logout_command(
     store = TokenStore()
     rows: list[dict[str, Any]] = []
     for login in _logins(ctx, names, credentials, account):
-        kept = store.read(login.account, login.client_id)
-        row = {"account": login.account, "logged_out": kept is not None, "revoked": False}
+        stored_login = store.read(login.account, login.client_id)
+        row = {"account": login.account, "logged_out": stored_login is not None, "revoked": False}
         rows.append(row)
-        if kept is None:
+        if stored_login is None:
             click.echo(f"Nobody is logged in as {login.account!r}.", err=as_json)
             continue
-        row["revoked"] = revoke(kept)
+        row["revoked"] = revoke(stored_login)
         store.delete(login.account, login.client_id)
         click.echo(f"Logged out of {login.account!r}.", err=as_json)
         if not row["revoked"]:
@@ -175,16 +175,16 @@ def status_command(
 
 
 def _status(login: Login, store: TokenStore) -> dict[str, Any]:
-    kept = store.read(login.account, login.client_id)
-    granted: set[str] = set((kept or {}).get("scopes") or ())
-    missing = sorted(set(login.scopes) - granted - login.covered_scopes(granted))
-    state = "not logged in" if kept is None else "not enough" if missing else "logged in"
+    stored_login = store.read(login.account, login.client_id)
+    granted_scopes: set[str] = set((stored_login or {}).get("scopes") or ())
+    missing = sorted(set(login.scopes) - granted_scopes - login.covered_scopes(granted_scopes))
+    state = "not logged in" if stored_login is None else "not enough" if missing else "logged in"
     return {
         "account": login.account,
         "state": state,
         "connections": list(login.connections),
-        "scopes": sorted(granted),
-        "missing": missing if kept is not None else [],
+        "scopes": sorted(granted_scopes),
+        "missing": missing if stored_login is not None else [],
     }
 
 
@@ -194,21 +194,23 @@ def _logins(
     """Return the logins that connections need: one for each client and account."""
     program: Any = ctx.find_root().obj
     project = program.load_project()
-    wanted = list(names) or [n for n, e in project.connections.items() if e.type in _TYPES]
-    if not wanted:
+    connection_names = list(names) or [
+        n for n, e in project.connections.items() if e.type in _TYPES
+    ]
+    if not connection_names:
         raise ConfigurationError(
             f"there is no connection to Google in {project.file or 'a delf.toml'}",
             hint="name one: delf google login -c gmail --credentials client_secrets.json",
         )
-    found: dict[tuple[str, str], Login] = {}
-    others: list[str] = []
+    logins: dict[tuple[str, str], Login] = {}
+    other_names: list[str] = []
     connect = project.connector(program.discover(project.environ))
-    for connection in map(connect, wanted):
+    for connection in map(connect, connection_names):
         if not isinstance(connection, GoogleConnection):
             raise ConfigurationError(f"{connection.name} is not a connection to Google")
         settings = connection.settings
         if settings.service_account or settings.token:
-            others.append(connection.name)
+            other_names.append(connection.name)
             continue
         path = credentials or settings.oauth_credentials
         if path is None:
@@ -218,28 +220,30 @@ def _logins(
             )
         info = read_json(path, connection.name)
         if is_login(info):
-            others.append(connection.name)
+            other_names.append(connection.name)
             continue
         client = client_of(info, path, connection.name)
-        _add_login(found, connection, account or settings.account, client)
-    if not found:
-        raise ConfigurationError(f"no login is needed: {', '.join(others)} have their own keys")
-    return list(found.values())
+        _add_login(logins, connection, account or settings.account, client)
+    if not logins:
+        raise ConfigurationError(
+            f"no login is needed: {', '.join(other_names)} have their own keys"
+        )
+    return list(logins.values())
 
 
 def _add_login(
-    found: dict[tuple[str, str], Login],
+    logins: dict[tuple[str, str], Login],
     connection: GoogleConnection,
     account: str,
     client: dict[str, Any],
 ) -> None:
     key = (account, str(client["client_id"]))
-    old = found.get(key) or Login(account, client, (), (), {})
+    old = logins.get(key) or Login(account, client, (), (), {})
     broad = {
-        SCOPES + scope: frozenset(SCOPES + small for small in held)
-        for scope, held in connection.broad.items()
+        SCOPES + scope: frozenset(SCOPES + small for small in included_scopes)
+        for scope, included_scopes in connection.broad.items()
     }
-    found[key] = Login(
+    logins[key] = Login(
         account,
         client,
         tuple(sorted({*old.scopes, *connection.needed_scopes()})),

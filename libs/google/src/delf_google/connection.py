@@ -45,15 +45,15 @@ class GoogleConnection(Connection[GoogleSettings]):
 
     def __init__(self, *first: Any, **options: Any) -> None:
         super().__init__(*first, **options)
-        own: GoogleSettings = self.settings
-        for path in (own.oauth_credentials, own.service_account):
+        google_settings: GoogleSettings = self.settings
+        for path in (google_settings.oauth_credentials, google_settings.service_account):
             if path is not None and not Path(path).expanduser().is_file():
                 raise ConnectionFileNotFoundError(
                     f"{self.name}: there is no file of credentials {path!r}", hint=GET_CREDENTIALS
                 )
-        needed = self.needed_scopes()
-        tokens = Tokens(self.name, own, needed, self.keep_secret, self._login_command())
-        self.transport = Transport(self.name, self.root, own, tokens, needed)
+        scopes = self.needed_scopes()
+        tokens = Tokens(self.name, google_settings, scopes, self.keep_secret, self._login_command())
+        self.transport = Transport(self.name, self.root, google_settings, tokens, scopes)
 
     def _login_command(self) -> str:
         """Return the command that logs in for this connection, with or without a project."""
@@ -73,18 +73,18 @@ class GoogleConnection(Connection[GoogleSettings]):
             if is_allowed(self.allow, item)
         }
         needed = {scope for unit in units for scope in self.scopes[unit].split()}
-        held = {small for scope in needed for small in self.broad.get(scope, ())}
-        return tuple(sorted(SCOPES + scope for scope in needed - held))
+        included_scopes = {small for scope in needed for small in self.broad.get(scope, ())}
+        return tuple(sorted(SCOPES + scope for scope in needed - included_scopes))
 
     async def check(self, call: ProposedCall) -> Verdict:
         """Describe the effect of a call if its arguments do not show it."""
         actions = {item.name: item for item in actions_of(type(self), None, self.name)}
         if not needs_confirmation(self.confirm, actions[call.action]):
             return Allowed()
-        shown = await self.preview(call)
-        if shown is None:
+        preview = await self.preview(call)
+        if preview is None:
             return Allowed()
-        return shown if shown.basis is not None else replace(shown, basis=shown.preview)
+        return preview if preview.basis is not None else replace(preview, basis=preview.preview)
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
         """Preview a call in the service's words; nothing changes.

@@ -76,9 +76,9 @@ class Tokens:
         """
         if self._settings.token is not None:
             return self._given_token(self._settings.token.get_secret_value(), instead_of)
-        made = self._made
-        if made is not None and made.valid and made.token != instead_of:
-            return made.token
+        credentials = self._made
+        if credentials is not None and credentials.valid and credentials.token != instead_of:
+            return credentials.token
         return await asyncio.to_thread(self._renew_token, instead_of)
 
     def _given_token(self, token: str, instead_of: str | None) -> str:
@@ -95,20 +95,20 @@ class Tokens:
         with self._lock:  # later callers use the first caller's token
             if self._made is None:
                 self._made = self._make_credentials()
-            made = self._made
-            if made.valid and made.token != instead_of:
-                return made.token
+            credentials = self._made
+            if credentials.valid and credentials.token != instead_of:
+                return credentials.token
             try:
-                made.refresh(_Exchange())
+                credentials.refresh(_Exchange())
             except RefreshError as error:
                 raise self._login_error(error) from None
             except TransportError as error:
                 raise ConnectionUnavailableError(
                     f"{self._name}: no token was given: {_first_line(error)}"
                 ) from None
-            self._keep_secret(made.token)
-            self._keep(made)
-            return made.token
+            self._keep_secret(credentials.token)
+            self._keep(credentials)
+            return credentials.token
 
     def _login_error(self, error: Exception) -> LoginError:
         answer = error.args[1] if len(error.args) > 1 else None
@@ -120,14 +120,14 @@ class Tokens:
         message = reason or _first_line(error)
         return LoginError(f"{self._name}: the login is expired or revoked ({message})", hint=hint)
 
-    def _keep(self, made: Any) -> None:
+    def _keep(self, credentials: Any) -> None:
         """Store a renewed token for other processes."""
         old = self._login
         if old is None:
             return
         # The granted scopes come with the token, if at all.
-        scopes = sorted(made.granted_scopes or old.get("scopes") or ())
-        new = {**old, **json.loads(made.to_json()), "scopes": scopes}
+        scopes = sorted(credentials.granted_scopes or old.get("scopes") or ())
+        new = {**old, **json.loads(credentials.to_json()), "scopes": scopes}
         try:
             self._store.write(self._settings.account, str(old["client_id"]), new)
         except OSError as error:
@@ -203,7 +203,7 @@ class Tokens:
         from google.auth.exceptions import DefaultCredentialsError
 
         try:
-            found = cast("Any", google.auth).default(scopes=self._scopes)
+            default_credentials = cast("Any", google.auth).default(scopes=self._scopes)
         except DefaultCredentialsError:
             raise LoginError(
                 f"{self._name}: there are no credentials",
@@ -211,7 +211,7 @@ class Tokens:
                 "here as oauth_credentials; or set service_account; or run "
                 "gcloud auth application-default login",
             ) from None
-        return found[0]
+        return default_credentials[0]
 
 
 def read_json(path: str, name: str) -> dict[str, Any]:
@@ -222,23 +222,23 @@ def read_json(path: str, name: str) -> dict[str, Any]:
         ConnectionConfigurationError: If the content is not a JSON object.
     """
     try:
-        found: Any = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+        content: Any = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
     except OSError as error:
         raise ConnectionFileNotFoundError(
             f"{name}: the credentials {path!r} cannot be read: {error.strerror}",
             hint=GET_CREDENTIALS,
         ) from None
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        content = None
+    if not isinstance(content, dict):
         raise ConnectionConfigurationError(f"{name}: {path!r} holds no credentials (no JSON)")
-    return cast("dict[str, Any]", found)
+    return cast("dict[str, Any]", content)
 
 
 def is_login(info: Mapping[str, Any]) -> bool:
     """Return True if credentials are a user's login, from gcloud or google-auth."""
-    own = {"refresh_token", "client_id", "client_secret"} <= info.keys()
-    return info.get("type") == "authorized_user" or own
+    has_login_keys = {"refresh_token", "client_id", "client_secret"} <= info.keys()
+    return info.get("type") == "authorized_user" or has_login_keys
 
 
 def client_of(info: Mapping[str, Any], path: str, name: str) -> dict[str, Any]:

@@ -104,28 +104,28 @@ class Problem:
 
     def _is_of_others(self, scopes: Sequence[str]) -> bool:
         """Return True if the error may concern a file outside of the ``drive.file`` scope."""
-        given = {scope.rpartition("/")[2] for scope in scopes}
-        if "drive.file" not in given or "drive" in given:
+        scope_names = {scope.rpartition("/")[2] for scope in scopes}
+        if "drive.file" not in scope_names or "drive" in scope_names:
             return False
-        is_hidden = self.status == 404 and "drive.readonly" not in given
+        is_hidden = self.status == 404 and "drive.readonly" not in scope_names
         return is_hidden or "appNotAuthorizedToFile" in self.reasons
 
-    def error(self, what: str, scopes: Sequence[str]) -> Exception:
+    def error(self, subject: str, scopes: Sequence[str]) -> Exception:
         """Return the error to raise.
 
         Args:
-            what: A description of the request, for error messages.
+            subject: A description of the request, for error messages.
             scopes: The required scopes.
         """
-        message = f"{what}: {self.message}"
+        message = f"{subject}: {self.message}"
         reason = self.reason
         if self.status == 401:
             return LoginError(
-                f"{what}: Google does not accept the login: {self.message}", hint=f"run {LOGIN}"
+                f"{subject}: Google does not accept the login: {self.message}", hint=f"run {LOGIN}"
             )
         if self.is_scope_missing:
             return MissingScopeError(
-                f"{what}: a right is missing in the login; it needs {' '.join(scopes)}",
+                f"{subject}: a right is missing in the login; it needs {' '.join(scopes)}",
                 scopes=scopes,
                 hint=f"run {LOGIN}, and agree to all rights",
             )
@@ -146,7 +146,7 @@ class Problem:
             )
         if self.is_rate or self.reasons & _QUOTAS:
             return QuotaError(
-                f"{what}: the quota is used up ({reason or 'HTTP 429'}): {self.message}",
+                f"{subject}: the quota is used up ({reason or 'HTTP 429'}): {self.message}",
                 status=self.status,
                 reason=reason,
                 hint="try again later, with fewer requests",
@@ -168,14 +168,14 @@ def _error_of(content: bytes) -> Mapping[str, Any]:
 
 
 def _reasons(error: Mapping[str, Any]) -> list[str]:
-    found: list[str] = []
+    reasons: list[str] = []
     for key in ("errors", "details"):
         items: Any = error.get(key)
         if isinstance(items, list):
-            found += [
+            reasons += [
                 str(cast("dict[str, Any]", item).get("reason") or "")
                 for item in cast("list[Any]", items)
                 if isinstance(item, dict)
             ]
     # The most specific reason comes first.
-    return [reason for reason in (*found, str(error.get("status") or "")) if reason]
+    return [reason for reason in (*reasons, str(error.get("status") or "")) if reason]

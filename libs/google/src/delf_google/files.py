@@ -13,31 +13,31 @@ _ADDRESS: Final = re.compile(r"https://[\w.-]+\.google\.com/.*?(?:/d/|/folders/|
 _ID: Final = re.compile(r"[\w-]{5,200}")
 
 
-def file_id(given: str) -> str:
+def file_id(id_or_url: str) -> str:
     """Return the id in an address of the editors or of Drive; an id is unchanged.
 
     Raises:
         ToolRefusedError: If the text is neither.
     """
-    found = _ADDRESS.match(given.strip())
-    if found:
-        return found[1]
-    if not _ID.fullmatch(given.strip()):
-        raise ToolRefusedError(f"{given[:200]!r} is neither the id nor the address of a file")
-    return given.strip()
+    url_match = _ADDRESS.match(id_or_url.strip())
+    if url_match:
+        return url_match[1]
+    if not _ID.fullmatch(id_or_url.strip()):
+        raise ToolRefusedError(f"{id_or_url[:200]!r} is neither the id nor the address of a file")
+    return id_or_url.strip()
 
 
-def read_task_file(context: CallContext | None, name: str, most: int) -> tuple[str, bytes]:
+def read_task_file(context: CallContext | None, name: str, max_bytes: int) -> tuple[str, bytes]:
     """Return the name and content of a file that a task was given, or has written; in a thread.
 
     Args:
         context: The task.
         name: The name in scripts.
-        most: Bytes; a larger file is refused.
+        max_bytes: Bytes; a larger file is refused.
 
     Raises:
         ToolRefusedError: If the file is missing or too large.
     """
     if context is None:
         raise ToolRefusedError(f"there is no task, and so no file {name[:200]!r}")
-    return Path(name).name, context.read_file(name, most)
+    return Path(name).name, context.read_file(name, max_bytes)

@@ -54,7 +54,7 @@ def sign_in(
     )
     try:
         if ask is None:
-            made = flow.run_local_server(
+            credentials = flow.run_local_server(
                 bind_addr="127.0.0.1",
                 port=0,
                 authorization_prompt_message="If no browser opens, open this address:\n{url}",
@@ -63,19 +63,19 @@ def sign_in(
                 prompt="consent",
             )
         else:
-            made = _sign_in_by_hand(flow, show, ask)
+            credentials = _sign_in_by_hand(flow, show, ask)
     except OAuth2Error as error:
         raise LoginError(f"Google did not log in: {error.description or error.error}") from None
     except WSGITimeoutError:
         raise LoginError(f"nobody agreed within {_TIMEOUT} s", hint="try again") from None
-    if not made.refresh_token:
+    if not credentials.refresh_token:
         raise LoginError(
             "Google gave a login that cannot be renewed",
             hint="use a client of the type Desktop app",
         )
-    login: dict[str, Any] = json.loads(made.to_json())
-    granted: Any = made.granted_scopes
-    login["scopes"] = sorted(granted or scopes)
+    login: dict[str, Any] = json.loads(credentials.to_json())
+    granted_scopes: Any = credentials.granted_scopes
+    login["scopes"] = sorted(granted_scopes or scopes)
     return login
 
 

@@ -108,8 +108,8 @@ class _Person:
     def made(self) -> Iterator[Mailbox]:
         """Yield the collected person, or nothing for blanks and comments."""
         text = _BLANKS.sub(" ", "".join(self.texts)).strip()
-        bare = "".join(self.bare).strip()
-        if not self.is_broken and not bare and not "".join(self.angles).strip():
+        plain_address = "".join(self.bare).strip()
+        if not self.is_broken and not plain_address and not "".join(self.angles).strip():
             return
         if self.is_broken or len(self.angles) > 1:
             yield Mailbox("", "", text)
@@ -120,7 +120,7 @@ class _Person:
             name = _BLANKS.sub(" ", "".join(self.words)).strip()
             yield Mailbox(name or " ".join(self.comments), _join_address(inner), text)
         else:
-            yield Mailbox(" ".join(self.comments), _join_address(bare), text)
+            yield Mailbox(" ".join(self.comments), _join_address(plain_address), text)
 
 
 def _join_address(address: str) -> str:

@@ -99,10 +99,10 @@ class Answer:
         Raises:
             ValueError: If the body is not a JSON object.
         """
-        found: Any = json.loads(self.content) if self.content.strip() else {}
-        if not isinstance(found, dict):
+        data: Any = json.loads(self.content) if self.content.strip() else {}
+        if not isinstance(data, dict):
             raise ValueError("no JSON object")  # noqa: TRY004 - a value, for the caller's except
-        return found  # pyright: ignore[reportUnknownVariableType]
+        return data  # pyright: ignore[reportUnknownVariableType]
 
 
 def segment(text: str) -> str:

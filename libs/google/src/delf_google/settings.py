@@ -52,13 +52,13 @@ class GoogleSettings(PluginSettings):
 
     @model_validator(mode="after")
     def _one_identity(self) -> Self:
-        given = [
+        identities = [
             name
             for name in ("oauth_credentials", "service_account", "token")
             if getattr(self, name) is not None
         ]
-        if len(given) > 1:
-            raise ValueError(f"{' and '.join(given)} cannot be used together")
+        if len(identities) > 1:
+            raise ValueError(f"{' and '.join(identities)} cannot be used together")
         if self.delegated_user is not None and self.service_account is None:
             raise ValueError("delegated_user needs service_account")
         return self

@@ -36,10 +36,10 @@ class TokenStore:
     def read(self, account: str, client_id: str) -> dict[str, Any] | None:
         """Return a login as google-auth writes it, or None without a login."""
         try:
-            found: Any = json.loads(self.path(account, client_id).read_text(encoding="utf-8"))
+            content: Any = json.loads(self.path(account, client_id).read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):
             return None
-        return cast("dict[str, Any]", found) if isinstance(found, dict) else None
+        return cast("dict[str, Any]", content) if isinstance(content, dict) else None
 
     def write(self, account: str, client_id: str, login: dict[str, Any]) -> Path:
         """Store a login, replacing the earlier one; return where it is stored."""

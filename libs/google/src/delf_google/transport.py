@@ -134,7 +134,7 @@ class Transport:
         attempts = Attempts[Answer](
             RETRIES,
             is_repeatable=not request.once,
-            again=lambda answer, course: self._retry_for(answer, request, course),
+            retry_rule=lambda answer, course: self._retry_for(answer, request, course),
             sleep=self.sleep,
         )
         try:
@@ -174,9 +174,11 @@ class Transport:
         if not rate:
             wait = pause(course.attempts) if seconds is None else seconds
             return Again(seconds=wait, in_doubt=True) if wait <= _LONGEST_WAIT else None
-        left = _LONGEST_WAIT - course.waited
-        wait = min(pause(course.attempts), max(left, 0.0)) if seconds is None else seconds
-        if wait > left or left < FIRST_PAUSE:
+        remaining_seconds = _LONGEST_WAIT - course.waited
+        wait = (
+            min(pause(course.attempts), max(remaining_seconds, 0.0)) if seconds is None else seconds
+        )
+        if wait > remaining_seconds or remaining_seconds < FIRST_PAUSE:
             return None
         if wait > _WORTH_TELLING:
             _log.warning("%s: a quota of Google is used up; waiting for %.0f s", self.name, wait)
@@ -195,7 +197,7 @@ class Transport:
         headers |= {**self.headers, "Authorization": f"Bearer {token}"}
         if self._tokens.project:
             headers["X-Goog-User-Project"] = self._tokens.project
-        most = request.most or self.settings.max_bytes
+        max_bytes = request.most or self.settings.max_bytes
         try:
             reply = await self._client.exchange(
                 request.method,
@@ -203,12 +205,12 @@ class Transport:
                 params=request.pairs or None,
                 content=content,
                 headers=headers,
-                most=most,
+                max_bytes=max_bytes,
                 more_seconds=len(content or b"") / _SLOWEST,
             )
         except BodyTooLargeError:
             raise GoogleError(
-                f"{self._label(request)}: the answer is larger than {most:,} bytes",
+                f"{self._label(request)}: the answer is larger than {max_bytes:,} bytes",
                 hint="ask for less, or set max_bytes",
             ) from None
         except BodyEncodingError as error:

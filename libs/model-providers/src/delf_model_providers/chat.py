@@ -52,19 +52,19 @@ def messages(
     return _without_system(converted)
 
 
-def _without_system(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _without_system(chat_messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Prepend instructions to the next user message."""
-    merged: list[dict[str, Any]] = []
+    merged_messages: list[dict[str, Any]] = []
     waiting = ""
-    for one in given:
+    for one in chat_messages:
         if one["role"] == "system":
             waiting += f"{one['content']}\n\n"
         elif waiting and one["role"] == "user":
-            merged.append({**one, "content": _prepended(waiting, one["content"])})
+            merged_messages.append({**one, "content": _prepended(waiting, one["content"])})
             waiting = ""
         else:
-            merged.append(one)
-    return [*merged, *([{"role": "user", "content": waiting.strip()}] if waiting else [])]
+            merged_messages.append(one)
+    return [*merged_messages, *([{"role": "user", "content": waiting.strip()}] if waiting else [])]
 
 
 def _prepended(first: str, content: Any) -> Any:
@@ -95,8 +95,8 @@ def _message(message: Message) -> list[dict[str, Any]]:
 
 def _call(call: ToolCall) -> dict[str, Any]:
     function = {"name": call.name, "arguments": call.arguments}
-    kept = fields_of(call, "call")
-    return {**kept, "id": call.id, "type": "function", "function": function}
+    kept_fields = fields_of(call, "call")
+    return {**kept_fields, "id": call.id, "type": "function", "function": function}
 
 
 def tools(given: Sequence[ModelTool], *, must_call: bool) -> dict[str, Any]:

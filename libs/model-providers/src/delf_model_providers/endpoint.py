@@ -76,10 +76,10 @@ class Endpoint:
     @property
     def secrets(self) -> tuple[str, ...]:
         """Everything that messages must not contain."""
-        found = [self.api_key or "", *self.headers.values()]
-        found += [value.partition(" ")[2] for value in self.headers.values()]
+        texts = [self.api_key or "", *self.headers.values()]
+        texts += [value.partition(" ")[2] for value in self.headers.values()]
         return tuple(
-            sorted({s for s in found if len(s) > 3 and s != NO_KEY}, key=len, reverse=True)
+            sorted({s for s in texts if len(s) > 3 and s != NO_KEY}, key=len, reverse=True)
         )
 
     def check_address(self, address: str) -> None:
@@ -110,7 +110,7 @@ def resolve(
     config: LLMConfig,
     context: PluginContext,
     spoken: Providers = SPOKEN,
-    others: Providers = NO_OTHERS,
+    other_providers: Providers = NO_OTHERS,
 ) -> Endpoint:
     """Resolve a model's name to its endpoint.
 
@@ -118,31 +118,34 @@ def resolve(
         config: The model as the user gave it.
         context: Keys and the environment.
         spoken: The providers with a dialect.
-        others: The providers of litellm.
+        other_providers: The providers of litellm.
 
     Raises:
         ModelConfigurationError: For a name without a known provider.
         KeyAddressError: If a project's file gives the address and no key may be sent there.
     """
-    given = config
-    config = Providers((*spoken.all, *others.all)).resolve_provider(config)
+    original_config = config
+    config = Providers((*spoken.all, *other_providers.all)).resolve_provider(config)
     word, slash, rest = config.model.partition("/")
     base_url = config.base_url
-    place = _Place(given.model, config, context)
+    place = _Place(original_config.model, config, context)
     if config.provider != AUTO:
         named, inner = spoken.by_name(config.provider), rest if slash else ""
         if named is not None:
             is_in_name = base_url is None and spoken.by_name(word) is named
             return place.family(named, inner if is_in_name else config.model, base_url)
-        other = others.by_name(config.provider)
+        other = other_providers.by_name(config.provider)
         if other is None:
-            known = ", ".join(provider.name for provider in (*spoken.all, *others.all))
-            raise ModelConfigurationError(
-                f"the model {given.model!r}: provider {config.provider!r} is not one of: {known}"
+            provider_names = ", ".join(
+                provider.name for provider in (*spoken.all, *other_providers.all)
             )
-        is_in_name = others.by_name(word) is other
+            raise ModelConfigurationError(
+                f"the model {original_config.model!r}: provider {config.provider!r} is not one of: "
+                f"{provider_names}"
+            )
+        is_in_name = other_providers.by_name(word) is other
         return place.other(other, inner if is_in_name else config.model)
-    other = others.by_name(word) if slash else None
+    other = other_providers.by_name(word) if slash else None
     compatible = next(provider for provider in spoken.all if provider.compatible)
     if base_url is not None and not (other and other.own_protocol):
         return place.family(compatible, config.model, base_url)
@@ -156,7 +159,9 @@ def resolve(
     if base_url := _first_of(context, compatible.addresses):
         return place.family(compatible, config.model, base_url)
     # Suggest only providers that work here; the rest would need another plugin.
-    prefixes = ", ".join(f"{known.name}/…" for known in (*spoken.all, *others.all))
+    prefixes = ", ".join(
+        f"{provider_names.name}/…" for provider_names in (*spoken.all, *other_providers.all)
+    )
     raise ModelConfigurationError(
         f"no provider is known for the model {config.model!r}",
         hint=f"for a server of your own, such as Ollama: --llm {config.model} --base-url "
@@ -210,9 +215,9 @@ class _Place:
         keys = provider.keys or (f"{stem}_API_KEY",)
         base_url = self.config.base_url or _variable(self.context, f"{stem}_API_BASE")
         # A name may hold an address, too: huggingface/https://host
-        given = base_url or (self.config.model if "://" in self.config.model else None)
-        address = None if given is None else source_of(given)
-        key = _key(self.config, self.context, provider.words, keys, given)
+        url = base_url or (self.config.model if "://" in self.config.model else None)
+        address = None if url is None else source_of(url)
+        key = _key(self.config, self.context, provider.words, keys, url)
         base_url, headers = _address(base_url, self.config, address)
         if key.text is None and address in ("program", "project"):
             if address == "project" and provider.login != "none":
@@ -242,8 +247,8 @@ def _first_of(context: PluginContext, names: tuple[str, ...]) -> str | None:
 
 def _variable(context: PluginContext, name: str) -> str | None:
     """Return a variable that is set, with its source."""
-    found = context.environ.get(name)
-    return SourcedText(found, source_of(found, "environment")) if found else None
+    value = context.environ.get(name)
+    return SourcedText(value, source_of(value, "environment")) if value else None
 
 
 @dataclass(frozen=True)
@@ -277,31 +282,31 @@ def _key(
     Raises:
         KeyAddressError: If a project's file gives the address, and the only key is from elsewhere.
     """
-    given = None if address is None else source_of(address)
-    own = _key_for(context, address)
+    address_source = None if address is None else source_of(address)
+    own_key = _key_for(context, address)
     places = [("LLMConfig(api_key=…)", config.api_key)]
-    places += [("api_key_for", own and SourcedText(own, given or "program"))]
+    places += [("api_key_for", own_key and SourcedText(own_key, address_source or "program"))]
     places += [(f"providers[{alias!r}]", context.providers.get(alias)) for alias in aliases]
     places += [(name, _variable(context, name)) for name in variables]
-    refused: _Key | None = None
+    first_refused: _Key | None = None
     for place, text in places:
         key = (text or "").strip()  # keys read from files often end in a newline
         if not key:
             continue
-        found = _Key(key, place, source_of(text))
+        candidate = _Key(key, place, source_of(text))
         if not (key.isascii() and key.isprintable()):
             raise ModelConfigurationError(
                 f"the key of {config.model!r} ({place}) has an invalid character",
                 hint="copy the key again: letters, digits and plain punctuation",
             )
-        if _may_send_key(found.source, given):
-            return found
-        refused = refused or found
-    if refused is None:
+        if _may_send_key(candidate.source, address_source):
+            return candidate
+        first_refused = first_refused or candidate
+    if first_refused is None:
         return _Key(None, f"no key was given and {variables[0]} is not set")
-    if given == "project":
-        raise _refused(config.model, refused.place, refused.source, given)
-    return _Key(None, f"{refused.place} is not sent to an address of the {given}")
+    if address_source == "project":
+        raise _refused(config.model, first_refused.place, first_refused.source, address_source)
+    return _Key(None, f"{first_refused.place} is not sent to an address of the {address_source}")
 
 
 def _refused(model: str, place: str, key: Source, address: Source) -> KeyAddressError:
@@ -321,10 +326,14 @@ def _key_for(context: PluginContext, address: str | None) -> str | None:
     """Find the key for an address: by host and port, or by URL."""
     if address is None or not context.api_key_for:
         return None
-    found = _ORIGIN.search(address)
-    for named, key in context.api_key_for.items():
-        wanted = _ORIGIN.search(named if "://" in named else f"{found and found[1]}://{named}")
-        if found and wanted and _same_origin(found, wanted):
+    origin = _ORIGIN.search(address)
+    for address_pattern, key in context.api_key_for.items():
+        wanted_origin = _ORIGIN.search(
+            address_pattern
+            if "://" in address_pattern
+            else f"{origin and origin[1]}://{address_pattern}"
+        )
+        if origin and wanted_origin and _same_origin(origin, wanted_origin):
             return key
     return None
 

@@ -116,9 +116,9 @@ def shortened(text: str, secrets: Sequence[str]) -> str:
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:
     """Yield an exception and its causes."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
+    seen_ids: set[int] = set()
+    while error is not None and id(error) not in seen_ids:
+        seen_ids.add(id(error))
         yield error
         error = error.__cause__ or error.__context__
 
@@ -136,10 +136,10 @@ def retry_after(headers: Mapping[str, str], text: str) -> float | None:
         text: The answer.
     """
     try:
-        if given := headers.get("retry-after-ms"):
-            return max(0.0, float(given) / 1000)
-        if found := _RETRY_DELAY.search(text):
-            return float(found.group(1))
+        if milliseconds := headers.get("retry-after-ms"):
+            return max(0.0, float(milliseconds) / 1000)
+        if delay_match := _RETRY_DELAY.search(text):
+            return float(delay_match.group(1))
     except ValueError:
         return None
     return retries.retry_after(headers)
@@ -154,8 +154,8 @@ def message_in(body: Any) -> str | None:
         value: Any = fields.get(name)
         if isinstance(value, str) and value:
             return value
-        if found := message_in(value):
-            return found
+        if inner_message := message_in(value):
+            return inner_message
     return None
 
 
@@ -171,42 +171,44 @@ def by_status(
         endpoint: The endpoint.
         retry_after: Seconds that the provider asks to wait.
     """
-    answered, status = status, _usual_status(status, provider_message, retry_after)
-    who, model = endpoint.label, endpoint.model
+    original_status, status = status, _usual_status(status, provider_message, retry_after)
+    label, model = endpoint.label, endpoint.model
     retry: Retry = "yes" if status in _TEMPORARY or status >= 500 else "no"
     too_long = False
-    message: str = f"{who} answered {answered}: {provider_message}"
+    message: str = f"{label} answered {original_status}: {provider_message}"
     hint: str | None = "the provider refuses this request: check the model and its settings"
     if status == 401:
-        message = f"{who} rejected the key ({endpoint.key_source}): {provider_message}"
+        message = f"{label} rejected the key ({endpoint.key_source}): {provider_message}"
         hint = "check the key; it may be mistyped, expired or of another provider"
         if endpoint.key_source.isupper():
             hint += f"; delf keys set {endpoint.key_source} keeps another one"
     elif status == 403:
-        message = f"{who} refuses access to {model!r}: {provider_message}"
+        message = f"{label} refuses access to {model!r}: {provider_message}"
         hint = "check what this key may use, and whether the provider serves this country"
     elif status in (404, 405):
-        message = f"{who} does not know the model {model!r}: {provider_message}"
+        message = f"{label} does not know the model {model!r}: {provider_message}"
         hint = "check the model's name" + (
             f" and the path of base_url (now {_path(endpoint)!r})" if endpoint.custom else ""
         )
     elif status == 413 or (status in (400, 422) and _TOO_LONG.search(provider_message)):
         too_long = True
-        message = f"the prompt is too long for {model!r} at {who}: {provider_message}"
+        message = f"the prompt is too long for {model!r} at {label}: {provider_message}"
         hint = "use a model with a longer context, fewer tools, or shorter inputs"
     elif status == 407:
         message = f"{proxy_of(endpoint) or 'a proxy'} wants a login (407): {message}"
         hint = "give it in the variable: http://user:password@host:port"
     elif status == 402:
-        message = f"the account at {who} has no credit left ({answered}): {provider_message}"
+        message = (
+            f"the account at {label} has no credit left ({original_status}): {provider_message}"
+        )
         hint = "check its plan and billing with the provider; waiting does not help"
     elif status == 429:
-        message = f"{who} limits the rate of calls (429): {provider_message}"
+        message = f"{label} limits the rate of calls (429): {provider_message}"
         hint = "wait, run fewer tasks at once, or raise the limit with the provider"
         if retry_after:
             hint = f"the provider asks to wait {retry_after:.0f} s; {hint}"
     elif 300 <= status < 400:
-        message = f"{who} answered with a redirect ({status}), which is not followed"
+        message = f"{label} answered with a redirect ({status}), which is not followed"
         hint = "set base_url to the address of the redirect"
     elif status >= 500:
         hint = "the provider has a problem of its own: try again later, or another model"
@@ -245,55 +247,58 @@ def unanswered(kinds: frozenset[str], details: str, endpoint: Endpoint, timeout:
     """
     if (setup := _environment_failure(kinds, details, endpoint)) is not None:
         return setup
-    who, where = endpoint.label, endpoint.address or "its server"
+    label, where = endpoint.label, endpoint.address or "its server"
     server = f"is the server at {where} running?" if endpoint.custom else "check the network"
     retry: Retry = "no"
     if kinds & {"ConnectTimeout", "ConnectionTimeoutError"}:
-        message, retry = f"{who}: no connection to {where} in time", "few"
+        message, retry = f"{label}: no connection to {where} in time", "few"
         hint = server
     elif kinds & {"TimeoutError", "TimeoutException", "APITimeoutError", "Timeout"}:
-        message, retry = f"{who} did not answer within {timeout:g} s", "yes"
+        message, retry = f"{label} did not answer within {timeout:g} s", "yes"
         hint = "raise the setting 'timeout', or use a faster model"
     elif kinds & {"gaierror", "ClientConnectorDNSError"}:
-        message, retry = f"{who}: the host name of {where} cannot be resolved", "few"
+        message, retry = f"{label}: the host name of {where} cannot be resolved", "few"
         hint = "check base_url" if endpoint.custom else "check the network"
     elif kinds & {"SSLError", "ClientSSLError", "CertificateError"}:
-        message, hint = f"{who}: no trusted TLS connection to {where}: {details}", "check base_url"
+        message, hint = (
+            f"{label}: no trusted TLS connection to {where}: {details}",
+            "check base_url",
+        )
         if proxy := proxy_of(endpoint):
-            message = f"{who}: no trusted TLS connection by {proxy}: {details}"
+            message = f"{label}: no trusted TLS connection by {proxy}: {details}"
             hint = "check if the proxy allows it; NO_PROXY lists hosts that need no proxy"
     elif kinds & {"ConnectionRefusedError", "ConnectError", "ClientConnectorError"} and (
         proxy := proxy_of(endpoint)
     ):
-        message, retry = f"{who}: not reachable by {proxy}", "few"
+        message, retry = f"{label}: not reachable by {proxy}", "few"
         hint = "is the proxy running? NO_PROXY names hosts that need none"
     elif kinds & {"ConnectionRefusedError", "ConnectError", "ClientConnectorError"}:
-        message, retry = f"{who}: {where} is not reachable (connection refused)", "few"
+        message, retry = f"{label}: {where} is not reachable (connection refused)", "few"
         hint = f"{server[0].upper()}{server[1:]}"
         if "ConnectionRefusedError" not in kinds:
-            message = f"{who}: {where} is not reachable"
+            message = f"{label}: {where} is not reachable"
     elif kinds & _DROPPED:
-        message, retry = f"{who} dropped the connection", "yes"
+        message, retry = f"{label} dropped the connection", "yes"
         hint = server
     elif kinds & UNREADABLE:
         return unreadable(endpoint)
     else:
-        message, hint = f"{who} failed: {details}", "try again; --debug shows more"
+        message, hint = f"{label} failed: {details}", "try again; --debug shows more"
     return Failure(message=message, provider=endpoint.provider, hint=hint, retry=retry)
 
 
 def _environment_failure(kinds: frozenset[str], details: str, endpoint: Endpoint) -> Failure | None:
     """Explain a failure that a variable for proxies or certificates caused; otherwise None."""
-    who = endpoint.label
+    label = endpoint.label
     proxy = proxy_of(endpoint)
     message, hint = _proxy_fault(proxy)
     if message:
-        message = f"{who} cannot be asked: {message}"
+        message = f"{label} cannot be asked: {message}"
     elif kinds & {"CertificatesError"}:
-        message, hint = f"{who} cannot be asked: {details}", "fix the variable, or unset it"
+        message, hint = f"{label} cannot be asked: {details}", "fix the variable, or unset it"
     elif kinds & OF_PROXIES:
         message = (
-            f"{proxy} refused the connection to {who}: {details.removesuffix(f' (by {proxy})')}"
+            f"{proxy} refused the connection to {label}: {details.removesuffix(f' (by {proxy})')}"
         )
         hint = "check the proxy's address and login; NO_PROXY names hosts that need none"
     else:
@@ -316,12 +321,12 @@ def proxy_of(endpoint: Endpoint) -> Proxy | None:
     return proxy_for(endpoint.base_url or "https://api")
 
 
-def unreadable(endpoint: Endpoint, why: str | None = None) -> Failure:
+def unreadable(endpoint: Endpoint, reason: str | None = None) -> Failure:
     """Make the failure for an unreadable answer.
 
     Args:
         endpoint: The endpoint.
-        why: The fault.
+        reason: The fault.
     """
     message = f"{endpoint.label} sent an answer that is not a chat completion"
     hint = f"check base_url: its path is {_path(endpoint)!r}" if endpoint.custom else None
@@ -329,7 +334,7 @@ def unreadable(endpoint: Endpoint, why: str | None = None) -> Failure:
         message = f"{message}, or {proxy} did"
         hint = "check if the proxy allows it; NO_PROXY lists hosts that need no proxy"
     return Failure(
-        message=f"{message}: {why}" if why else message, provider=endpoint.provider, hint=hint
+        message=f"{message}: {reason}" if reason else message, provider=endpoint.provider, hint=hint
     )
 
 

@@ -46,27 +46,27 @@ class RefusedError(Exception):
         self.text = body.decode("utf-8", errors="replace")
 
 
-async def read(response: httpx.Response, most: int, *, cut: bool = False) -> bytes:
+async def read(response: httpx.Response, max_bytes: int, *, truncate: bool = False) -> bytes:
     """Return a body.
 
     Args:
         response: The answer.
-        most: The maximum number of bytes that it may have.
-        cut: Whether to truncate a longer body instead of raising.
+        max_bytes: The maximum number of bytes that it may have.
+        truncate: Whether to truncate a longer body instead of raising.
 
     Raises:
-        UnreadableError: If the body is too long and ``cut`` is False.
+        UnreadableError: If the body is too long and ``truncate`` is False.
     """
-    found = bytearray()
+    body = bytearray()
     try:
-        async for part in pieces(response, most):
-            found += part
+        async for part in pieces(response, max_bytes):
+            body += part
     except BodyTooLargeError:
-        if not cut:
-            raise UnreadableError(f"it has more than {most // 1_000_000} MB") from None
+        if not truncate:
+            raise UnreadableError(f"it has more than {max_bytes // 1_000_000} MB") from None
     except BodyEncodingError as error:
         raise UnreadableError(str(error)) from None
-    return bytes(found)
+    return bytes(body)
 
 
 def parsed(body: bytes | str) -> Any:
@@ -84,9 +84,9 @@ def parsed(body: bytes | str) -> Any:
     except (ValueError, RecursionError):
         if text.lstrip().startswith("<"):
             raise UnreadableError("it is a web page") from None
-        shown = " ".join(text.split())
-        shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
-        raise UnreadableError(f"it is not JSON: {shown!r}") from None
+        shown_text = " ".join(text.split())
+        shown_text = shown_text if len(shown_text) <= _SHOWN else f"{shown_text[:_SHOWN]}…"
+        raise UnreadableError(f"it is not JSON: {shown_text!r}") from None
 
 
 def explain(error: BaseException, endpoint: Endpoint, timeout: float) -> Failure:
@@ -122,11 +122,11 @@ def refused(status: int, text: str, endpoint: Endpoint, wait: float | None = Non
 def _provider_message(text: str) -> str:
     """Return the provider's own words in an answer that is an error."""
     try:
-        found = message_in(json.loads(text))
+        provider_text = message_in(json.loads(text))
     except (ValueError, RecursionError):
-        found = None
-    if found:
-        return found
+        provider_text = None
+    if provider_text:
+        return provider_text
     if text.lstrip().startswith("<"):
         title = _TITLE.search(text)
         return f"a web page, {title.group(1).strip()!r}" if title else "a web page"

@@ -100,8 +100,10 @@ class EndpointModel(ABC):
             LLMExecutionError: If the call failed after retries.
         """
         self._endpoint.require_key()
-        own = for_model(request, self._owner)
-        reply = await self._attempts(own).complete(lambda: self._complete_by_either(own))
+        own_request = for_model(request, self._owner)
+        reply = await self._attempts(own_request).complete(
+            lambda: self._complete_by_either(own_request)
+        )
         return marked_reply(reply, self._owner)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
@@ -119,9 +121,9 @@ class EndpointModel(ABC):
             LLMExecutionError: If the call failed after retries.
         """
         self._endpoint.require_key()
-        own = for_model(request, self._owner)
-        attempts = self._attempts(own)
-        async with aclosing(attempts.stream(lambda: self._stream_by_either(own))) as pieces:
+        own_request = for_model(request, self._owner)
+        attempts = self._attempts(own_request)
+        async with aclosing(attempts.stream(lambda: self._stream_by_either(own_request))) as pieces:
             async for piece in pieces:
                 if isinstance(piece, ModelReply):
                     yield marked_reply(piece, self._owner)
@@ -183,8 +185,8 @@ class EndpointModel(ABC):
 
     def _timeout(self, request: ModelRequest | None = None) -> float:
         """Return the timeout of a request in seconds, or the default."""
-        given = request.settings.get("timeout") if request is not None else None
-        return float(given or self._settings.get("timeout") or DEFAULT_TIMEOUT)
+        timeout = request.settings.get("timeout") if request is not None else None
+        return float(timeout or self._settings.get("timeout") or DEFAULT_TIMEOUT)
 
     def _attempts(self, request: ModelRequest) -> Attempts:
         timeout = self._timeout(request)

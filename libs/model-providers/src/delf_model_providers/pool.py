@@ -78,7 +78,7 @@ class Pool:
         response = await client.send(request, stream=True)
         try:
             if response.status_code != 200:
-                refusal = await read(response, _MAX_ERROR_BYTES, cut=True)
+                refusal = await read(response, _MAX_ERROR_BYTES, truncate=True)
                 raise RefusedError(response.status_code, response.headers, refusal)
             yield response
         finally:
@@ -120,12 +120,12 @@ def _import_httpx() -> None:
     it.
     """
     with _import_lock:
-        own = "httpx._main" not in sys.modules
-        if own:
+        is_unimported = "httpx._main" not in sys.modules
+        if is_unimported:
             sys.modules["httpx._main"] = None  # pyright: ignore[reportArgumentType]
         try:
             for name in ("httpx", "httpcore", "anyio._backends._asyncio"):
                 importlib.import_module(name)
         finally:
-            if own:
+            if is_unimported:
                 del sys.modules["httpx._main"]

@@ -46,8 +46,8 @@ class RetryPolicy:
             failure: The failure.
             attempt: The number of the attempt, from 1.
         """
-        allowed = {"no": 0, "few": self.refused_retries, "yes": self.retries}[failure.retry]
-        if attempt > allowed:
+        max_retries = {"no": 0, "few": self.refused_retries, "yes": self.retries}[failure.retry]
+        if attempt > max_retries:
             return None
         backoff = min(self.first_delay * 2.0 ** (attempt - 1), self.max_delay)
         backoff *= 0.75 + 0.5 * self.jitter()

@@ -36,23 +36,24 @@ def tool_of(settings: Mapping[str, Any], endpoint: Endpoint) -> Tool | None:
     tool = tools[0]
     is_openai = endpoint.dialect == "openai" and endpoint.is_original
     if is_openai and not _SEARCHING.search(endpoint.name):
-        why = (
+        hint_text = (
             f"OpenAI's other models search as openai-responses/{endpoint.name}; those for "
             "searches do it as they are, such as gpt-5-search-api"
         )
-        raise cannot(endpoint, why)
-    known = _LIMITS.get(endpoint.dialect or "", ())
+        raise cannot(endpoint, hint_text)
+    supported_limits = _LIMITS.get(endpoint.dialect or "", ())
     for limit in ("allowed_domains", "blocked_domains"):
-        if tool.get(limit) and limit not in known:
+        if tool.get(limit) and limit not in supported_limits:
             able = " and ".join(name for name, limits in _LIMITS.items() if limit in limits)
             raise cannot(endpoint, f"only {able} know {limit}")
     return tool
 
 
-def cannot(endpoint: Endpoint, why: str) -> ModelConfigurationError:
+def cannot(endpoint: Endpoint, reason: str) -> ModelConfigurationError:
     """Make the error for a model without the requested search."""
     return ModelConfigurationError(
-        f"{endpoint.model!r} with {SERVER_SIDE_TOOLS}: it cannot search the web in this way: {why}",
+        f"{endpoint.model!r} with {SERVER_SIDE_TOOLS}: it cannot search the web in this way: "
+        f"{reason}",
         hint=_HINT,
     )
 
@@ -70,8 +71,11 @@ def of_google() -> dict[str, Any]:
 
 def of_responses(tool: Tool) -> dict[str, Any]:
     """Return a tool of OpenAI's responses."""
-    allowed = tool.get("allowed_domains")
-    return {"type": "web_search", **({"filters": {"allowed_domains": allowed}} if allowed else {})}
+    allowed_domains = tool.get("allowed_domains")
+    return {
+        "type": "web_search",
+        **({"filters": {"allowed_domains": allowed_domains}} if allowed_domains else {}),
+    }
 
 
 def of_openai() -> dict[str, Any]:

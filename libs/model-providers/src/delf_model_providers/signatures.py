@@ -72,16 +72,16 @@ def token_of(message: Mapping[str, Any], call: Mapping[str, Any]) -> str | None:
         message: The fields that go back in the message of the call.
         call: The fields that go back in the call.
     """
-    kept = {"message": message, "call": call}
-    found = {name: dict(fields) for name, fields in kept.items() if fields}
-    return json.dumps(found, ensure_ascii=False) if found else None
+    fields_by_part = {"message": message, "call": call}
+    token_fields = {name: dict(fields) for name, fields in fields_by_part.items() if fields}
+    return json.dumps(token_fields, ensure_ascii=False) if token_fields else None
 
 
 def fields_of(call: ToolCall, place: str) -> dict[str, Any]:
     """Return the fields of a token that go back in a ``message`` or a ``call``."""
     try:
-        found: Any = json.loads(call.token or "{}")
+        data: Any = json.loads(call.token or "{}")
     except ValueError:  # a token in another format
         return {}
-    inner: Any = cast("Mapping[str, Any]", found).get(place) if isinstance(found, dict) else None
+    inner: Any = cast("Mapping[str, Any]", data).get(place) if isinstance(data, dict) else None
     return dict(cast("Mapping[str, Any]", inner)) if isinstance(inner, dict) else {}

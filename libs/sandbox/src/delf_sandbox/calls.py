@@ -120,8 +120,8 @@ class OpenCalls:
             answer = Raised("ToolError", "the call was cancelled before it had a result")
             # A tool may raise CancelledError itself, which is a failure like any other; only a
             # cancellation from outside is passed on.
-            own = asyncio.current_task()
-            if own is not None and own.cancelling():
+            current_task = asyncio.current_task()
+            if current_task is not None and current_task.cancelling():
                 raise
         except Exception:
             _log.exception("a tool call failed outside of its tool")

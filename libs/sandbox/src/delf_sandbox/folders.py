@@ -49,35 +49,35 @@ def remove_folders(base: str) -> None:
     remove_folder(base)
 
 
-def used_space(folder: str, most: int) -> int:
+def used_space(folder: str, max_bytes: int) -> int:
     """Return the bytes on disk used below a folder, which a script may be changing.
 
     Args:
         folder: The folder.
-        most: The number of bytes above which counting stops. The result also exceeds it if there
-            are too many entries or an unreadable folder.
+        max_bytes: The number of bytes above which counting stops. The result also exceeds it if
+            there are too many entries or an unreadable folder.
     """
-    used = seen = 0
+    used_bytes = count = 0
     pending = [folder]
     try:
-        while pending and used <= most:
+        while pending and used_bytes <= max_bytes:
             for entry in _entries(pending.pop()):
-                seen += 1
-                if seen > MAX_ENTRIES:
-                    return most + 1
+                count += 1
+                if count > MAX_ENTRIES:
+                    return max_bytes + 1
                 with suppress(FileNotFoundError):
                     if entry.is_dir(follow_symlinks=False):
                         pending.append(entry.path)
-                    used += entry.stat(follow_symlinks=False).st_blocks * 512
+                    used_bytes += entry.stat(follow_symlinks=False).st_blocks * 512
     except OSError:  # unreadable, or the path is too long
-        return most + 1
-    return used
+        return max_bytes + 1
+    return used_bytes
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:
     try:
-        with os.scandir(folder) as found:
-            return list(found)
+        with os.scandir(folder) as entries:
+            return list(entries)
     except (FileNotFoundError, NotADirectoryError):  # the script removed the folder
         return []
 

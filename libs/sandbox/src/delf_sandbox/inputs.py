@@ -29,12 +29,12 @@ class InputNames:
         """
         name = self._names.get(path)
         if name is None:
-            taken = set(self._names.values())
-            own = Path(path)
-            name, number = own.name, 1
-            while name in taken:
+            used_names = set(self._names.values())
+            path_object = Path(path)
+            name, number = path_object.name, 1
+            while name in used_names:
                 number += 1
-                name = f"{own.stem}-{number}{own.suffix}"
+                name = f"{path_object.stem}-{number}{path_object.suffix}"
             self._names[path] = name
         return name
 

@@ -132,8 +132,10 @@ def _installed_names(distribution: str) -> Sequence[str]:
     """Look up the modules of an installed distribution, cached."""
     from importlib.metadata import distribution as find
 
-    found = find(distribution)
-    declared = (found.read_text("top_level.txt") or "").split()
-    tops = declared or [path.parts[0].removesuffix(".py") for path in found.files or ()]
+    distribution_found = find(distribution)
+    top_level_names = (distribution_found.read_text("top_level.txt") or "").split()
+    tops = top_level_names or [
+        path.parts[0].removesuffix(".py") for path in distribution_found.files or ()
+    ]
     names = dict.fromkeys(name for name in tops if name.isidentifier() and name != "__pycache__")
     return tuple(names)

@@ -154,7 +154,7 @@ class WireSession(asyncio.BufferedProtocol):
             # The exit status, which distinguishes a reached limit from a crash, comes after the
             # end of the stream.
             task = self._loop.create_task(self._process.how_it_ended())
-            task.add_done_callback(lambda done: _set_outcome(done, outcome))
+            task.add_done_callback(lambda finished: _set_outcome(finished, outcome))
 
     # -- SandboxSession -----------------------------------------------------------------
 
@@ -186,9 +186,9 @@ class WireSession(asyncio.BufferedProtocol):
                 f"the sandbox did not start within {timeout:g} s"
             ) from None
         if self._lost:
-            ended = await self._process.how_it_ended()
+            end_reason = await self._process.how_it_ended()
             raise SandboxUnavailableError(
-                f"the sandbox did not start: {getattr(ended, 'message', ended)}"
+                f"the sandbox did not start: {getattr(end_reason, 'message', end_reason)}"
             )
 
     def initialise(self, spec: SessionSpec, scratch: str, readable: Sequence[str] = ()) -> None:
@@ -321,8 +321,8 @@ class WireSession(asyncio.BufferedProtocol):
 
     def _start_call(self, request: CallRequest, length: int, size: int) -> None:
         if self._host is None:
-            refused = Raised("ToolError", "the script is over; no call can be made any more")
-            self._write(*answer_frame(request.call_id, refused, 2**20)[0])
+            refusal = Raised("ToolError", "the script is over; no call can be made any more")
+            self._write(*answer_frame(request.call_id, refusal, 2**20)[0])
             return
         outcome = self._budget.count_call(length, size)
         if outcome is not None:
@@ -401,10 +401,10 @@ def _crash_of(error: Exception) -> Crashed:
     return Crashed(message=f"a frame could not be handled: {error}", by_script=True)
 
 
-def _set_outcome(done: asyncio.Task[Outcome], outcome: asyncio.Future[Outcome]) -> None:
+def _set_outcome(finished: asyncio.Task[Outcome], outcome: asyncio.Future[Outcome]) -> None:
     if outcome.done():
         return
-    if done.cancelled() or done.exception() is not None:
+    if finished.cancelled() or finished.exception() is not None:
         outcome.set_result(Crashed(message="the sandbox ended unexpectedly"))
     else:
-        outcome.set_result(done.result())
+        outcome.set_result(finished.result())

@@ -95,7 +95,7 @@ def parse_call(frame: Sequence[Any]) -> CallRequest:
     """
     if tuple(map(type, frame)) not in _CALL_TYPES:
         raise WireError("the sandbox sent a malformed call")
-    _, number, connection, method, args, kwargs, *more = frame
+    _, number, connection, method, args, kwargs, *rest = frame
     for key in kwargs:
         if type(key) is not str:
             raise WireError("the sandbox sent a call whose arguments have no names")
@@ -105,8 +105,8 @@ def parse_call(frame: Sequence[Any]) -> CallRequest:
         method=method,
         args=args,
         kwargs=kwargs,
-        alone=more[:1] == [True],
-        line=(_number(more[1]) or None) if len(more) > 1 else None,
+        alone=rest[:1] == [True],
+        line=(_number(rest[1]) or None) if len(rest) > 1 else None,
     )
 
 
@@ -126,17 +126,17 @@ def parse_outcome(frame: Sequence[Any]) -> Outcome:
     name = frame[0]
     if name == "done" and _fits(frame, object, dict):
         return Done(value=frame[1], variables=frame[2])
-    failed = name == "failed" and _fits(frame, str, str, object, object, dict, object)
-    if failed or (name == "limit" and _fits(frame, str, str, object, object, dict)):
-        what: dict[str, Any] = {
+    is_failed = name == "failed" and _fits(frame, str, str, object, object, dict, object)
+    if is_failed or (name == "limit" and _fits(frame, str, str, object, object, dict)):
+        failure_fields: dict[str, Any] = {
             "message": frame[2],
             "line": _number(frame[3]),
             "source": frame[4] if isinstance(frame[4], str) else None,
             "variables": frame[5],
         }
-        if failed:
-            return Failed(kind=frame[1], call_id=_number(frame[6]), **what)
-        return LimitReached(limit=frame[1], **what)
+        if is_failed:
+            return Failed(kind=frame[1], call_id=_number(frame[6]), **failure_fields)
+        return LimitReached(limit=frame[1], **failure_fields)
     if name == "rerun" and _fits(frame, str, str, list, dict):
         return Rerun(
             context=frame[1], remaining=frame[2], carry=tuple(frame[3]), variables=frame[4]
@@ -183,8 +183,8 @@ def exec_frame(number: int, code: str, limit: int, start: ScriptStart | None = N
         limit: The maximum number of bytes of the frame.
         start: The recorded clock and seed; the real ones when omitted.
     """
-    given = None if start is None else [start.seed, list(start.clock), list(start.turns)]
-    return encode(["exec", number, code, given], limit)
+    start_fields = None if start is None else [start.seed, list(start.clock), list(start.turns)]
+    return encode(["exec", number, code, start_fields], limit)
 
 
 def parse_numbers(frame: Sequence[Any]) -> list[int]:

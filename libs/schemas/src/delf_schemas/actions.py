@@ -84,7 +84,7 @@ def action_from_schema(
     description: str = "",
     result: Mapping[str, Any] | None = None,
     effect: Effect = "irreversible",
-    seen: Callable[[], Seen] | None = None,
+    learned_shapes: Callable[[], Seen] | None = None,
     unknown: str = "Any",
 ) -> Action:
     """Make an action whose parameters are the properties of a JSON schema.
@@ -99,7 +99,7 @@ def action_from_schema(
         description: The description; its first sentences are shown to the model.
         result: The schema of the result, if known.
         effect: The effect of a call.
-        seen: Returns what earlier results have shown.
+        learned_shapes: Returns what earlier results have shown.
         unknown: The type of results without a schema before any was seen.
 
     Raises:
@@ -109,24 +109,28 @@ def action_from_schema(
         raise ToolDefinitionError(f"unknown effect {effect!r}; one of: {', '.join(EFFECTS)}")
     final = method_name(name)
     docs = read_docstring(inspect.cleandoc(description))
-    taken = _Arguments(final, arguments, docs.parameters)
+    argument_schema = _Arguments(final, arguments, docs.parameters)
 
     async def call(**given: Any) -> Any:
-        return await send(taken.named(given))
+        return await send(argument_schema.named(given))
 
     @functools.cache
     def full() -> FullTypes:
         returns = unknown if result is None else result_text(result)
         notes = "" if result is None else notes_of(_Schema(result), result, "out")
-        return FullTypes(parameters=taken.parameters_in(_FULL_ROOM), returns=returns, notes=notes)
+        return FullTypes(
+            parameters=argument_schema.parameters_in(_FULL_ROOM), returns=returns, notes=notes
+        )
 
     def full_types() -> FullTypes:
-        whole = full()
-        returns = whole.returns
-        learned, found = (None, frozenset[Found]()) if seen is None else seen()
+        full_document = full()
+        returns = full_document.returns
+        learned, found_places = (
+            (None, frozenset[Found]()) if learned_shapes is None else learned_shapes()
+        )
         if result is None and learned is not None:
             returns = learned
-        return replace(whole, returns=with_types(returns, found))
+        return replace(full_document, returns=with_types(returns, found_places))
 
     text = "\n\n".join(filter(None, [docs.summary, docs.notes]))
     summary, notes = split_text(text, _SUMMARY, _DESCRIPTION)
@@ -135,11 +139,11 @@ def action_from_schema(
         permission=final,
         effect=effect,
         summary=summary or final.replace("_", " "),
-        parameters=taken.parameters,
+        parameters=argument_schema.parameters,
         returns=unknown if result is None else result_text(result, SHORT, _RETURNS),
-        validate=taken.validate,
+        validate=argument_schema.validate,
         call=call,
-        schema=taken.schema,
+        schema=argument_schema.schema,
         full_types=full_types,
         returns_doc=clean(docs.returns, _RETURNS_DOC),
         notes=notes,
@@ -176,15 +180,15 @@ class _Arguments:
         self._checker = Checker(self._whole, action)
         document = self._document = _Schema(self._whole)
         try:
-            merged = merge_object(document, self._whole)
+            merged_object = merge_object(document, self._whole)
         except DelfError as error:
             raise ToolDefinitionError(f"{action}: {error.message}") from error
         self._names: dict[str, str] = {}
         self._schemas: dict[str, Any] = {}
-        self._more = merged is not None and merged.additional
-        self._is_whole = merged is None
-        required = {_WHOLE} if merged is None else merged.required
-        properties = {_WHOLE: self._whole} if merged is None else merged.properties
+        self._more = merged_object is not None and merged_object.additional
+        self._is_whole = merged_object is None
+        required = {_WHOLE} if merged_object is None else merged_object.required
+        properties = {_WHOLE: self._whole} if merged_object is None else merged_object.properties
         if len(properties) > _MAX:
             raise ToolDefinitionError(
                 f"{action} takes {len(properties):,} arguments, and at most {_MAX} are read"
@@ -200,8 +204,8 @@ class _Arguments:
         shapes = Shapes(self._document, _VISITS, extent=room.extent)
         parameters: list[Parameter] = []
         for arg, schema in self._schemas.items():
-            found = _resolve_schema(self._document, schema)
-            text = found.get("description") or self._docs.get(arg)
+            resolved = _resolve_schema(self._document, schema)
+            text = resolved.get("description") or self._docs.get(arg)
             about, rest = split_text(text, room.doc, _DESCRIPTION)
             hints = hints_of(self._document, schema, room.doc, room.depth)
             parameters.append(
@@ -210,7 +214,7 @@ class _Arguments:
                     type_text=safe_text(shapes, schema, "in", room.argument),
                     default_text=None
                     if self._names[arg] in self._required
-                    else default_text(found),
+                    else default_text(resolved),
                     doc="; ".join(filter(None, [hints, about])),
                     notes=notes_of(self._document, schema, "in", rest) if room.has_notes else "",
                 )
@@ -219,14 +223,14 @@ class _Arguments:
 
     def schema(self) -> dict[str, Any]:
         """Return the arguments as a JSON schema, under the names that scripts use."""
-        kept = ("$schema", "$defs", "definitions")
-        own = {key: self._whole[key] for key in kept if key in self._whole}
+        kept_keys = ("$schema", "$defs", "definitions")
+        definitions = {key: self._whole[key] for key in kept_keys if key in self._whole}
         return {
             "type": "object",
             "properties": dict(self._schemas),
             "required": [item.name for item in self.parameters if item.required],
             "additionalProperties": self._more,
-            **own,
+            **definitions,
         }
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -241,44 +245,46 @@ class _Arguments:
                 f"there is no argument {unknown[0]!r}{did_you_mean(unknown[0], self._names)}"
             )
         optional = {item.name for item in self.parameters if not item.required}
-        given: dict[str, Any] = {}
+        checked: dict[str, Any] = {}
         for name, value in arguments.items():
             try:
                 converted = with_decimals(
                     value, self._schemas.get(name, {}), self._document.resolve
                 )
-                given[name] = without_bytes(plain(converted, name))
+                checked[name] = without_bytes(plain(converted, name))
             except Misfit as misfit:
                 raise self._refusal(str(misfit)) from None
-        fault = self._checker.fault(self._to_wire(given))
-        while fault is not None and (left_out := self._left_out(fault, given)) in optional:
-            del given[left_out]
-            fault = self._checker.fault(self._to_wire(given))
+        fault = self._checker.fault(self._to_wire(checked))
+        while fault is not None and (left_out := self._left_out(fault, checked)) in optional:
+            del checked[left_out]
+            fault = self._checker.fault(self._to_wire(checked))
         if fault is not None:
             place = tuple(map(self._arg, fault.path))
             raise self._refusal(str(fault._replace(path=place)))
-        return given
+        return checked
 
-    def _left_out(self, fault: Fault, given: Mapping[str, Any]) -> str | None:
+    def _left_out(self, fault: Fault, arguments: Mapping[str, Any]) -> str | None:
         """Return the argument of a fault, if its value was an invalid None."""
         arg = self._arg(fault.path[0]) if fault.path else ""
-        return arg if arg in given and given[arg] is None else None
+        return arg if arg in arguments and arguments[arg] is None else None
 
-    def named(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def named(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Rename validated arguments to the names in the schema."""
-        return cast("dict[str, Any]", self._to_wire(given))
+        return cast("dict[str, Any]", self._to_wire(arguments))
 
-    def _to_wire(self, given: Mapping[str, Any]) -> Any:
+    def _to_wire(self, arguments: Mapping[str, Any]) -> Any:
         if self._is_whole:
-            return given.get(_WHOLE)
-        return {self._names.get(name, name): value for name, value in given.items()}
+            return arguments.get(_WHOLE)
+        return {self._names.get(name, name): value for name, value in arguments.items()}
 
     def _arg(self, part: str | int) -> str:
         return next((arg for arg, name in self._names.items() if name == part), str(part))
 
-    def _refusal(self, what: str) -> ToolRefusedError:
-        shown = ", ".join(map(str, self.parameters))
-        return ToolRefusedError(f"{self._action}: {what}. Expected {self._action}({shown})")
+    def _refusal(self, problem: str) -> ToolRefusedError:
+        parameter_names = ", ".join(map(str, self.parameters))
+        return ToolRefusedError(
+            f"{self._action}: {problem}. Expected {self._action}({parameter_names})"
+        )
 
 
 class _Schema:

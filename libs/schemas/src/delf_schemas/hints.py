@@ -30,20 +30,20 @@ _BEYOND: Final = 2**31 - 1
 """A larger limit is that of a type, and nothing that a script comes near."""
 
 
-def hints_of(document: Document, schema: Any, most: int, depth: int) -> str:
+def hints_of(document: Document, schema: Any, max_hints: int, depth: int) -> str:
     """Return the constraints of a value and its parts: ``≤ 200``, ``address.zip matches ^[0-9]+$``.
 
     Args:
         document: The document, for resolving references.
         schema: The schema of a parameter.
-        most: The maximum number of characters; whole hints are omitted.
+        max_hints: The maximum number of characters; whole hints are omitted.
         depth: The number of nested record levels to include.
     """
     hints: list[str] = []
     size = 0
     for path, text in dict.fromkeys(_hints(document, schema, "", depth, (), [_MAX_VISITS])):
         hint = f"{path}: {text}" if path else text
-        if size + len(hint) <= most:
+        if size + len(hint) <= max_hints:
             hints.append(hint)
             size += len(hint) + 2
     return "; ".join(hints)
@@ -55,11 +55,11 @@ def _hints(
     path: str,
     depth: int,
     around: tuple[str, ...],
-    left: list[int],
+    remaining_visits: list[int],
 ) -> Iterator[tuple[str, str]]:
     """Yield the limits in a schema, each after the keys that lead to it."""
-    left[0] -= 1
-    if not isinstance(schema, Mapping) or left[0] < 0:
+    remaining_visits[0] -= 1
+    if not isinstance(schema, Mapping) or remaining_visits[0] < 0:
         return
     ref: Any = cast("Mapping[str, Any]", schema).get("$ref")
     if isinstance(ref, str):
@@ -67,37 +67,37 @@ def _hints(
             return
         around = (*around, ref)
     try:
-        found = document.resolve(schema)
+        resolved = document.resolve(schema)
     except DelfError:
         return
-    if path and found.get("readOnly") is True:
+    if path and resolved.get("readOnly") is True:
         return
-    if text := _constraints(found):
+    if text := _constraints(resolved):
         yield path, text
     for word in ("allOf", "anyOf", "oneOf"):
-        parts = found.get(word)
+        parts = resolved.get(word)
         for part in cast("list[Any]", parts) if isinstance(parts, list) else []:
-            yield from _hints(document, part, path, depth, around, left)
-    properties = found.get("properties")
+            yield from _hints(document, part, path, depth, around, remaining_visits)
+    properties = resolved.get("properties")
     if isinstance(properties, dict) and depth > 0:
         for name, part in cast("dict[str, Any]", properties).items():
             deeper = clean(name, 60)
-            whole = f"{path}.{deeper}" if path else deeper
-            yield from _hints(document, part, whole, depth - 1, around, left)
-    yield from _hints(document, found.get("items"), f"{path}[]", depth, around, left)
+            whole_path = f"{path}.{deeper}" if path else deeper
+            yield from _hints(document, part, whole_path, depth - 1, around, remaining_visits)
+    yield from _hints(document, resolved.get("items"), f"{path}[]", depth, around, remaining_visits)
 
 
-def _constraints(found: Mapping[str, Any]) -> str:
+def _constraints(schema: Mapping[str, Any]) -> str:
     hints: list[str] = []
-    if "enum" in found or "const" in found:
+    if "enum" in schema or "const" in schema:
         return ""
-    form, pattern = found.get("format"), found.get("pattern")
+    form, pattern = schema.get("format"), schema.get("pattern")
     if isinstance(form, str) and form in _FORMATS:
         hints.append(form)
     if isinstance(pattern, str) and 0 < len(pattern) <= _MAX_PATTERN:
         hints.append(f"matches {clean(pattern, _MAX_PATTERN)}")
     for name, words in _LIMITS:
-        value = found.get(name)
+        value = schema.get(name)
         if not isinstance(value, (int, float)) or isinstance(value, bool):
             continue
         if abs(value) < _BEYOND and not (name == "minLength" and value < 2):

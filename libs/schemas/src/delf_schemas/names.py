@@ -33,15 +33,15 @@ def sentence(text: object, limit: int = 120) -> str:
     return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
 
 
-def split_text(text: object, limit: int, most: int) -> tuple[str, str]:
+def split_text(text: object, limit: int, max_length: int) -> tuple[str, str]:
     """Split a description into its first sentences, as many as fit, and the others.
 
     Args:
         text: The description.
         limit: The most characters of the first part.
-        most: The most characters of the second part.
+        max_length: The most characters of the second part.
     """
-    line = clean(text, limit + most)
+    line = clean(text, limit + max_length)
     head = line if len(line) <= limit else sentences(line, limit)
     if head.endswith("…") and not line.startswith(head):  # the first sentence was cut
         head = head[:-1].rpartition(" ")[0] or head[:-1]
@@ -114,15 +114,15 @@ def mark_of(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
 
 
-def unique(name: str, taken: Container[str], *more: str) -> str:
+def unique(name: str, used_names: Container[str], *suffixes: str) -> str:
     """Make a name unique with an addition or a number."""
-    if name not in taken:
+    if name not in used_names:
         return name
-    for addition in more:
-        if f"{name}_{addition}" not in taken:
+    for addition in suffixes:
+        if f"{name}_{addition}" not in used_names:
             return f"{name}_{addition}"
     number = 2
-    while f"{name}_{number}" in taken:
+    while f"{name}_{number}" in used_names:
         number += 1
     return f"{name}_{number}"
 
@@ -130,9 +130,9 @@ def unique(name: str, taken: Container[str], *more: str) -> str:
 @lru_cache(8192)
 def argument_name(name: str) -> str:
     """Return a property's name as a keyword; unchanged if Python accepts it."""
-    plain = unicodedata.normalize("NFKC", name)
-    if plain.isidentifier() and len(plain) <= _MAX_NAME:
-        return f"{plain}_" if keyword.iskeyword(plain) else plain
-    if any(c in _SYMBOLS for c in plain):
-        plain = "".join(_SYMBOLS.get(c, c) for c in plain)
-    return _callable(snake(plain), "p") if snake(plain) else f"p_{mark_of(name)}"
+    plain_name = unicodedata.normalize("NFKC", name)
+    if plain_name.isidentifier() and len(plain_name) <= _MAX_NAME:
+        return f"{plain_name}_" if keyword.iskeyword(plain_name) else plain_name
+    if any(c in _SYMBOLS for c in plain_name):
+        plain_name = "".join(_SYMBOLS.get(c, c) for c in plain_name)
+    return _callable(snake(plain_name), "p") if snake(plain_name) else f"p_{mark_of(name)}"

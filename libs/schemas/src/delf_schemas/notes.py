@@ -79,17 +79,17 @@ def notes_of(document: Document, schema: Any, mode: Mode, *texts: str) -> str:
     by_name: dict[str, set[str]] = {}
     for key in keys:
         by_name.setdefault(key.path[-1], set()).add(key.text)
-    shown: dict[str, None] = {}
+    shown_notes: dict[str, None] = {}
     size = 0
     for key in keys:
         name = key.path[-1] if len(by_name[key.path[-1]]) == 1 else ".".join(key.path)
         line = f"{name}: {key.text}"
-        size += 0 if line in shown else len(line) + 2
+        size += 0 if line in shown_notes else len(line) + 2
         if size > _TOTAL:
             break
-        shown[line] = None
+        shown_notes[line] = None
     example = example_of(_resolve_schema(document, schema))
-    return "; ".join(filter(None, [*(text.rstrip(".") for text in texts), example, *shown]))
+    return "; ".join(filter(None, [*(text.rstrip(".") for text in texts), example, *shown_notes]))
 
 
 def _keys(
@@ -98,19 +98,19 @@ def _keys(
     mode: Mode,
     path: tuple[str, ...],
     around: tuple[str, ...],
-    left: list[int],
+    remaining_visits: list[int],
 ) -> Iterator[_Key]:
     """Yield the described keys of a record and of the records in it, outer keys first."""
-    left[0] -= 1
-    if not isinstance(schema, Mapping) or left[0] < 0 or len(path) > _DEPTH:
+    remaining_visits[0] -= 1
+    if not isinstance(schema, Mapping) or remaining_visits[0] < 0 or len(path) > _DEPTH:
         return
     ref: Any = cast("Mapping[str, Any]", schema).get("$ref")
     if isinstance(ref, str):
         if ref in around:
             return
         around = (*around, ref)
-    found = _resolve_schema(document, schema)
-    properties = found.get("properties")
+    resolved = _resolve_schema(document, schema)
+    properties = resolved.get("properties")
     inner: list[tuple[Any, tuple[str, ...]]] = []
     for name, part in _mapping(properties).items():
         about = _resolve_schema(document, part)
@@ -121,19 +121,19 @@ def _keys(
             yield _Key(deeper, text, -1 if _UNITS.search(text) else _rank(about))
         inner.append((part, deeper))
     for word in ("allOf", "anyOf", "oneOf"):
-        parts = found.get(word)
+        parts = resolved.get(word)
         inner += [(part, path) for part in cast("list[Any]", parts or [])] if parts else []
-    inner += [(found.get(word), path) for word in ("items", "additionalProperties")]
+    inner += [(resolved.get(word), path) for word in ("items", "additionalProperties")]
     for part, deeper in inner:
-        yield from _keys(document, part, mode, deeper, around, left)
+        yield from _keys(document, part, mode, deeper, around, remaining_visits)
 
 
-def _rank(found: Mapping[str, Any]) -> int:
-    kinds = found.get("type")
+def _rank(schema: Mapping[str, Any]) -> int:
+    kinds = schema.get("type")
     kinds = cast("list[Any]", kinds) if isinstance(kinds, list) else [kinds]
     if "integer" in kinds or "number" in kinds:
         return 0
-    return 1 if "string" in kinds and "enum" not in found else 2
+    return 1 if "string" in kinds and "enum" not in schema else 2
 
 
 def _text(document: Document, name: str, found: Mapping[str, Any]) -> str:
@@ -141,10 +141,12 @@ def _text(document: Document, name: str, found: Mapping[str, Any]) -> str:
     words = ("allOf", "anyOf", "oneOf")
     parts = [_resolve_schema(document, part) for word in words for part in _list_at(found, word)]
     values = value_texts(found, parts)
-    plain = [part for part in parts if "const" not in part]
-    texts = [each.get(key) for key in ("description", "title") for each in (found, *plain)]
-    kept = (text for text in texts if isinstance(text, str) and says_more(name, text))
-    text = _first_sentences(next(kept, "")).rstrip(".")
+    without_constants = [part for part in parts if "const" not in part]
+    texts = [
+        each.get(key) for key in ("description", "title") for each in (found, *without_constants)
+    ]
+    informative_texts = (text for text in texts if isinstance(text, str) and says_more(name, text))
+    text = _first_sentences(next(informative_texts, "")).rstrip(".")
     return "; ".join(filter(None, [text, values, _range_and_format(found), example_of(found)]))
 
 
@@ -165,27 +167,29 @@ def _first_sentences(text: str) -> str:
 
 def _range_and_format(schema: Mapping[str, Any]) -> str:
     """Return the range of a number, and a non-standard format such as ``unix-time``."""
-    least, most, format_name = (schema.get(word) for word in ("minimum", "maximum", "format"))
-    bounds = [each for each in (least, most) if isinstance(each, (int, float))]
-    notes = [f"{least} to {most}"] if len(bounds) == 2 and max(map(abs, bounds)) < _BEYOND else []
+    minimum, maximum, format_name = (schema.get(word) for word in ("minimum", "maximum", "format"))
+    bounds = [each for each in (minimum, maximum) if isinstance(each, (int, float))]
+    notes = (
+        [f"{minimum} to {maximum}"] if len(bounds) == 2 and max(map(abs, bounds)) < _BEYOND else []
+    )
     if isinstance(format_name, str) and format_name not in _KNOWN:
         notes.append(clean(format_name, _EXAMPLE))
     return ", ".join(notes)
 
 
-def example_of(found: Mapping[str, Any]) -> str:
+def example_of(schema: Mapping[str, Any]) -> str:
     """Return the example of a text's schema in words; empty for other values."""
-    example = found.get("example", next(iter(_list_at(found, "examples")), None))
+    example = schema.get("example", next(iter(_list_at(schema, "examples")), None))
     is_shown = isinstance(example, str) and 0 < len(example) <= _EXAMPLE
-    is_known = "enum" in found or found.get("format") in _KNOWN
+    is_known = "enum" in schema or schema.get("format") in _KNOWN
     return f"as {json.dumps(clean(example, _EXAMPLE))}" if is_shown and not is_known else ""
 
 
 def says_more(name: str, description: str) -> bool:
     """Return True if a description has words that are not in a name or shorter description."""
     words = {word.lower().rstrip("s") for word in _WORD.findall(description)}
-    known = {word.lower().rstrip("s") for word in [*snake(name).split("_"), *_EMPTY]}
-    return not words <= known
+    known_words = {word.lower().rstrip("s") for word in [*snake(name).split("_"), *_EMPTY]}
+    return not words <= known_words
 
 
 def _resolve_schema(document: Document, schema: Any) -> Mapping[str, Any]:
@@ -201,15 +205,15 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
-def _list_at(found: Mapping[str, Any], word: str) -> list[Any]:
-    listed = found.get(word)
-    return cast("list[Any]", listed) if isinstance(listed, list) else []
+def _list_at(schema: Mapping[str, Any], word: str) -> list[Any]:
+    items = schema.get(word)
+    return cast("list[Any]", items) if isinstance(items, list) else []
 
 
-def value_texts(found: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> str:
+def value_texts(schema: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> str:
     """Return the meanings of an enumeration's values, from an extension or constants."""
-    texts: Any = next((found[name] for name in _VALUE_TEXTS if found.get(name)), None)
-    values: Any = found.get("enum")
+    texts: Any = next((schema[name] for name in _VALUE_TEXTS if schema.get(name)), None)
+    values: Any = schema.get("enum")
     pairs: list[tuple[Any, Any]] = []
     if isinstance(texts, dict):
         pairs = list(cast("dict[Any, Any]", texts).items())

@@ -83,9 +83,9 @@ def with_decimals(
     if isinstance(value, (int, float, decimal.Decimal)):
         return _as_text(value, _branches(schema, resolve))
     if isinstance(value, Mapping):
-        found = _branches(schema, resolve)
+        branches = _branches(schema, resolve)
         items = cast("Mapping[Any, Any]", value).items()
-        return {k: with_decimals(v, _member(found, k), resolve, depth + 1) for k, v in items}
+        return {k: with_decimals(v, _member(branches, k), resolve, depth + 1) for k, v in items}
     if isinstance(value, (list, tuple)):
         items = [part["items"] for part in _branches(schema, resolve) if "items" in part]
         inner: Any = items[0] if items else True
@@ -115,18 +115,18 @@ def _branches(
     schema: Any, resolve: Callable[[Any], Mapping[str, Any]]
 ) -> Sequence[Mapping[str, Any]]:
     """Return the schema and its alternatives, as far as references can be resolved."""
-    found: list[Mapping[str, Any]] = []
+    branches: list[Mapping[str, Any]] = []
     open_parts = [schema]
-    while open_parts and len(found) < _MAX_BRANCHES:
+    while open_parts and len(branches) < _MAX_BRANCHES:
         try:
             part = resolve(open_parts.pop())
         except DelfError:
             continue
-        found.append(part)
+        branches.append(part)
         for word in ("allOf", "anyOf", "oneOf"):
-            more = part.get(word)
-            open_parts += cast("list[Any]", more) if isinstance(more, list) else []
-    return found
+            alternatives = part.get(word)
+            open_parts += cast("list[Any]", alternatives) if isinstance(alternatives, list) else []
+    return branches
 
 
 def _member(branches: Sequence[Mapping[str, Any]], key: Any) -> Any:

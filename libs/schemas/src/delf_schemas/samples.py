@@ -65,10 +65,12 @@ class Samples:
         self._store = store
         self.has_news = False
         """True if something was learned since the flag was last reset."""
-        kept = _mapping(None if store is None else store.read())
-        self._shapes = _mapping(kept.get("shapes"))
-        found = _mapping(kept.get("found")).items()
-        self._found = {name: dict.fromkeys(_parse_records(listed)) for name, listed in found}
+        stored = _mapping(None if store is None else store.read())
+        self._shapes = _mapping(stored.get("shapes"))
+        stored_places = _mapping(stored.get("found")).items()
+        self._found = {
+            name: dict.fromkeys(_parse_records(records)) for name, records in stored_places
+        }
         self._counts: dict[str, int] = {}
         self._writing: asyncio.Task[None] | None = None
         self._dirty = False
@@ -92,18 +94,18 @@ class Samples:
 
     def note(self, name: str, value: Any) -> None:
         """Learn the shape of a result; stored in the background."""
-        merged = merge_shapes(self._shapes.get(name), shape_of(value))
-        if merged != self._shapes.get(name):
-            self._shapes[name] = merged
+        merged_shape = merge_shapes(self._shapes.get(name), shape_of(value))
+        if merged_shape != self._shapes.get(name):
+            self._shapes[name] = merged_shape
             self._mark_changed()
 
-    def note_found(self, name: str, found: Iterable[Found]) -> frozenset[Found]:
+    def note_found(self, name: str, places: Iterable[Found]) -> frozenset[Found]:
         """Record undeclared types in a result of an action; return the new ones."""
-        known = self._found.setdefault(name, {})
-        new = frozenset(found).difference(known)
-        if not new or len(known) >= _MAX_FOUND:
+        known_places = self._found.setdefault(name, {})
+        new = frozenset(places).difference(known_places)
+        if not new or len(known_places) >= _MAX_FOUND:
             return new
-        known.update(dict.fromkeys(sorted(new)))
+        known_places.update(dict.fromkeys(sorted(new)))
         self._mark_changed()
         return new
 
@@ -118,12 +120,12 @@ class Samples:
     async def _write(self, store: Store) -> None:
         while self._dirty:
             self._dirty = False
-            found = {
+            places_by_name = {
                 name: [[list(place), kind] for place, kind in each]
                 for name, each in self._found.items()
             }
-            kept = {"shapes": dict(self._shapes), "found": found}
-            await asyncio.to_thread(store.write, kept)
+            content = {"shapes": dict(self._shapes), "found": places_by_name}
+            await asyncio.to_thread(store.write, content)
 
     async def aclose(self) -> None:
         """Wait for pending writes."""
@@ -155,8 +157,8 @@ def _mapping(value: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def _parse_records(listed: Any) -> Iterable[Found]:
-    for pair in cast("list[Any]", listed) if isinstance(listed, list) else []:
+def _parse_records(data: Any) -> Iterable[Found]:
+    for pair in cast("list[Any]", data) if isinstance(data, list) else []:
         place, kind = cast("list[Any]", pair) if _is_pair(pair) else (None, None)
         if isinstance(place, list) and isinstance(kind, str):
             yield tuple(map(str, cast("list[Any]", place))), kind
@@ -211,12 +213,12 @@ def _content(text: str) -> Mapping[str, Any]:
     """Return the shape of data written as text, and its notation."""
     if not text.lstrip().startswith(("{", "[", "(")):
         return {}
-    for written, read in _READERS:
+    for media_type, parser in _READERS:
         try:
-            value = read(text)
+            value = parser(text)
         except (ValueError, SyntaxError, RecursionError, MemoryError):
             continue
-        return {_JSON: shape_of(value, 1), **({WRITTEN: written} if written else {})}
+        return {_JSON: shape_of(value, 1), **({WRITTEN: media_type} if media_type else {})}
     return {}
 
 
@@ -251,10 +253,10 @@ def _is_keyed_by_id(shapes: list[dict[str, Any]]) -> bool:
 
 def _is_name(key: str) -> bool:
     # Signs in front of a name belong to a format (@type, $ref); signs within it show an address.
-    plain = key.lstrip("@$").replace("-", "_")
+    plain_name = key.lstrip("@$").replace("-", "_")
     if key[:1] == "@":
-        plain = plain.replace(".", "_")
-    return len(key) <= 40 and plain.isidentifier() and sum(c.isdigit() for c in key) <= 3
+        plain_name = plain_name.replace(".", "_")
+    return len(key) <= 40 and plain_name.isidentifier() and sum(c.isdigit() for c in key) <= 3
 
 
 def merge_shapes(first: Any, second: dict[str, Any]) -> dict[str, Any]:
@@ -298,12 +300,12 @@ def _merged_keys(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any
         first_properties and second_properties
     )  # an empty record does not count as different
     if is_alike and not is_open and len(names) <= _MAX_KEYS:
-        merged = {
+        properties = {
             name: merge_shapes(first_properties.get(name), second_properties.get(name, {}))
             for name in names
         }
         marks = {_SEEN: True} if len(required) < len(names) else {}
-        return {"properties": merged, "required": required, **marks}
+        return {"properties": properties, "required": required, **marks}
     values: Any = None
     for shape in objects:
         for value in (*shape.get("properties", {}).values(), shape.get("additionalProperties")):

@@ -121,15 +121,15 @@ class Shapes:
         Raises:
             DelfError: If a reference cannot be resolved.
         """
-        found = ""
+        type_name = ""
         for depth in range(self._extent.depth, -1, -1):
             self._open.clear()
             self._recursive.clear()
             self._visits = 0
-            found = self._any_type(schema, depth, mode)
-            if len(found) <= limit or _length_without_long_enums(found) <= limit:
-                return found
-        return _outline(found)
+            type_name = self._any_type(schema, depth, mode)
+            if len(type_name) <= limit or _length_without_long_enums(type_name) <= limit:
+                return type_name
+        return _outline(type_name)
 
     def _any_type(self, schema: Any, depth: int, mode: Mode) -> str:
         self._visits += 1
@@ -145,9 +145,9 @@ class Shapes:
             self._recursive.add(ref)
             return self._name(ref)
         key = (ref, depth, mode)
-        known = self._known.get(key) if len(node) == 1 else None
-        if known is not None:
-            return known
+        known_type = self._known.get(key) if len(node) == 1 else None
+        if known_type is not None:
+            return known_type
         self._open.append(ref)
         text = self._schema(self._document.resolve(node), depth, mode)
         self._open.pop()
@@ -169,102 +169,103 @@ class Shapes:
             self._named[ref] = name
         return name
 
-    def _schema(self, found: dict[str, Any], depth: int, mode: Mode) -> str:
-        kind: Any = found.get("type")
-        nullable = found.get("nullable") is True
+    def _schema(self, schema: dict[str, Any], depth: int, mode: Mode) -> str:
+        kind: Any = schema.get("type")
+        nullable = schema.get("nullable") is True
         if isinstance(kind, list):
             kinds = [str(k) for k in cast("list[Any]", kind)]
             nullable = nullable or "null" in kinds
             kinds = [k for k in kinds if k != "null"]
-            if len(kinds) > 1 and "enum" not in found:
+            if len(kinds) > 1 and "enum" not in schema:
                 parts = [
-                    self._type_of_kind(k, found, depth, mode) for k in kinds[: self._extent.choices]
+                    self._type_of_kind(k, schema, depth, mode)
+                    for k in kinds[: self._extent.choices]
                 ]
                 return _union(parts, self._extent.choices, nullable=nullable)
             kind = kinds[0] if kinds else "null"
-        text = self._special(found, depth, mode)
+        text = self._special(schema, depth, mode)
         if text is None:
-            text = self._type_of_kind(kind, found, depth, mode)
+            text = self._type_of_kind(kind, schema, depth, mode)
         return _union([text], self._extent.choices, nullable=nullable)
 
-    def _special(self, found: dict[str, Any], depth: int, mode: Mode) -> str | None:
+    def _special(self, schema: dict[str, Any], depth: int, mode: Mode) -> str | None:
         """Format enumerations, alternatives and combinations; None for a plain type."""
-        if "const" in found:
-            return _literals([found["const"]], self._extent)
-        values = found.get("enum")
+        if "const" in schema:
+            return _literals([schema["const"]], self._extent)
+        values = schema.get("enum")
         if isinstance(values, list) and values:
             return _literals(cast("list[Any]", values), self._extent)
-        whole = self._whole_choices(found, depth, mode)
-        if whole is not None:
-            return whole
+        whole_choices = self._whole_choices(schema, depth, mode)
+        if whole_choices is not None:
+            return whole_choices
         for word in ("oneOf", "anyOf"):
-            choices: Any = found.get(word)
-            if isinstance(choices, list) and choices and "properties" not in found:
-                listed = cast("list[Any]", choices)
+            choices: Any = schema.get(word)
+            if isinstance(choices, list) and choices and "properties" not in schema:
+                choices_list = cast("list[Any]", choices)
                 parts = [
                     self._any_type(choice, depth, mode)
-                    for choice in listed
+                    for choice in choices_list
                     if not isinstance(choice, dict) or _has_structure(cast("Any", choice))
                 ]
                 if parts:
                     return _union(parts, self._extent.choices, nullable=False)
-        parts: Any = found.get("allOf")
+        parts: Any = schema.get("allOf")
         if isinstance(parts, list) and parts:
-            return self._all_of(found, cast("list[Any]", parts), depth, mode)
+            return self._all_of(schema, cast("list[Any]", parts), depth, mode)
         return None
 
-    def _whole_choices(self, found: dict[str, Any], depth: int, mode: Mode) -> str | None:
+    def _whole_choices(self, schema: dict[str, Any], depth: int, mode: Mode) -> str | None:
         """Return a choice of objects that share properties; each object has all its properties."""
-        if "properties" not in found and "allOf" not in found:
+        if "properties" not in schema and "allOf" not in schema:
             return None
-        objects = object_choices(self._document, found)
+        objects = object_choices(self._document, schema)
         if objects is None or len(objects) < 2:
             return None
         parts = [self._object(o.properties, o.required, depth, mode) for o in objects]
         return _union(parts, self._extent.choices, nullable=False)
 
-    def _all_of(self, found: dict[str, Any], parts: list[Any], depth: int, mode: Mode) -> str:
-        if len(parts) == 1 and "properties" not in found:
+    def _all_of(self, schema: dict[str, Any], parts: list[Any], depth: int, mode: Mode) -> str:
+        if len(parts) == 1 and "properties" not in schema:
             return self._any_type(parts[0], depth, mode)
-        merged = merge_object(self._document, found)
-        if merged is not None and merged.properties:
-            return self._object(merged.properties, merged.required, depth, mode)
+        merged_object = merge_object(self._document, schema)
+        if merged_object is not None and merged_object.properties:
+            return self._object(merged_object.properties, merged_object.required, depth, mode)
         for part in parts:
             text = self._any_type(part, depth, mode)
             if text not in ("Any", "dict"):
                 return text
-        return "Any" if merged is None else "dict"
+        return "Any" if merged_object is None else "dict"
 
-    def _type_of_kind(self, kind: Any, found: dict[str, Any], depth: int, mode: Mode) -> str:
-        content = found.get("contentSchema")
+    def _type_of_kind(self, kind: Any, schema: dict[str, Any], depth: int, mode: Mode) -> str:
+        content = schema.get("contentSchema")
         if kind == "string" and mode == "out" and isinstance(content, dict) and depth > 0:
             # The result is a text that the script must decode.
-            or_text = ", or plain text" if "x-at-times" in found else ""
-            notation = _WRITTEN.get(str(found.get("x-written", "")), "JSON")
+            or_text = ", or plain text" if "x-at-times" in schema else ""
+            notation = _WRITTEN.get(str(schema.get("x-written", "")), "JSON")
             return f"str ({notation}: {self._any_type(cast('Any', content), depth, mode)}{or_text})"
         if kind == "bytes":  # learned from a value, not from JSON
             return "bytes"
-        if kind == "string" and is_binary(found):
+        if kind == "string" and is_binary(schema):
             return "bytes" if mode == "in" else "str"  # answers in JSON cannot contain bytes
-        if kind == "string" and self._dates and mode == "out" and found.get("format") in _DATES:
-            return _DATES[found["format"]]
+        if kind == "string" and self._dates and mode == "out" and schema.get("format") in _DATES:
+            return _DATES[schema["format"]]
         if kind in _TYPES:
             return _TYPES[kind]
         if kind == "null":
             return "None"
-        if kind == "array" or (kind is None and "items" in found):
-            return f"list[{self._any_type(found.get('items'), depth, mode)}]"
-        properties = found.get("properties")
+        if kind == "array" or (kind is None and "items" in schema):
+            return f"list[{self._any_type(schema.get('items'), depth, mode)}]"
+        properties = schema.get("properties")
         if isinstance(properties, dict) and properties:
             record_properties = cast("dict[str, Any]", properties)
-            is_seen = found.get("x-seen") is True
-            return self._object(record_properties, _names(found), depth, mode, marks=is_seen)
-        additional = found.get("additionalProperties")
+            is_seen = schema.get("x-seen") is True
+            return self._object(record_properties, _names(schema), depth, mode, marks=is_seen)
+        additional = schema.get("additionalProperties")
         if isinstance(additional, dict) and additional and depth > 0:
             return f"dict[str, {self._any_type(cast('Any', additional), depth - 1, mode)}]"
         if kind == "object" or isinstance(additional, dict):
             return "dict"
-        return "bytes" if mode == "in" and is_binary(found) else "Any"
+        return "bytes" if mode == "in" and is_binary(schema) else "Any"
 
     def _object(
         self,
@@ -278,22 +279,24 @@ class Shapes:
         """Format an object; optional keys are marked in parameters, else with ``marks``."""
         if depth <= 0:
             return "dict"
-        most = self._extent.properties[min(self._extent.depth - depth, self._extent.depth)]
+        max_properties = self._extent.properties[
+            min(self._extent.depth - depth, self._extent.depth)
+        ]
         order = _order(properties, required, mode)
-        shown: list[str] = []
+        lines: list[str] = []
         for name in order:
             part = properties[name]
             if isinstance(part, dict):
                 inner = cast("dict[str, Any]", part)
-                hidden = inner.get("readOnly" if mode == "in" else "writeOnly")
-                if hidden is True or inner.get("deprecated") is True:
+                is_hidden = inner.get("readOnly" if mode == "in" else "writeOnly")
+                if is_hidden is True or inner.get("deprecated") is True:
                     continue
-            if len(shown) >= most:
-                shown.append("...")
+            if len(lines) >= max_properties:
+                lines.append("...")
                 break
             mark = "?" if (marks or mode == "in") and name not in required else ""
-            shown.append(f"{mark}{_quote_name(name)}: {self._any_type(part, depth - 1, mode)}")
-        return f"{{{', '.join(shown)}}}" if shown else "dict"
+            lines.append(f"{mark}{_quote_name(name)}: {self._any_type(part, depth - 1, mode)}")
+        return f"{{{', '.join(lines)}}}" if lines else "dict"
 
 
 def _order(properties: dict[str, Any], required: set[str], mode: Mode) -> list[str]:
@@ -319,9 +322,9 @@ def _has_structure(choice: dict[str, Any]) -> bool:
     return "$ref" in choice or bool(_STRUCTURE & set(choice)) or "oneOf" in choice
 
 
-def _names(found: dict[str, Any]) -> set[str]:
-    listed = found.get("required")
-    items = cast("list[Any]", listed) if isinstance(listed, list) else []
+def _names(schema: dict[str, Any]) -> set[str]:
+    required_names = schema.get("required")
+    items = cast("list[Any]", required_names) if isinstance(required_names, list) else []
     return {name for name in items if isinstance(name, str)}
 
 
@@ -336,42 +339,44 @@ def _quote_name(name: str) -> str:
 
 
 def _literals(values: list[Any], extent: Extent) -> str:
-    plain = [v for v in values if isinstance(v, (str, int, float, bool)) and v != ""]
+    plain_values = [v for v in values if isinstance(v, (str, int, float, bool)) and v != ""]
     none = " | None" if None in values else ""
-    if any(isinstance(v, str) and ("```" in v or len(v) > _MAX_LITERAL_CHARS) for v in plain):
+    if any(
+        isinstance(v, str) and ("```" in v or len(v) > _MAX_LITERAL_CHARS) for v in plain_values
+    ):
         return f"str{none}"
-    if not plain:
+    if not plain_values:
         return "None" if none else "str"
-    shown: list[str] = []
+    literal_texts: list[str] = []
     size = 0
-    for value in plain:
+    for value in plain_values:
         text = (
             ascii(value) if not isinstance(value, str) or not value.isprintable() else repr(value)
         )
         size += len(text) + 2
-        if len(shown) >= extent.literals or (shown and size > extent.literal_chars):
-            shown.append("...")
+        if len(literal_texts) >= extent.literals or (literal_texts and size > extent.literal_chars):
+            literal_texts.append("...")
             break
-        shown.append(text)
-    return f"Literal[{', '.join(shown)}]{none}"
+        literal_texts.append(text)
+    return f"Literal[{', '.join(literal_texts)}]{none}"
 
 
 def _union(parts: list[str], choices: int, *, nullable: bool) -> str:
-    listed = list(dict.fromkeys(parts))
-    if len(listed) > 1:
-        none = [p for p in listed if p == "None"]
-        listed = [p for p in listed if p != "None"]
-        if len(listed) > choices:
-            listed = [*listed[:choices], "..."]
-        listed = ["Any"] if "Any" in listed else listed
-        listed += none
+    distinct_parts = list(dict.fromkeys(parts))
+    if len(distinct_parts) > 1:
+        none = [p for p in distinct_parts if p == "None"]
+        distinct_parts = [p for p in distinct_parts if p != "None"]
+        if len(distinct_parts) > choices:
+            distinct_parts = [*distinct_parts[:choices], "..."]
+        distinct_parts = ["Any"] if "Any" in distinct_parts else distinct_parts
+        distinct_parts += none
     if (
         nullable
-        and not any(p == "None" or p.endswith("| None") for p in listed)
-        and (listed != ["Any"])
+        and not any(p == "None" or p.endswith("| None") for p in distinct_parts)
+        and (distinct_parts != ["Any"])
     ):
-        listed.append("None")
-    return " | ".join(listed)
+        distinct_parts.append("None")
+    return " | ".join(distinct_parts)
 
 
 def _outline(text: str) -> str:
@@ -441,43 +446,45 @@ def merge_object(
     visits[0] += 1
     if depth > _MAX_MERGE or visits[0] > _MAX_MERGED:
         return None
-    found = document.resolve(schema)
-    kind = found.get("type")
-    nullable = found.get("nullable") is True
+    resolved = document.resolve(schema)
+    kind = resolved.get("type")
+    nullable = resolved.get("nullable") is True
     if isinstance(kind, list):
         kinds = cast("list[Any]", kind)
         nullable = nullable or "null" in kinds
         kind = next((k for k in kinds if k != "null"), None) if len(kinds) <= 2 else "several"
     if kind not in (None, "object"):
         return None
-    properties: Any = found.get("properties")
-    additional: Any = found.get("additionalProperties")
+    properties: Any = resolved.get("properties")
+    additional: Any = resolved.get("additionalProperties")
     result = Merged(
         dict(cast("dict[str, Any]", properties)) if isinstance(properties, dict) else {},
-        _names(found),
+        _names(resolved),
         additional is True or (isinstance(additional, dict) and "not" not in additional),
         nullable,
     )
     is_object = kind == "object" or bool(result.properties)
-    parts: Any = found.get("allOf")
+    parts: Any = resolved.get("allOf")
     for part in cast("list[Any]", parts) if isinstance(parts, list) else []:
-        merged = merge_object(document, part, depth + 1, visits)
-        if merged is None:
+        merged_part = merge_object(document, part, depth + 1, visits)
+        if merged_part is None:
             if kind is None and not result.properties:
                 return None
             continue
-        is_object = is_object or bool(merged.properties)
-        for name, value in merged.properties.items():
-            own = result.properties.get(name)
-            result.properties[name] = value if own is None else {"allOf": [own, value]}
-        result.required |= merged.required
-        result.additional = result.additional or merged.additional
+        is_object = is_object or bool(merged_part.properties)
+        for name, value in merged_part.properties.items():
+            own_property = result.properties.get(name)
+            result.properties[name] = (
+                value if own_property is None else {"allOf": [own_property, value]}
+            )
+        result.required |= merged_part.required
+        result.additional = result.additional or merged_part.additional
     for word in ("anyOf", "oneOf"):
-        choices: Any = found.get(word)
-        listed = cast("list[Any]", choices) if isinstance(choices, list) else []
-        if not all(_only_requires(choice) for choice in listed):
+        choices: Any = resolved.get(word)
+        choices_list = cast("list[Any]", choices) if isinstance(choices, list) else []
+        if not all(_only_requires(choice) for choice in choices_list):
             return None
-    if found.get("additionalProperties") is False:
+    if resolved.get("additionalProperties") is False:
         result.additional = False
     return result if is_object or result.additional else None
 
@@ -502,18 +509,18 @@ def object_choices(
     visits[0] += 1
     if visits[0] > _MAX_MERGE:
         return None
-    found = document.resolve(schema)
-    if found.get("type") not in (None, "object"):
+    resolved = document.resolve(schema)
+    if resolved.get("type") not in (None, "object"):
         return None
-    own = merge_object(
-        document, {k: v for k, v in found.items() if k not in ("allOf", "oneOf", "anyOf")}
+    base = merge_object(
+        document, {k: v for k, v in resolved.items() if k not in ("allOf", "oneOf", "anyOf")}
     )
-    objects = [own or Merged({}, _names(found), additional=False, nullable=False)]
-    groups = [[part] for part in _list_at(found, "allOf")]
+    objects = [base or Merged({}, _names(resolved), additional=False, nullable=False)]
+    groups = [[part] for part in _list_at(resolved, "allOf")]
     groups += [
         choices
         for word in ("oneOf", "anyOf")
-        if (choices := _list_at(found, word)) and not all(map(_only_requires, choices))
+        if (choices := _list_at(resolved, word)) and not all(map(_only_requires, choices))
     ]
     for group in groups:
         found_here: list[Merged] = []
@@ -537,9 +544,9 @@ def _merge_two(one: Merged, other: Merged) -> Merged:
     )
 
 
-def _list_at(found: Mapping[str, Any], word: str) -> list[Any]:
-    listed = found.get(word)
-    return cast("list[Any]", listed) if isinstance(listed, list) else []
+def _list_at(schema: Mapping[str, Any], word: str) -> list[Any]:
+    items = schema.get(word)
+    return cast("list[Any]", items) if isinstance(items, list) else []
 
 
 def _only_requires(choice: Any) -> bool:

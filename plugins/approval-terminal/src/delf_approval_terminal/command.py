@@ -55,7 +55,7 @@ request_argument = click.argument("request_id", metavar="ID", shell_complete=_re
 @click.group(
     "approvals",
     cls=BareGroup,
-    bare="list",
+    bare_command="list",
     epilog="Exit status: 0 done, 1 refused (no such request, or the answer came late), "
     "2 usage or configuration.",
 )

@@ -41,7 +41,7 @@ def _keys(ctx: click.Context) -> Iterable[str]:
 key_argument = click.argument("key", shell_complete=_keys)
 
 
-@click.group("config", cls=BareGroup, bare="show")
+@click.group("config", cls=BareGroup, bare_command="show")
 def config() -> None:
     """Show the configuration that applies here, and change delf.toml.
 

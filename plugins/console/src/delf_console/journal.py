@@ -29,7 +29,7 @@ _SQLITE: Final = b"SQLite format 3\x00"
 _AT_ONCE: Final = 32
 
 
-@click.group("journal", cls=LazyGroup, group="journal ", bare="size")
+@click.group("journal", cls=LazyGroup, group="journal ", bare_command="size")
 def journal() -> None:
     """Manage the journal: its size, old tasks, copies.
 

@@ -19,7 +19,7 @@ from delf_cli.state import state_of
 _SECRET: Final = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 
 
-@click.group("keys", cls=BareGroup, bare="list")
+@click.group("keys", cls=BareGroup, bare_command="list")
 def keys() -> None:
     """Keep keys of model providers and of services for yourself, outside of every project.
 

@@ -40,7 +40,7 @@ task_argument = click.argument(
 )
 
 
-@click.group("runs", cls=LazyGroup, group="runs ", bare="list")
+@click.group("runs", cls=LazyGroup, group="runs ", bare_command="list")
 def runs() -> None:
     """Look at the tasks in the journal; you may shorten an ID; the newest task is `last`.
 

@@ -180,16 +180,16 @@ class Agent(FixedAttributes, Generic[T]):
             config = None
         elif isinstance(config, Sequence):
             config, tools = None, [*config, *(tools or ())]
-        written = None if project is None else project.agent
-        named = {"memory": memory, "strategy": strategy}
-        names = {name: given for name, given in named.items() if isinstance(given, str)}
-        merged = merged_config(written, config, {**options, **names})
+        file_config = None if project is None else project.agent
+        named_parts = {"memory": memory, "strategy": strategy}
+        names = {name: handler for name, handler in named_parts.items() if isinstance(handler, str)}
+        merged = merged_config(file_config, config, {**options, **names})
         self._config = with_strategy(merged, host)
         _ = self.config.main_llm
-        for given, called in (("on_confirm", on_confirm), ("on_ask", on_ask)):
-            if called is not None and not callable(called):
+        for handler, option in (("on_confirm", on_confirm), ("on_ask", on_ask)):
+            if option is not None and not callable(option):
                 raise AgentConfirmationError(
-                    f"{given} is a {type(called).__name__}", hint="give a function"
+                    f"{handler} is a {type(option).__name__}", hint="give a function"
                 )
         self.agent_id = f"agent_{secrets.token_hex(6)}"
         self.memory = None if isinstance(memory, str) else memory
@@ -308,13 +308,13 @@ class Agent(FixedAttributes, Generic[T]):
 
     @staticmethod
     def _chat_of(
-        given: AgentChat | Mapping[str, Any] | bool | None, host: PluginHost | None
+        chat: AgentChat | Mapping[str, Any] | bool | None, host: PluginHost | None
     ) -> AgentChat | None:
-        if given is None or given is False:
+        if chat is None or chat is False:
             return None
         from delf_engine.agent_context import as_chat
 
-        return as_chat(given, host)
+        return as_chat(chat, host)
 
     def _attach(self, chat: AgentChat, context: AgentContext) -> None:
         """Attach a chat to the agent's plugins and budget, and close it with the agent."""
@@ -425,7 +425,7 @@ class Agent(FixedAttributes, Generic[T]):
         listeners: Sequence[Listener] = (),
         child_listeners: Sequence[Listener] = (),
         on_delta: Callable[[ModelDelta], None] | None = None,
-        **given: Any,
+        **options: Any,
     ) -> Response[Any]:
         """Async version of :meth:`run`. Cancelling it stops the task.
 
@@ -436,11 +436,11 @@ class Agent(FixedAttributes, Generic[T]):
             listeners: Called with each event once it is journalled.
             child_listeners: Called with events of child tasks at any depth.
             on_delta: Called with pieces of the model's answers, with ``stream=True``.
-            given: The options of :meth:`run`, and ``setup``: plain data without secrets, stored in
-                the journal for the process that resumes the task.
+            options: The options of :meth:`run`, and ``setup``: plain data without secrets, stored
+                in the journal for the process that resumes the task.
         """
-        UnknownKeywordError.check("arun", given, ARUN)
-        request = self._requests.make(task, timeout, **given)
+        UnknownKeywordError.check("arun", options, ARUN)
+        request = self._requests.make(task, timeout, **options)
         watched = replace(
             request, listeners=listeners, child_listeners=child_listeners, on_delta=on_delta
         )
@@ -476,9 +476,9 @@ class Agent(FixedAttributes, Generic[T]):
         Raises:
             DelfError: If the journal does not have the task, or a live process works on it.
         """
-        more: dict[str, Any] = {"settle": settle, "budget_usd": budget_usd}
+        options: dict[str, Any] = {"settle": settle, "budget_usd": budget_usd}
         return self._home.call(
-            lambda r: self._resume(r, str(task_id), timeout, **more), "resume", "aresume"
+            lambda r: self._resume(r, str(task_id), timeout, **options), "resume", "aresume"
         )
 
     async def aresume(
@@ -488,17 +488,19 @@ class Agent(FixedAttributes, Generic[T]):
         *,
         listeners: Sequence[Listener] = (),
         on_delta: Callable[[ModelDelta], None] | None = None,
-        **more: Any,
+        **options: Any,
     ) -> Response:
         """Async version of :meth:`resume`; listeners get new events only.
 
-        ``more``: settle, budget_usd, retries, retry_after, ledger, and go_on: whether to continue a
-        task that ended at its timeout or budget (when omitted, True if timeout or budget_usd is
-        given).
+        ``options``: settle, budget_usd, retries, retry_after, ledger, and go_on: whether to
+        continue a task that ended at its timeout or budget (when omitted, True if timeout or
+        budget_usd is given).
         """
-        UnknownKeywordError.check("aresume", more, ARESUME)
-        more |= {"listeners": listeners, "on_delta": on_delta}
-        return await self._home.call_async(lambda r: self._resume(r, str(task_id), timeout, **more))
+        UnknownKeywordError.check("aresume", options, ARESUME)
+        options |= {"listeners": listeners, "on_delta": on_delta}
+        return await self._home.call_async(
+            lambda r: self._resume(r, str(task_id), timeout, **options)
+        )
 
     def fork(
         self,
@@ -557,8 +559,8 @@ class Agent(FixedAttributes, Generic[T]):
     ) -> str:
         from delf_engine.journal.forks import fork
 
-        own = {**(setup or {}), **({} if llm is None else {MODEL: llm})}
-        return await fork(runtime.journal, task_id, at, key=key, setup=own, script=script)
+        own_setup = {**(setup or {}), **({} if llm is None else {MODEL: llm})}
+        return await fork(runtime.journal, task_id, at, key=key, setup=own_setup, script=script)
 
     async def _resume(
         self,
@@ -575,13 +577,13 @@ class Agent(FixedAttributes, Generic[T]):
             check_above_zero("budget_usd", budget_usd)
         if go_on is None:
             go_on = timeout is not None or budget_usd is not None
-        past = await runtime.claim(task_id, past_limit=go_on)
-        end = end_event(past)
+        events = await runtime.claim(task_id, past_limit=go_on)
+        end = end_event(events)
         if end is not None and not (go_on and end.at_limit):
-            return past_response(past, end)
+            return past_response(events, end)
         if budget_usd is not None:
             self._ledger.limit(budget_usd)
-        request = self._requests.resumed(task_id, past, timeout, **options)
+        request = self._requests.resumed(task_id, events, timeout, **options)
         return await self._run(runtime, request)
 
     @overload
@@ -597,7 +599,7 @@ class Agent(FixedAttributes, Generic[T]):
     def submit(
         self, task: str, timeout: float | None = None, **more: Unpack[Submitting]
     ) -> TaskHandle[T]: ...
-    def submit(self, task: str, timeout: float | None = None, **given: Any) -> TaskHandle[Any]:
+    def submit(self, task: str, timeout: float | None = None, **options: Any) -> TaskHandle[Any]:
         """Run a task in the background; once this returns, the task is safe from a crash.
 
         Requests for approval go to ``on_confirm`` and :meth:`get_pending_approvals`. With
@@ -607,7 +609,7 @@ class Agent(FixedAttributes, Generic[T]):
         Args:
             task: The task, in plain words.
             timeout: Seconds from the start of execution; the configuration's when omitted.
-            given: The options of :meth:`run`, and those of a queue.
+            options: The options of :meth:`run`, and those of a queue.
 
         Returns:
             A handle, which is also the task's id for :meth:`poll`, :meth:`wait` and
@@ -616,9 +618,9 @@ class Agent(FixedAttributes, Generic[T]):
         Raises:
             AgentStateError: If called from the event loop that the agent works on.
         """
-        UnknownKeywordError.check("submit", given, SUBMIT)
+        UnknownKeywordError.check("submit", options, SUBMIT)
         events: list[Event] = []
-        request = self._submitted(task, timeout, given, [events.append])
+        request = self._submitted(task, timeout, options, [events.append])
         request = self._home.call(lambda r: r.enqueue(request), "submit", "asubmit")
         return self._handle_of(request, events)
 
@@ -641,7 +643,7 @@ class Agent(FixedAttributes, Generic[T]):
         timeout: float | None = None,
         *,
         listeners: Sequence[Listener] = (),
-        **more: Any,
+        **options: Any,
     ) -> TaskHandle[Any]:
         """Async version of :meth:`submit`.
 
@@ -649,12 +651,13 @@ class Agent(FixedAttributes, Generic[T]):
             task: The task, in plain words.
             timeout: Seconds from the start of execution; the configuration's when omitted.
             listeners: Called with each event once it is journalled, if the task runs here.
-            more: As for :meth:`submit` and :meth:`arun`, and task_id, key, ledger. ``key`` is the
-                owner of the task, if not the local user, and ``ledger`` holds the owner's budget.
+            options: As for :meth:`submit` and :meth:`arun`, and task_id, key, ledger. ``key`` is
+                the owner of the task, if not the local user, and ``ledger`` holds the owner's
+                budget.
         """
-        UnknownKeywordError.check("asubmit", more, ASUBMIT)
+        UnknownKeywordError.check("asubmit", options, ASUBMIT)
         events: list[Event] = []
-        request = self._submitted(task, timeout, more, [*listeners, events.append])
+        request = self._submitted(task, timeout, options, [*listeners, events.append])
         request = await self._home.call_async(lambda runtime: runtime.enqueue(request))
         return self._handle_of(request, events)
 
@@ -662,13 +665,17 @@ class Agent(FixedAttributes, Generic[T]):
         self,
         task: str,
         timeout: float | None,
-        given: Mapping[str, Any],
+        options: Mapping[str, Any],
         listeners: Sequence[Listener],
     ) -> TaskRequest:
         """Return the request of a submitted task."""
-        handing = queue_options(given)
-        own = {name: value for name, value in given.items() if name not in (handing or ())}
-        request = self._requests.make(task, timeout, interactive=False, listeners=listeners, **own)
+        handing = queue_options(options)
+        request_options = {
+            name: value for name, value in options.items() if name not in (handing or ())
+        }
+        request = self._requests.make(
+            task, timeout, interactive=False, listeners=listeners, **request_options
+        )
         return request if handing is None else handed_in(request, handing)
 
     def _handle_of(self, request: TaskRequest, events: list[Event]) -> TaskHandle[Any]:
@@ -784,8 +791,10 @@ class Agent(FixedAttributes, Generic[T]):
         self._home.check_elsewhere("cancel", "acancel")
         if self._tasks.find(task_id) is not None or not self._shares_journal:
             return self._tasks.cancel(task_id)
-        by = StoppedBy(self.agent_id)
-        return self._home.call(lambda r: r.stop_anywhere(str(task_id), by), "cancel", "acancel")
+        stopper = StoppedBy(self.agent_id)
+        return self._home.call(
+            lambda r: r.stop_anywhere(str(task_id), stopper), "cancel", "acancel"
+        )
 
     async def acancel(self, task_id: str, *, by: str = "", via: str = "") -> bool:
         """Async version of :meth:`cancel`; the journal records the person and the channel.
@@ -911,17 +920,19 @@ class Agent(FixedAttributes, Generic[T]):
         """
         from delf_engine.approvals.remembered import remembering
 
-        by = self.agent_id
+        revoker = self.agent_id
         return self._home.call(
-            lambda r: remembering(r.journal).revoke(request_id, by), "revoke", "arevoke"
+            lambda r: remembering(r.journal).revoke(request_id, revoker), "revoke", "arevoke"
         )
 
     async def arevoke(self, request_id: str) -> RememberedDecision:
         """Async version of :meth:`revoke`."""
         from delf_engine.approvals.remembered import remembering
 
-        by = self.agent_id
-        return await self._home.call_async(lambda r: remembering(r.journal).revoke(request_id, by))
+        revoker = self.agent_id
+        return await self._home.call_async(
+            lambda r: remembering(r.journal).revoke(request_id, revoker)
+        )
 
     @property
     def journal(self) -> Journal:
@@ -970,8 +981,8 @@ class Agent(FixedAttributes, Generic[T]):
     def status(self) -> dict[str, Any]:
         """Return the agent's state as JSON-ready data; ``budget`` is None without a limit."""
         runtime = self._home.runtime
-        running, queued = (0, 0) if runtime is None else runtime.counts
-        tasks = {TaskState.RUNNING.value: running, TaskState.QUEUED.value: queued}
+        running_count, queued = (0, 0) if runtime is None else runtime.counts
+        tasks = {TaskState.RUNNING.value: running_count, TaskState.QUEUED.value: queued}
         return {
             "agent_id": self.agent_id,
             "state": self._home.state,
@@ -992,10 +1003,10 @@ class Agent(FixedAttributes, Generic[T]):
     def inspect(self, *, verbose: bool = False) -> dict[str, Any]:
         """Return the agent's tools as data; with ``verbose`` their descriptions and parameters."""
         methods = [(item.name, getattr(item, "inspect", None)) for item in self.tools]
-        described = [
+        descriptions = [
             inspect(verbose=verbose) if inspect else {"tool": name} for name, inspect in methods
         ]
-        return {"agent": self.agent_id, "tools": described, "total": len(described)}
+        return {"agent": self.agent_id, "tools": descriptions, "total": len(descriptions)}
 
     def __repr__(self) -> str:
         names = ", ".join(item.name for item in self.tools) or "no tools"

@@ -111,8 +111,12 @@ class AgentContext:
             PluginError: If no usable journal with conversations is installed.
         """
         durable = {spec.name for spec in self.host.specs(JournalSpec) if spec.durable}
-        own = None if self.config is None else self.config.journal
-        name = own if own in durable else durable_journal(self.host) or usual("journal")
+        own_journal = None if self.config is None else self.config.journal
+        name = (
+            own_journal
+            if own_journal in durable
+            else durable_journal(self.host) or usual("journal")
+        )
         options = {} if url is None else {"url": url}
         journal = make_journal(self.host, str(name), self.plugin_options, self.environ, **options)
         if not isinstance(journal, SharedJournal):
@@ -203,20 +207,20 @@ class MakesChats(Protocol):
 _CHATS: Final = Service("Chat", MakesChats, "conversations")
 
 
-def as_chat(given: Any, host: PluginHost | None = None) -> AgentChat:
+def as_chat(chat: Any, host: PluginHost | None = None) -> AgentChat:
     """Convert the chat option of ``Agent(chat=…)`` or ``delf.toml``.
 
     Args:
-        given: A chat, True for a chat in memory, or options.
+        chat: A chat, True for a chat in memory, or options.
         host: The plugins; all installed ones when omitted.
 
     Raises:
         ConfigurationError: For any other value, and for an unknown option.
         OptionalDependencyError: If no plugin with chats is installed.
     """
-    if isinstance(given, AgentChat):
-        return given
-    return (host or PluginHost.discover()).service(_CHATS).of(given)
+    if isinstance(chat, AgentChat):
+        return chat
+    return (host or PluginHost.discover()).service(_CHATS).of(chat)
 
 
 def plugin_context(

@@ -49,25 +49,25 @@ def _validated(named: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ToolRefusedError: If they are no question that a person can answer.
     """
-    known = [parameter.name for parameter in _PARAMETERS]
-    unknown = [name for name in named if name not in known]
+    parameter_names = [parameter.name for parameter in _PARAMETERS]
+    unknown = [name for name in named if name not in parameter_names]
     if unknown or "question" not in named:
         problem = f"no parameter {unknown[0]!r}" if unknown else "needs a question"
         raise ToolRefusedError(f"{ASK} {problem}; {ASK}{_ACTION.signature}")
-    found = {name: value for name, value in named.items() if value is not None}
-    if not isinstance(found.get("question"), str):
+    values = {name: value for name, value in named.items() if value is not None}
+    if not isinstance(values.get("question"), str):
         raise ToolRefusedError(f"the question of {ASK} is a text")
-    options = found.get("options", ())
+    options = values.get("options", ())
     if not isinstance(options, (list, tuple)):
         raise ToolRefusedError(f"options of {ASK} is a list of texts")
     texts = [*map(_option, cast("Sequence[object]", options))]
-    if not isinstance(found.get("default"), (*_TYPES, type(None))):
+    if not isinstance(values.get("default"), (*_TYPES, type(None))):
         raise ToolRefusedError(f"default of {ASK} is one answer: a text, a number or a bool")
-    found = {**found, "options": texts} if texts else {**found}
+    values = {**values, "options": texts} if texts else {**values}
     if not texts:
-        found.pop("options", None)
-    Question.from_arguments(found).check()
-    return found
+        values.pop("options", None)
+    Question.from_arguments(values).check()
+    return values
 
 
 def _option(given: object) -> str:

@@ -59,13 +59,19 @@ class BackgroundTask:
 
     def snapshot(self) -> StreamSnapshot:
         """Return a snapshot of the task; thread-safe."""
-        seen: StreamSnapshot = snapshot(tuple(self.events))
-        if seen.is_terminal or not self.outcome.done():
-            return seen
+        progress: StreamSnapshot = snapshot(tuple(self.events))
+        if progress.is_terminal or not self.outcome.done():
+            return progress
         if self.outcome.cancelled():
-            return replace(seen, state=TaskState.STOPPED)  # its last events are not journalled yet
+            return replace(
+                progress, state=TaskState.STOPPED
+            )  # its last events are not journalled yet
         error = self.outcome.exception()
-        return seen if error is None else replace(seen, state=TaskState.FAILED, error=str(error))
+        return (
+            progress
+            if error is None
+            else replace(progress, state=TaskState.FAILED, error=str(error))
+        )
 
 
 class BackgroundTasks:
@@ -127,8 +133,8 @@ class BackgroundTasks:
             async with asyncio.timeout(timeout):
                 return await asyncio.shield(asyncio.wrap_future(outcome))
         except asyncio.CancelledError:
-            own = asyncio.current_task()
-            if not outcome.cancelled() or (own is not None and own.cancelling()):
+            current_task = asyncio.current_task()
+            if not outcome.cancelled() or (current_task is not None and current_task.cancelling()):
                 raise
             raise TaskStoppedError(f"task {task_id} was stopped") from None
 
@@ -138,8 +144,8 @@ class BackgroundTasks:
     def _forget_old(self) -> None:
         """Drop the oldest finished tasks beyond :data:`KEPT`."""
         with self._lock:
-            finished = [name for name, task in self._tasks.items() if task.outcome.done()]
-            for name in finished[: -KEPT or None]:
+            finished_names = [name for name, task in self._tasks.items() if task.outcome.done()]
+            for name in finished_names[: -KEPT or None]:
                 del self._tasks[name]
 
 

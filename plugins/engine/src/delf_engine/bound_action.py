@@ -95,23 +95,23 @@ class BoundAction:
             ToolRefusedError: If there are too many positional arguments.
         """
         parameters = self.action.parameters
-        named = dict(kwargs)
-        if named:
+        keywords = dict(kwargs)
+        if keywords:
             names = [parameter.name for parameter in parameters]
-            named = respelled(named, names if "desc" not in named else [*names, "desc"])
+            keywords = respelled(keywords, names if "desc" not in keywords else [*names, "desc"])
         description = None
-        if "desc" in named and all(parameter.name != "desc" for parameter in parameters):
-            description = str(named.pop("desc"))
+        if "desc" in keywords and all(parameter.name != "desc" for parameter in parameters):
+            description = str(keywords.pop("desc"))
         if len(args) > len(parameters):
             raise ToolRefusedError(
                 f"{self.name} takes at most {len(parameters)} arguments, {len(args)} were given. "
                 f"Expected {self.name}{self.action.signature}"
             )
         for parameter, value in zip(parameters, args, strict=False):
-            if parameter.name in named:
+            if parameter.name in keywords:
                 raise ToolRefusedError(f"{self.name} got {parameter.name!r} twice")
-            named[parameter.name] = value
-        return named, description
+            keywords[parameter.name] = value
+        return keywords, description
 
 
 def _place_of(item: object) -> str:

@@ -56,11 +56,11 @@ async def within(
     """
     work = asyncio.ensure_future(contained(call))
     try:
-        _, late = await asyncio.wait({work}, timeout=min(SLOW_SECONDS, seconds))
-        if late and seconds > SLOW_SECONDS:
+        _, pending = await asyncio.wait({work}, timeout=min(SLOW_SECONDS, seconds))
+        if pending and seconds > SLOW_SECONDS:
             _log.warning("%s has not answered %s() for %g s", owner, method, SLOW_SECONDS)
-            _, late = await asyncio.wait({work}, timeout=seconds - SLOW_SECONDS)
-        if late:
+            _, pending = await asyncio.wait({work}, timeout=seconds - SLOW_SECONDS)
+        if pending:
             raise error(f"{owner} did not answer {method}() within {seconds:g} s", hint=hint)
     finally:
         work.cancel()
@@ -119,8 +119,10 @@ async def contained(call: Callable[[], Awaitable[T]]) -> T:
         on_main_thread = threading.current_thread() is threading.main_thread()
         if isinstance(error, KeyboardInterrupt) and on_main_thread:
             raise  # somebody pressed Ctrl-C
-        ended = EndedItselfError(f"{type(error).__name__}: {str(error) or 'nobody asked for it'}")
-        raise ended.with_traceback(error.__traceback__) from error
+        own_error = EndedItselfError(
+            f"{type(error).__name__}: {str(error) or 'nobody asked for it'}"
+        )
+        raise own_error.with_traceback(error.__traceback__) from error
 
 
 def described(error: Exception) -> str:

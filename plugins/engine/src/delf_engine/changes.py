@@ -46,8 +46,8 @@ class Change:
 
 def used_tools(events: Iterable[ev.Event]) -> bool:
     """Return True if a tool was called and the call passed the gate."""
-    made = (event for event in events if isinstance(event, ev.CallStarted))
-    return any(event.action != ev.ANSWER for event in made)
+    starts = (event for event in events if isinstance(event, ev.CallStarted))
+    return any(event.action != ev.ANSWER for event in starts)
 
 
 def called_in(events: Iterable[ev.Event], script: int) -> set[str]:
@@ -57,16 +57,16 @@ def called_in(events: Iterable[ev.Event], script: int) -> set[str]:
         events: The task's events.
         script: The script's number.
     """
-    found: set[str] = set()
+    action_names: set[str] = set()
     for event in events:
         match event:
             case ev.ScriptGenerated(attempt=number) if number == script:
-                found.clear()
+                action_names.clear()
             case ev.CallStarted(action=action) | ev.CallFinished(action=action):
-                found.add(action)
+                action_names.add(action)
             case _:
                 pass
-    return found
+    return action_names
 
 
 def refusal_of(events: Iterable[ev.Event]) -> str | None:
@@ -75,18 +75,18 @@ def refusal_of(events: Iterable[ev.Event]) -> str | None:
     Args:
         events: The task's events.
     """
-    refused: ev.CallFinished | None = None
+    refusal: ev.CallFinished | None = None
     message: str | None = None
     for event in events:
         match event:
             case ev.ScriptGenerated():
-                refused = message = None
+                refusal = message = None
             case ev.CallFinished(raised="ToolException"):
-                refused = event
-            case ev.ScriptFinished(status="failed") if refused is not None:
-                words = refused.error or ""
+                refusal = event
+            case ev.ScriptFinished(status="failed") if refusal is not None:
+                words = refusal.error or ""
                 is_behind = words in (event.error or "")
-                message = f"{refused.action} was refused: {words}" if is_behind else None
+                message = f"{refusal.action} was refused: {words}" if is_behind else None
             case _:
                 pass
     return message
@@ -99,7 +99,7 @@ def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Ch
         events: The task's events.
         script: Only the changes of this script.
     """
-    begun: dict[int, tuple[int, ev.CallStarted]] = {}
+    starts: dict[int, tuple[int, ev.CallStarted]] = {}
     ends: dict[int, ev.CallFinished] = {}
     running = 0
     for event in events:
@@ -109,20 +109,20 @@ def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Ch
             case ev.ScriptFinished():
                 running = 0
             case ev.CallStarted() if event.effect != "read":
-                begun[event.call_id] = running, event
+                starts[event.call_id] = running, event
                 # A call that was made again counts by its last attempt.
                 ends.pop(event.call_id, None)
             case ev.CallFinished():
                 ends[event.call_id] = event
             case _:
                 pass
-    found: list[Change] = []
-    for number, (attempt, call) in begun.items():
+    changes: list[Change] = []
+    for number, (attempt, call) in starts.items():
         end = ends.get(number)
         certain = end is not None and end.status == "ok"
         abandoned = end is None or (end.status == "cancelled" and end.cancellation != "not_started")
         if (certain or abandoned) and script in (None, attempt):
-            found.append(
+            changes.append(
                 Change(
                     call_id=number,
                     script=attempt,
@@ -132,7 +132,7 @@ def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Ch
                     certain=certain,
                 )
             )
-    return found
+    return changes
 
 
 def returned_by(events: Iterable[ev.Event], script: int) -> tuple[list[str], bool]:
@@ -142,20 +142,20 @@ def returned_by(events: Iterable[ev.Event], script: int) -> tuple[list[str], boo
         events: The task's events.
         script: The script's number.
     """
-    begun: dict[int, ev.CallStarted] = {}
+    starts: dict[int, ev.CallStarted] = {}
     lines: list[str] = []
     empty: list[bool] = []
-    running = 0
+    current_attempt = 0
     for event in events:
         match event:
             case ev.ScriptGenerated():
-                running = event.attempt
-            case ev.CallStarted() if running == script:
-                begun[event.call_id] = event
-            case ev.CallFinished(status="ok") if event.call_id in begun:
-                call = begun.pop(event.call_id)
-                called = call_text(call.action, call.arguments)
-                lines.append(f"{called} returned {_result_text(event.result)}")
+                current_attempt = event.attempt
+            case ev.CallStarted() if current_attempt == script:
+                starts[event.call_id] = event
+            case ev.CallFinished(status="ok") if event.call_id in starts:
+                call = starts.pop(event.call_id)
+                call_line = call_text(call.action, call.arguments)
+                lines.append(f"{call_line} returned {_result_text(event.result)}")
                 empty.append(event.result is None or event.result in ("", [], {}))
             case _:
                 pass
@@ -177,9 +177,9 @@ def _result_text(result: Any) -> str:
             return f"a list of {len(items):,}, the first {_result_text(items[0])}"
         case dict():
             keys = [str(key)[:40] for key in cast("dict[Any, Any]", result)]
-            more = ", …" if len(keys) > _MAX_KEYS else ""
-            listed = f"{', '.join(keys[:_MAX_KEYS])}{more}"
-            return f"a dict with {listed}" if keys else "an empty dict"
+            ellipsis_mark = ", …" if len(keys) > _MAX_KEYS else ""
+            key_list = f"{', '.join(keys[:_MAX_KEYS])}{ellipsis_mark}"
+            return f"a dict with {key_list}" if keys else "an empty dict"
         case _:
             return f"a {type(result).__name__}"
 
@@ -212,28 +212,28 @@ def situation(events: Iterable[ev.Event], digest: str, call_id: int) -> Situatio
         call_id: The number; its own earlier attempt is not among the changes.
     """
     events = tuple(events)
-    script, because, why = 0, None, None
+    script, because, failure_note = 0, None, None
     for event in events:
         match event:
             case ev.RetryScheduled():
-                why = f"the one before failed: {event.error}"
+                failure_note = f"the one before failed: {event.error}"
             case ev.ApprovalDecided(decision="changes_requested"):
-                why = f"{event.by} asked for changes: {event.reason}"
+                failure_note = f"{event.by} asked for changes: {event.reason}"
             case ev.RerunRequested():
-                why = f"the one before left this to do: {event.remaining}"
+                failure_note = f"the one before left this to do: {event.remaining}"
             case ev.ScriptGenerated():
-                script, because = event.attempt, why if event.attempt > 1 else None
+                script, because = event.attempt, failure_note if event.attempt > 1 else None
             case _:
                 pass
     changes = [change for change in changes_of(events) if change.call_id != call_id]
-    made = next((c.call_id for c in reversed(changes) if c.digest == digest), None)
+    earlier_call = next((c.call_id for c in reversed(changes) if c.digest == digest), None)
     latest = changes[-_MAX_CHANGES:]
     return Situation(
         script=script,
         because=because,
         changes=tuple(map(str, latest)),
         changes_before=len(changes) - len(latest),
-        made_before=made,
+        made_before=earlier_call,
     )
 
 
@@ -250,17 +250,19 @@ def changes_requested(events: Iterable[ev.Event], script: int) -> list[str]:
         events: The task's events.
         script: The script's number.
     """
-    asked: set[str] = set()
-    found: list[str] = []
+    requested_actions: set[str] = set()
+    changed_actions: list[str] = []
     for event in events:
         match event:
             case ev.ApprovalRequested() if event.script == script:
-                asked.add(event.request_id)
-            case ev.ApprovalDecided(decision="changes_requested") if event.request_id in asked:
-                found.append(event.reason or "")
+                requested_actions.add(event.request_id)
+            case ev.ApprovalDecided(decision="changes_requested") if (
+                event.request_id in requested_actions
+            ):
+                changed_actions.append(event.reason or "")
             case _:
                 pass
-    return found
+    return changed_actions
 
 
 def shapers_of(events: Iterable[ev.Event], asker: str) -> list[str]:
@@ -289,6 +291,6 @@ def shapers_of(events: Iterable[ev.Event], asker: str) -> list[str]:
 
 def call_text(action: str, arguments: Mapping[str, Any]) -> str:
     """Format a call as one line of text, truncated if long."""
-    given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-    text = " ".join(f"{action}({given})".split())
+    argument_list = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+    text = " ".join(f"{action}({argument_list})".split())
     return text if len(text) <= _MAX_LINE else f"{text[:_MAX_LINE]}…"

@@ -28,12 +28,12 @@ async def close_all(parts: Mapping[str, object]) -> None:
 
 async def all_ended(closing: Iterable[Awaitable[None]]) -> None:
     """Await all, whichever fails; then raise the failure, or several as an ``ExceptionGroup``."""
-    ended = await asyncio.gather(*closing, return_exceptions=True)
-    failed = [one for each in ended if isinstance(each, Exception) for one in failures_in(each)]
-    if len(failed) > 1:
-        raise ExceptionGroup("while closing", failed)
-    if failed:
-        raise failed[0]
+    results = await asyncio.gather(*closing, return_exceptions=True)
+    failures = [one for each in results if isinstance(each, Exception) for one in failures_in(each)]
+    if len(failures) > 1:
+        raise ExceptionGroup("while closing", failures)
+    if failures:
+        raise failures[0]
 
 
 def failures_in(error: Exception) -> list[Exception]:

@@ -68,18 +68,18 @@ def llm_config(value: Any) -> Any:
         return as_llm_config(value)
     if isinstance(value, (list, tuple)):
         models = [llm_config(one) for one in cast("Sequence[Any]", value)]
-        wrong = next((one for one in models if not isinstance(one, LLMConfig)), None)
-        if wrong is not None:
-            raise ModelConfigurationError(f"a list of models holds {wrong!r:.80}")
+        invalid_model = next((one for one in models if not isinstance(one, LLMConfig)), None)
+        if invalid_model is not None:
+            raise ModelConfigurationError(f"a list of models holds {invalid_model!r:.80}")
         return as_llm_config(models)
     if not isinstance(value, Mapping):
         return value
     table = cast("Mapping[str, Any]", value)
     for key, item in table.items():
         if key not in LLM_KEYS:
-            close = f"; did you mean 'settings.{key}'?" if key in SETTINGS else ""
+            suggestion = f"; did you mean 'settings.{key}'?" if key in SETTINGS else ""
             raise ModelConfigurationError(
-                f"unknown key {key!r}{close or did_you_mean(key, LLM_KEYS)}",
+                f"unknown key {key!r}{suggestion or did_you_mean(key, LLM_KEYS)}",
                 hint=f"known keys: {', '.join(LLM_KEYS)}",
             )
         expected = Mapping if key in ("headers", "settings") else str
@@ -91,9 +91,9 @@ def llm_config(value: Any) -> Any:
             raise ModelConfigurationError(f"{key} must be {word}, got {got}")
     if "model" not in table:
         raise ModelConfigurationError("model is missing")
-    others: list[Any] = list(table.get("fallbacks") or ())
-    made = LLMConfig(**{name: item for name, item in table.items() if name != "fallbacks"})
-    return llm_config([made, *others])
+    fallbacks: list[Any] = list(table.get("fallbacks") or ())
+    config = LLMConfig(**{name: item for name, item in table.items() if name != "fallbacks"})
+    return llm_config([config, *fallbacks])
 
 
 LLM = Annotated[LLMConfig | None, BeforeValidator(llm_config)]
@@ -277,8 +277,8 @@ class AgentConfig(FixedAttributes, BaseModel):
     @classmethod
     def _are_rules(cls, value: Any) -> Any:
         """Validate that each rule is ``approve`` or names the people who decide."""
-        given = cast("Mapping[str, Any]", value if isinstance(value, Mapping) else {})
-        for pattern, rule in given.items():
+        rules = cast("Mapping[str, Any]", value if isinstance(value, Mapping) else {})
+        for pattern, rule in rules.items():
             names_people = isinstance(rule, (Mapping, ApprovalRule))
             if rule != "approve" and ARROW in pattern:
                 raise ValueError(f"{pattern}: a flow can only be 'approve'")
@@ -290,8 +290,8 @@ class AgentConfig(FixedAttributes, BaseModel):
     @classmethod
     def _in_seconds(cls, value: Any) -> Any:
         """Parse a duration with a unit, such as ``5m``, to seconds."""
-        found = _TIME.fullmatch(value) if isinstance(value, str) else None
-        return value if found is None else float(found[1]) * _UNITS[found[2]]
+        time_match = _TIME.fullmatch(value) if isinstance(value, str) else None
+        return value if time_match is None else float(time_match[1]) * _UNITS[time_match[2]]
 
     @field_serializer("providers", "api_key_for")
     def _without_keys(self, providers: dict[str, str]) -> dict[str, str]:
@@ -314,21 +314,21 @@ class AgentConfig(FixedAttributes, BaseModel):
         Raises:
             ModelConfigurationError: If none is configured.
         """
-        chosen = self.heavy_llm or self.llm
-        if chosen is None:
+        model = self.heavy_llm or self.llm
+        if model is None:
             raise ModelConfigurationError(
                 "no language model is configured",
                 hint="delf quickstart asks for a model, and keeps its key; or name one: "
                 '--llm MODEL, or Agent(llm="MODEL") in a program',
             )
-        return chosen
+        return model
 
     def with_main_llm(self, model: str, providers: Providers) -> AgentConfig:
         """Return a copy with another main model, resolved by :meth:`chosen_llm`."""
         field = "llm" if self.heavy_llm is None else "heavy_llm"
         return self.model_copy(update={field: self.chosen_llm(model, providers)})
 
-    def chosen_llm(self, chosen: str | LLMConfig, providers: Providers) -> LLMConfig:
+    def chosen_llm(self, choice: str | LLMConfig, providers: Providers) -> LLMConfig:
         """Return the configuration of a model that a task, worker or connection chooses by name.
 
         A configured model with that name is used with its own address, key, headers and settings.
@@ -337,26 +337,33 @@ class AgentConfig(FixedAttributes, BaseModel):
         keeps the key and the settings of the main model.
 
         Args:
-            chosen: The name. A configuration with its own address, key, headers or provider is
+            choice: The name. A configuration with its own address, key, headers or provider is
                 returned unchanged.
             providers: The spellings of names.
         """
-        given = as_llm_config(chosen)
-        has_own = given.base_url or given.api_key or given.headers or given.provider != AUTO
+        configured = as_llm_config(choice)
+        has_own = (
+            configured.base_url
+            or configured.api_key
+            or configured.headers
+            or configured.provider != AUTO
+        )
         if has_own:
-            return given
-        names = providers.spellings(given.model)
+            return configured
+        names = providers.spellings(configured.model)
         roles = (self.llm, self.heavy_llm, self.light_llm, self.vision_llm)
-        for known in filter(None, roles):
-            if not names.isdisjoint(providers.spellings(known.model)):
-                return known.with_settings(**given.settings)
+        for role_model in filter(None, roles):
+            if not names.isdisjoint(providers.spellings(role_model.model)):
+                return role_model.with_settings(**configured.settings)
         main = self.main_llm
-        provider = providers.for_model(providers.resolve_provider(given).model)
+        provider = providers.for_model(providers.resolve_provider(configured).model)
         is_same = provider is not None and main.provider in (AUTO, provider.name)
         is_same &= provider == providers.for_model(providers.resolve_provider(main).model)
         if main.base_url is None and not is_same:
-            return given
-        return replace(main, model=given.model, fallbacks=()).with_settings(**given.settings)
+            return configured
+        return replace(main, model=configured.model, fallbacks=()).with_settings(
+            **configured.settings
+        )
 
     @property
     def image_llm(self) -> LLMConfig:
@@ -377,13 +384,13 @@ class AgentConfig(FixedAttributes, BaseModel):
         roles = {"heavy": self.main_llm, "light": self.light_llm, "vision": self.vision_llm}
         if self.heavy_llm is None and self.vision_llm is None:
             roles = {"llm": self.main_llm}
-        found: dict[str, LLMConfig] = {}
+        models_by_name: dict[str, LLMConfig] = {}
         for role, model in roles.items():
             if model is not None:
-                found[role] = replace(model, fallbacks=())
+                models_by_name[role] = replace(model, fallbacks=())
                 for number, other in enumerate(model.fallbacks, 1):
-                    found[f"{role} fallback {number}"] = other
-        return found
+                    models_by_name[f"{role} fallback {number}"] = other
+        return models_by_name
 
     @property
     def model_words(self) -> str:
@@ -406,8 +413,8 @@ class AgentConfig(FixedAttributes, BaseModel):
             "min_isolation",
         )
         models = {role: model.model for role, model in self.models.items()}
-        own = {name: getattr(self, name) for name in names}
-        return {"llm": self.model_words, "models": models, **own}
+        own_facts = {name: getattr(self, name) for name in names}
+        return {"llm": self.model_words, "models": models, **own_facts}
 
 
 def _words(model: LLMConfig) -> str:
@@ -450,14 +457,14 @@ def make_config(
 
 
 def merged_config(
-    written: AgentConfig | None, config: object, options: Mapping[str, Any]
+    file_config: AgentConfig | None, config: object, options: Mapping[str, Any]
 ) -> AgentConfig:
     """Merge the settings of the project, of a configuration object and of keywords.
 
     Later sources override earlier ones; None means not given.
 
     Args:
-        written: The project's settings.
+        file_config: The project's settings.
         config: The program's settings as one object.
         options: The program's settings as keywords.
 
@@ -470,20 +477,22 @@ def merged_config(
             hint='Agent(AgentConfig(llm="…"), tools=…), or Agent(llm="…", tools=…)',
         )
     values: dict[str, Any] = {}
-    for given in (written, config):
-        if given is not None:
-            values |= _with_rules(values, {n: getattr(given, n) for n in given.model_fields_set})
-    own = {name: value for name, value in options.items() if value is not None}
-    values |= _with_rules(values, own)
+    for source_config in (file_config, config):
+        if source_config is not None:
+            values |= _with_rules(
+                values, {n: getattr(source_config, n) for n in source_config.model_fields_set}
+            )
+    set_options = {name: value for name, value in options.items() if value is not None}
+    values |= _with_rules(values, set_options)
     return make_config(values)
 
 
-def _with_rules(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> Mapping[str, Any]:
+def _with_rules(earlier: Mapping[str, Any], later_options: Mapping[str, Any]) -> Mapping[str, Any]:
     """Merge approval rules, so that rules of an earlier source are never dropped."""
-    rules = [given.get("approval_rules") for given in (earlier, later)]
+    rules = [options.get("approval_rules") for options in (earlier, later_options)]
     if not all(isinstance(each, Mapping) for each in rules):
-        return later
-    return {**later, "approval_rules": {**cast("Any", rules[0]), **cast("Any", rules[1])}}
+        return later_options
+    return {**later_options, "approval_rules": {**cast("Any", rules[0]), **cast("Any", rules[1])}}
 
 
 def explain(
@@ -493,7 +502,7 @@ def explain(
     origin: Callable[[tuple[str, ...]], str | None] = lambda _: None,
 ) -> ConfigurationError:
     """Format a validation error in one line: source, field, problem and suggestion."""
-    known = (*model.model_fields, *(_PROGRAM if where == _AGENT else ()))
+    option_names = (*model.model_fields, *(_PROGRAM if where == _AGENT else ()))
     problems: list[str] = []
     hints: dict[str, None] = {}
     kind: type[ConfigurationError] = ConfigurationError
@@ -502,8 +511,8 @@ def explain(
         place = ".".join(path)
         message = item["msg"].removeprefix("Value error, ")
         if item["type"] == "extra_forbidden":
-            problems.append(f"{where}: unknown key {place!r}{did_you_mean(place, known)}")
-            hints[f"known keys: {', '.join(known)}"] = None
+            problems.append(f"{where}: unknown key {place!r}{did_you_mean(place, option_names)}")
+            hints[f"known keys: {', '.join(option_names)}"] = None
         else:
             problems.append(f"{origin(path) or f'{where}: {place}'}: {message}")
             hints[_meaning(model, path)] = None

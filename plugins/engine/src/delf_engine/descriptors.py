@@ -11,11 +11,11 @@ def descriptors_left() -> int | None:
         import resource
     except ImportError:  # Windows, whose handles have no such limit
         return None
-    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if most == resource.RLIM_INFINITY:
+    max_descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if max_descriptors == resource.RLIM_INFINITY:
         return None
     try:
-        used = sum(1 for _ in Path("/dev/fd").iterdir())
+        open_count = sum(1 for _ in Path("/dev/fd").iterdir())
     except OSError:  # no such folder, or not one descriptor is left to read it
-        used = 0
-    return max(0, most - used)
+        open_count = 0
+    return max(0, max_descriptors - open_count)

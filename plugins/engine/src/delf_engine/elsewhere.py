@@ -26,8 +26,8 @@ async def snapshot_of(journal: Journal, task_id: str) -> StreamSnapshot:
     """Return a snapshot of a task; raise ``UnknownTaskError`` if there is none."""
     events = await journal.read(task_id)
     record = await journal.task(task_id) if isinstance(journal, SharedJournal) else None
-    gone = record is not None and record.state is TaskState.INTERRUPTED
-    return snapshot(events, interrupted=gone)
+    is_interrupted = record is not None and record.state is TaskState.INTERRUPTED
+    return snapshot(events, interrupted=is_interrupted)
 
 
 async def waiting_tasks(journal: SharedJournal) -> Collection[str]:
@@ -54,22 +54,24 @@ async def find_tasks(
         conditions: The conditions for tasks.
     """
     states = _States(journal, waiting)
-    found: list[TaskRecord] = []
+    records: list[TaskRecord] = []
     state, after = conditions.get("state"), conditions.get("after")
-    for stored in (None,) if state is None else stored_states(state):
-        tasks_of_state, place, more = list[TaskRecord](), after, True
-        while more and len(tasks_of_state) < limit:
-            page = await journal.find(limit, **{**conditions, "state": stored, "after": place})
+    for stored_state in (None,) if state is None else stored_states(state):
+        tasks_of_state, place, has_more = list[TaskRecord](), after, True
+        while has_more and len(tasks_of_state) < limit:
+            page = await journal.find(
+                limit, **{**conditions, "state": stored_state, "after": place}
+            )
             exact = await states.exact(page)
             tasks_of_state += [task for task in exact if state in (None, task.state)]
-            more, place = len(page) == limit, page[-1].place if page else None
-        found += tasks_of_state
-    return sorted(found, key=lambda task: task.started_at, reverse=True)[:limit]
+            has_more, place = len(page) == limit, page[-1].place if page else None
+        records += tasks_of_state
+    return sorted(records, key=lambda task: task.started_at, reverse=True)[:limit]
 
 
 async def search_tasks(
     journal: SharedJournal,
-    wanted: TaskFilter,
+    conditions: TaskFilter,
     limit: int,
     before: str | None = None,
     waiting: Waiting = waiting_tasks,
@@ -78,7 +80,7 @@ async def search_tasks(
 
     Args:
         journal: The journal with the tasks.
-        wanted: The conditions.
+        conditions: The conditions.
         limit: The maximum number of tasks to return.
         before: Only tasks older than the task with this id.
         waiting: Returns the tasks that wait for a person.
@@ -87,19 +89,21 @@ async def search_tasks(
         ConfigurationError: If the journal has no search.
     """
     states = _States(journal, waiting)
-    found, behind = list[FoundTask](), 0
-    for stored in (None,) if wanted.state is None else stored_states(wanted.state):
-        tasks_of_state, place, more = list[FoundTask](), before, True
-        while more and len(tasks_of_state) <= limit:  # one further task tells that there are more
-            page = await journal.search(replace(wanted, state=stored), limit + 1, place)
+    found, unindexed = list[FoundTask](), 0
+    for stored_state in (None,) if conditions.state is None else stored_states(conditions.state):
+        tasks_of_state, place, has_more = list[FoundTask](), before, True
+        while (
+            has_more and len(tasks_of_state) <= limit
+        ):  # one further task tells that there are more
+            page = await journal.search(replace(conditions, state=stored_state), limit + 1, place)
             exact = await states.exact([one.task for one in page.tasks])
             tasks = [replace(one, task=task) for one, task in zip(page.tasks, exact, strict=True)]
-            tasks_of_state += [one for one in tasks if wanted.state in (None, one.task.state)]
-            more, behind = page.more, page.behind
+            tasks_of_state += [one for one in tasks if conditions.state in (None, one.task.state)]
+            has_more, unindexed = page.more, page.behind
             place = page.tasks[-1].task.task_id if page.tasks else place
         found += tasks_of_state
     found.sort(key=lambda one: one.task.started_at, reverse=True)
-    return Found(tasks=found[:limit], more=len(found) > limit, behind=behind)
+    return Found(tasks=found[:limit], more=len(found) > limit, behind=unindexed)
 
 
 class _States:
@@ -120,10 +124,10 @@ class _States:
 
 async def wait_for_end(journal: Journal, task_id: str) -> Sequence[Event]:
     """Wait for a task's end and return its events; raise ``UnknownTaskError`` if there is none."""
-    coming = journal.subscribe(task_id)
+    new_events = journal.subscribe(task_id)
     events = await journal.read(task_id)
     if end_event(events) is None:
-        await anext(event async for event in coming if isinstance(event, TaskFinished))
+        await anext(event async for event in new_events if isinstance(event, TaskFinished))
         events = await journal.read(task_id)
     return events
 

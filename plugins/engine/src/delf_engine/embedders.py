@@ -58,15 +58,15 @@ class Embedders:
             PluginError: If no plugin serves the name, or no name is given and there are several
                 embedders.
         """
-        wanted = name or self._default or self._only()
-        spec = self.spec(wanted)
+        embedder_name = name or self._default or self._only()
+        spec = self.spec(embedder_name)
         with self._lock:
-            if (spec.name, wanted) not in self._made:
-                option = {} if wanted == spec.name else {"model": wanted}
+            if (spec.name, embedder_name) not in self._made:
+                option = {} if embedder_name == spec.name else {"model": embedder_name}
                 with using_environ(self.context.environ):
                     embedder = make(self._host, spec, self._options, self.context, option)
-                    self._made[spec.name, wanted] = _Batched(embedder)
-            return self._made[spec.name, wanted]
+                    self._made[spec.name, embedder_name] = _Batched(embedder)
+            return self._made[spec.name, embedder_name]
 
     def spec(self, name: str) -> EmbedderSpec:
         """Find the spec of an embedder: by name, or by the longest matching pattern.
@@ -91,9 +91,9 @@ class Embedders:
             return self._host.spec(EmbedderSpec, first)  # raises: it says what happened to it
         for record in self._host.records():
             if record.distribution == _USUAL and not record.usable:
-                why = f"plugin {record.name!r} is {record.state}: {record.reason}"
+                reason = f"plugin {record.name!r} is {record.state}: {record.reason}"
                 raise self._host.with_load_failures(
-                    PluginError(f"no plugin serves the embedder {name!r}: {why}")
+                    PluginError(f"no plugin serves the embedder {name!r}: {reason}")
                 )
         names = sorted(spec.name for spec in self._host.specs(EmbedderSpec))
         (usual,) = (each for each, package in packages("embedder").items() if package == _USUAL)
@@ -121,8 +121,10 @@ class Embedders:
     async def aclose(self) -> None:
         """Close all embedders."""
         with self._lock:
-            made, self._made = self._made, {}
-        await close_all({f"the embedder {name!r}": each.inner for (_, name), each in made.items()})
+            embedders, self._made = self._made, {}
+        await close_all(
+            {f"the embedder {name!r}": each.inner for (_, name), each in embedders.items()}
+        )
 
 
 class _Batched:

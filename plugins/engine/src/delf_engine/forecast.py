@@ -41,8 +41,8 @@ def least_calls(code: str, names: Collection[str]) -> Counter[str]:
 
 class _Forecast:
     def __init__(self, tree: ast.Module, names: Collection[str]) -> None:
-        bound = _bound_in(tree)
-        self._names = {name for name in names if name.partition(".")[0] not in bound}
+        bound_names = _bound_in(tree)
+        self._names = {name for name in names if name.partition(".")[0] not in bound_names}
         self._bindings: dict[str, list[Any]] = {}
         """The value of each name that is assigned once; None for an unknown value."""
         self._functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
@@ -68,14 +68,14 @@ class _Forecast:
 
     def of_body(self, body: Iterable[ast.stmt]) -> Counter[str]:
         """Count the calls of statements, up to the first that may leave the block."""
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for statement in body:
             if isinstance(statement, _SCOPES):
                 continue
-            found += self._of(statement)
+            counts += self._of(statement)
             if _leaves(statement):
                 break
-        return found
+        return counts
 
     def _of(self, node: ast.AST) -> Counter[str]:
         match node:
@@ -87,9 +87,9 @@ class _Forecast:
                 return self._of(first)
             case ast.Match(subject=first):
                 return self._of(first)
-            case ast.For(iter=given, body=body) | ast.AsyncFor(iter=given, body=body):
-                times = 0 if any(map(_leaves, body)) else self._length(given)
-                return self._of(given) + _times(self.of_body(body), times)
+            case ast.For(iter=iterable, body=body) | ast.AsyncFor(iter=iterable, body=body):
+                times = 0 if any(map(_leaves, body)) else self._length(iterable)
+                return self._of(iterable) + _times(self.of_body(body), times)
             case ast.Try(body=body, finalbody=last) | ast.TryStar(body=body, finalbody=last):
                 return self.of_body(body) + self.of_body(last)
             case ast.ListComp(elt=item) | ast.SetComp(elt=item) | ast.GeneratorExp(elt=item):
@@ -102,10 +102,10 @@ class _Forecast:
                 return self._of_all(ast.iter_child_nodes(node))
 
     def _of_all(self, nodes: Iterable[ast.AST]) -> Counter[str]:
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for node in nodes:
-            found += self._of(node)
-        return found
+            counts += self._of(node)
+        return counts
 
     def _of_comprehension(
         self, parts: list[ast.comprehension], items: list[ast.expr]
@@ -116,26 +116,26 @@ class _Forecast:
         return self._of(parts[0].iter) + _times(self._of_all(items), times)
 
     def _of_call(self, node: ast.Call) -> Counter[str]:
-        found = self._of_all(ast.iter_child_nodes(node))
+        counts = self._of_all(ast.iter_child_nodes(node))
         match node.func:
             case ast.Name(id=word):
                 pass
             case ast.Attribute(value=ast.Name(id=owner), attr=method):
                 word = f"{owner}.{method}"
             case _:
-                return found
+                return counts
         if word in self._names:
-            found[word] += 1
-            return found
-        own = self._functions.get(word)
+            counts[word] += 1
+            return counts
+        function = self._functions.get(word)
         # A function that is defined twice, or a generator, is not followed.
-        if own is None or self._bindings[word] != [None]:
-            return found
+        if function is None or self._bindings[word] != [None]:
+            return counts
         if word not in self._calls:
             self._calls[word] = Counter()
-            if not any(isinstance(part, ast.Yield | ast.YieldFrom) for part in _walk(own)):
-                self._calls[word] = self.of_body(own.body)
-        return found + self._calls[word]
+            if not any(isinstance(part, ast.Yield | ast.YieldFrom) for part in _walk(function)):
+                self._calls[word] = self.of_body(function.body)
+        return counts + self._calls[word]
 
     def _length(self, node: ast.AST) -> int:
         """Return the length of an iterable if it is constant, else 0."""
@@ -162,26 +162,26 @@ class _Forecast:
                 return self._length(inner)
             case ast.Call(func=ast.Name(id="zip"), args=args) if args:
                 return min(self._length(inner) for inner in args)
-            case ast.BinOp(left=left, op=ast.Add(), right=right):
-                return self._length(left) + self._length(right)
-            case ast.BinOp(left=left, op=ast.Mult(), right=ast.Constant(value=int(times))):
-                return self._length(left) * max(0, times)
+            case ast.BinOp(left=left_operand, op=ast.Add(), right=right_operand):
+                return self._length(left_operand) + self._length(right_operand)
+            case ast.BinOp(left=left_operand, op=ast.Mult(), right=ast.Constant(value=int(times))):
+                return self._length(left_operand) * max(0, times)
             case _:
                 return 0
 
 
 def _bound_in(tree: ast.Module) -> set[str]:
     """Return the names that a script binds itself."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(tree):
         match node:
             case ast.Name(id=word, ctx=ast.Store()) | ast.arg(arg=word):
-                found.add(word)
+                names.add(word)
             case ast.FunctionDef(name=word) | ast.AsyncFunctionDef(name=word):
-                found.add(word)
+                names.add(word)
             case _:
                 pass
-    return found
+    return names
 
 
 def _leaves(node: ast.AST) -> bool:
@@ -212,5 +212,5 @@ def _length_of_range(args: list[ast.expr]) -> int:
         return 0
 
 
-def _times(found: Counter[str], times: int) -> Counter[str]:
-    return Counter({name: count * times for name, count in found.items() if count * times})
+def _times(counts: Counter[str], times: int) -> Counter[str]:
+    return Counter({name: count * times for name, count in counts.items() if count * times})

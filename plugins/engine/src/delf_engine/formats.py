@@ -35,15 +35,17 @@ class Formats:
 
     def reader(self, ending: str) -> FileFormat | None:
         """Implements :class:`delf.protocols.formats.InstalledFormats`."""
-        found = [spec for spec in self._host.specs(FormatSpec) if ending in spec.endings]
-        return self._make(found, ending) if found else None
+        matching_specs = [spec for spec in self._host.specs(FormatSpec) if ending in spec.endings]
+        return self._make(matching_specs, ending) if matching_specs else None
 
     def factory(self, ending: str) -> FormatFactory | None:
         """Implements :class:`delf.protocols.formats.InstalledFormats`."""
-        found = [spec for spec in self._host.specs(FormatSpec) if ending in spec.endings]
-        if not found:
+        matching_specs = [spec for spec in self._host.specs(FormatSpec) if ending in spec.endings]
+        if not matching_specs:
             return None
-        factory = self._host.resolve(self._host.preferred_spec(found, f"the ending {ending}"))
+        factory = self._host.resolve(
+            self._host.preferred_spec(matching_specs, f"the ending {ending}")
+        )
         module: str = factory.__module__
         return FormatFactory(module, factory.__qualname__, sys.modules[module].__file__)
 
@@ -65,14 +67,14 @@ class Formats:
         Raises:
             PluginError: If no plugin or several plugins do, or the plugin is broken.
         """
-        found = [spec for spec in self._host.specs(FormatSpec) if ending in spec.writes]
-        made = self._make(found, ending) if found else None
+        matching_specs = [spec for spec in self._host.specs(FormatSpec) if ending in spec.writes]
+        made = self._make(matching_specs, ending) if matching_specs else None
         if not isinstance(made, SupportsWrite):
             raise self._host.with_load_failures(PluginError(f"no plugin makes {ending} files"))
         return made
 
-    def _make(self, found: list[FormatSpec], ending: str) -> FileFormat:
-        spec = self._host.preferred_spec(found, f"the ending {ending}")
+    def _make(self, specs: list[FormatSpec], ending: str) -> FileFormat:
+        spec = self._host.preferred_spec(specs, f"the ending {ending}")
         if spec.name not in self._made:
             self._made[spec.name] = self._host.resolve(spec)()
         return self._made[spec.name]

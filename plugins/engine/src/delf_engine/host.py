@@ -122,7 +122,7 @@ class TaskHost:
     @property
     def tools(self) -> Sequence[ToolDescription]:
         """The tools that the model is shown."""
-        return [bound.describe() for bound in self._run.tools.shown]
+        return [bound_action.describe() for bound_action in self._run.tools.shown]
 
     @property
     def choice(self) -> ToolChoice:
@@ -168,9 +168,9 @@ class TaskHost:
         """Return the start of the conversation: rules, history, context and task."""
         context = self._run.context
         events = self._run.log.events
-        begun = (event.at for event in events if isinstance(event, TaskStarted))
-        asked = context.message(self.task, self._output, next(begun, None), self._run.zone)
-        return (system(rules), *context.known(), *context.history, asked)
+        start_times = (event.at for event in events if isinstance(event, TaskStarted))
+        message = context.message(self.task, self._output, next(start_times, None), self._run.zone)
+        return (system(rules), *context.known(), *context.history, message)
 
     # -- the model ----------------------------------------------------------------------
 
@@ -192,17 +192,17 @@ class TaskHost:
     ) -> ModelReply:
         """Ask the main model."""
         request = ModelRequest(messages=as_messages(messages), tools=tuple(tools))
-        how: dict[str, Any] = {"session": session, "continues": continues}
+        options: dict[str, Any] = {"session": session, "continues": continues}
         config, attempt = self._run.config.main_llm, self._next_attempt()
         if on_delta is None and session is None:
             return await self._run.models.ask_whole(config, request, attempt)
         if on_delta is None:
-            return await self._run.models.ask(config, request, attempt, **how)
+            return await self._run.models.ask(config, request, attempt, **options)
         draft = Draft(self._run.log, request.purpose)
         self._drafts.append(draft)
         try:
             return await self._run.models.ask(
-                config, request, attempt, on_delta=on_delta, draft=draft, **how
+                config, request, attempt, on_delta=on_delta, draft=draft, **options
             )
         finally:
             self._drafts.remove(draft)
@@ -262,10 +262,14 @@ class TaskHost:
         self, name: str, arguments: Mapping[str, Any], description: str | None
     ) -> CallRequest:
         connection, _, method = name.partition(".")
-        bound = next((bound for bound in self._run.tools if bound.name == name), None)
-        own = () if bound is None else (item.name for item in bound.action.parameters)
+        bound_action = next(
+            (bound_action for bound_action in self._run.tools if bound_action.name == name), None
+        )
+        parameter_names = (
+            () if bound_action is None else (item.name for item in bound_action.action.parameters)
+        )
         # A tool may have a parameter of this name; the argument is the tool's then.
-        extra = {} if description is None or "desc" in own else {"desc": description}
+        extra = {} if description is None or "desc" in parameter_names else {"desc": description}
         return CallRequest(
             call_id=next(self._numbers),
             connection=connection,
@@ -287,17 +291,17 @@ class TaskHost:
             raise RuntimeError("a script cannot run beside another script or a call")
         attempt = self._next_attempt()
         self._take_printed()
-        named = named_actions(code, self._run.tools)
-        names = tuple(bound.name for bound in named)
+        named_bound_actions = named_actions(code, self._run.tools)
+        names = tuple(bound_action.name for bound_action in named_bound_actions)
         log = self._run.log
         await log.record(ScriptGenerated, code=code, attempt=attempt, confirmed_actions=names)
         self._running, self._script_ran = True, True
         try:
-            asks = self._asks_for_script(named)
-            refused = await self._refuse_excess(code, attempt)
-            if refused is None and asks:
-                refused = await self._ask_about(code, attempt, named)
-            outcome = refused or await self.scripts.run(code, attempt, guard, seen=asks)
+            asks = self._asks_for_script(named_bound_actions)
+            refusal = await self._refuse_excess(code, attempt)
+            if refusal is None and asks:
+                refusal = await self._ask_about(code, attempt, named_bound_actions)
+            outcome = refusal or await self.scripts.run(code, attempt, guard, is_approved=asks)
         except TaskLeftError as error:
             self.stopped = self.stopped or error
             raise
@@ -308,10 +312,10 @@ class TaskHost:
             outcome = replace(outcome, value=None)
         if isinstance(outcome, Done):
             await self._warn_of_uncalled(code, attempt)
-        wanted = changes_requested(log.events, attempt)
+        requested_changes = changes_requested(log.events, attempt)
         # What a failed script printed is no part of the answer: the next script starts over.
-        self._last_output_counts = isinstance(outcome, (Done, Rerun)) and not wanted
-        if isinstance(outcome, Rerun) and not wanted:
+        self._last_output_counts = isinstance(outcome, (Done, Rerun)) and not requested_changes
+        if isinstance(outcome, Rerun) and not requested_changes:
             await self._record_rerun(outcome, attempt)
         raised = self.scripts.raised_behind(outcome)
         cause = None if raised is None else raised.cause
@@ -322,21 +326,21 @@ class TaskHost:
             and (outcome.value is None or outcome.value == "")
             and not (printed.strip() or changes or self.scripts.output.files)
         )
-        returned, is_empty = returned_by(log.events, attempt) if is_silent else ((), False)
+        returned_texts, is_empty = returned_by(log.events, attempt) if is_silent else ((), False)
         return ScriptResult(
             outcome=outcome,
             printed=printed,
             variables_alive=self.scripts.sandbox.alive,
             changes=changes,
             is_silent=is_silent,
-            returned=[self._clean(line) for line in returned],
+            returned=[self._clean(line) for line in returned_texts],
             found_nothing=is_empty,
             refused=_refusal_behind(cause),
             can_retry=(raised is None or raised.can_retry)
             and (self._last_output_counts or self.scripts.may_go_on),
             cause=cause,
-            rejected=_is_rejection(raised, outcome, asked=refused is not None),
-            changes_requested=[self._clean(text) for text in wanted],
+            rejected=_is_rejection(raised, outcome, was_asked=refusal is not None),
+            changes_requested=[self._clean(text) for text in requested_changes],
         )
 
     async def _refuse_excess(self, code: str, attempt: int) -> Failed | None:
@@ -362,13 +366,13 @@ class TaskHost:
 
     async def _warn_of_uncalled(self, code: str, attempt: int) -> None:
         """Warn about actions that a script names without calling them."""
-        names = [bound.name for bound in self._run.tools]
-        called = called_in(self._run.log.events, attempt)
-        for name, line in never_called(code, names, called).items():
+        names = [bound_action.name for bound_action in self._run.tools]
+        called_actions = called_in(self._run.log.events, attempt)
+        for name, line in never_called(code, names, called_actions).items():
             message = f"{name} is named on line {line} of the script, and no call of it was made"
             await self._run.log.record(Warned, message=message)
 
-    def _asks_for_script(self, named: Sequence[BoundAction]) -> bool:
+    def _asks_for_script(self, bound_actions: Sequence[BoundAction]) -> bool:
         """Return True if a person is asked about the whole script instead of each call.
 
         Approval is given for a script's text. An earlier unapproved script in the same sandbox may
@@ -377,20 +381,24 @@ class TaskHost:
         config = self._run.config
         if config.confirm_mode != "plan" or config.approval_mode != "interactive":
             return False
-        return bool(named) and not self.scripts.sandbox.holds_unapproved
+        return bool(bound_actions) and not self.scripts.sandbox.holds_unapproved
 
     async def _ask_about(
-        self, code: str, attempt: int, named: Sequence[BoundAction]
+        self, code: str, attempt: int, bound_actions: Sequence[BoundAction]
     ) -> Failed | None:
         """Ask for approval of a whole script; return the failure if it is rejected."""
         async with self._run.log.step(Step.PREVIEW, attempt):
-            past = self._run.replay.plan(attempt)
-            answer = await self._run.approvals.decide_script(code, attempt, named, past)
+            recorded_question = self._run.replay.plan(attempt)
+            answer = await self._run.approvals.decide_script(
+                code, attempt, bound_actions, recorded_question
+            )
         if isinstance(answer.decision, Approved):
             return None
         reason = why_not(answer.decision)
-        wanted = changes_requested(self._run.log.events, attempt)
-        message = f"the script was not run: {reason if wanted else f'it was rejected: {reason}'}"
+        requested_changes = changes_requested(self._run.log.events, attempt)
+        message = (
+            f"the script was not run: {'' if requested_changes else 'it was rejected: '}{reason}"
+        )
         return Failed(kind=REJECTED, message=message)
 
     async def _record_rerun(self, outcome: Rerun, attempt: int) -> None:
@@ -464,8 +472,8 @@ class TaskHost:
     @property
     def value(self) -> Any:
         """The answer as plain data."""
-        given = self._gate.answer
-        return self._printed_value if given is None else thaw(given.value)
+        answer_value = self._gate.answer
+        return self._printed_value if answer_value is None else thaw(answer_value.value)
 
     def step(self, name: str) -> AbstractAsyncContextManager[None]:
         """Report a step and its duration in the trace while the block runs."""
@@ -474,9 +482,9 @@ class TaskHost:
     @awaited_in_own_context
     async def note(self, topic: str, source: Callable[[], Awaitable[str]]) -> str:
         """Fetch outside data once and journal it, so that a resumed task gets the same data."""
-        past = self._run.replay.note(topic)
-        if past is not None:
-            return past
+        recorded_note = self._run.replay.note(topic)
+        if recorded_note is not None:
+            return recorded_note
         text = self._run.log.redactor.text(await source())
         await self._run.log.record(Noted, topic=topic, text=text)
         return text
@@ -509,16 +517,16 @@ class TaskHost:
         self._gate.use(tools)
         self.scripts.sandbox.use(tools)
 
-    def close(self, *, left: bool = False, cut: bool = False) -> None:
+    def close(self, *, is_abandoned: bool = False, was_cut: bool = False) -> None:
         """Refuse new calls from now on.
 
         Args:
-            left: Whether the task will be resumed.
-            cut: Whether a running script is cut off; its calls then get no answer.
+            is_abandoned: Whether the task will be resumed.
+            was_cut: Whether a running script is cut off; its calls then get no answer.
         """
         self._closed = True
-        self._gate.close(left=left or cut)
-        if left:
+        self._gate.close(is_abandoned=is_abandoned or was_cut)
+        if is_abandoned:
             self._children.leave()
 
     async def wait_for_rest(self, seconds: float) -> None:
@@ -534,10 +542,10 @@ class TaskHost:
             await self.scripts.output.all_written(seconds)
 
 
-def _is_rejection(raised: Raised | None, outcome: Outcome, *, asked: bool) -> bool:
+def _is_rejection(error: Raised | None, outcome: Outcome, *, was_asked: bool) -> bool:
     """Return True if a script failed because a person rejected it or its call."""
-    ended = isinstance(outcome, Failed) and outcome.kind == REJECTED
-    return ended and (asked or (raised is not None and raised.kind == REJECTED))
+    is_rejection = isinstance(outcome, Failed) and outcome.kind == REJECTED
+    return is_rejection and (was_asked or (error is not None and error.kind == REJECTED))
 
 
 def _refusal_behind(error: BaseException | None) -> BudgetExceededError | None:

@@ -35,13 +35,13 @@ def find_inputs(files: Sequence[str]) -> dict[str, str]:
     Raises:
         ConfigurationError: If a file is not readable.
     """
-    found: dict[str, str] = {}
-    for written in files:
-        given = Path(os.path.expanduser(written))  # noqa: PTH111 - pathlib's raises for "~nobody"
+    inputs: dict[str, str] = {}
+    for file_path in files:
+        given = Path(os.path.expanduser(file_path))  # noqa: PTH111 - pathlib's raises for "~nobody"
         path = _checked(given)
-        if str(path) not in found:
-            found[str(path)] = _free_name(given.name, found.values())
-    return found
+        if str(path) not in inputs:
+            inputs[str(path)] = _free_name(given.name, inputs.values())
+    return inputs
 
 
 def _checked(given: Path) -> Path:
@@ -78,29 +78,29 @@ def _composed(name: str) -> str:
     return unicodedata.normalize("NFC", name)
 
 
-def _free_name(name: str, taken: Iterable[str]) -> str:
-    used = {_composed(item).casefold() for item in taken}
-    own, number, free = Path(name), 1, name
-    while _composed(free).casefold() in used:
+def _free_name(name: str, used_names: Iterable[str]) -> str:
+    folded_names = {_composed(item).casefold() for item in used_names}
+    original, number, free_name = Path(name), 1, name
+    while _composed(free_name).casefold() in folded_names:
         number += 1
-        free = f"{own.stem}-{number}{own.suffix}"
-    return free
+        free_name = f"{original.stem}-{number}{original.suffix}"
+    return free_name
 
 
 def input_files(
-    found: Mapping[str, str],
+    path_by_name: Mapping[str, str],
     visible_path: Callable[[str], str],
-    own: Sequence[str] = (),
+    own_files: Sequence[str] = (),
 ) -> list[InputFile]:
     """Return input files with their paths inside a sandbox.
 
     Args:
-        found: The result of :func:`find_inputs`.
+        path_by_name: The result of :func:`find_inputs`.
         visible_path: Maps a host path to a path in the sandbox.
-        own: The files and folders whose texts are the user's own. Names do not count: others can
-            name an attachment like a file of the user.
+        own_files: The files and folders whose texts are the user's own. Names do not count: others
+            can name an attachment like a file of the user.
     """
-    places = [Path(os.path.expanduser(each)).resolve() for each in own]  # noqa: PTH111 - as above
+    places = [Path(os.path.expanduser(each)).resolve() for each in own_files]  # noqa: PTH111 - as above
     return [
         InputFile(
             name,
@@ -108,7 +108,7 @@ def input_files(
             visible_path(path),
             trust="own" if any(Path(path).is_relative_to(place) for place in places) else "outside",
         )
-        for path, name in found.items()
+        for path, name in path_by_name.items()
     ]
 
 
@@ -123,5 +123,5 @@ def readers_of(
         formats: The installed formats.
     """
     specs = host.specs(ConnectionSpec)
-    wanted = (s for s in specs if s.input_files == "always" or (s.input_files and files))
-    return [host.resolve(spec)(files=files, formats=formats) for spec in wanted]
+    wanted_specs = (s for s in specs if s.input_files == "always" or (s.input_files and files))
+    return [host.resolve(spec)(files=files, formats=formats) for spec in wanted_specs]

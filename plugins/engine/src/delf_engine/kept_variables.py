@@ -34,9 +34,11 @@ async def load_variables(run: TaskRun) -> None:
     if recorded is not None:
         run.variables = KeptVariables(values=dict(recorded.variables), trust=recorded.trust)
     elif not any(isinstance(event, ModelCalled) for event in events):
-        run.variables = kept = conversation.variables()
-        if kept.values:
-            await run.log.record(VariablesRestored, variables=kept.values, trust=kept.trust)
+        run.variables = variables = conversation.variables()
+        if variables.values:
+            await run.log.record(
+                VariablesRestored, variables=variables.values, trust=variables.trust
+            )
     kinds = {name: described(value) for name, value in run.variables.values.items()}
     run.context = replace(run.context, variables=kinds)
 
@@ -53,7 +55,7 @@ async def keep_variables(run: TaskRun, session: SandboxSession, names: Mapping[s
     conversation = run.request.conversation
     if conversation is None or not conversation.keeps_variables:
         return
-    kept: dict[str, Any] = {}
+    variables: dict[str, Any] = {}
     left_out: list[str] = []
     size = 0
     async with asyncio.timeout(_SECONDS):
@@ -61,10 +63,10 @@ async def keep_variables(run: TaskRun, session: SandboxSession, names: Mapping[s
             if not is_variable(name):
                 continue
             outcome = await session.execute(f'{{"kept": {name}}}', ScriptHost())
-            found: Any = outcome.value if isinstance(outcome, Done) else None
-            if not isinstance(found, dict) or not is_plain(found):
+            outcome_value: Any = outcome.value if isinstance(outcome, Done) else None
+            if not isinstance(outcome_value, dict) or not is_plain(outcome_value):
                 continue
-            value = cast("dict[str, Any]", found)["kept"]
+            value = cast("dict[str, Any]", outcome_value)["kept"]
             if type(value).__name__ not in names[name].split():
                 continue  # a function comes as a text about it
             length = len(repr(value))
@@ -72,8 +74,8 @@ async def keep_variables(run: TaskRun, session: SandboxSession, names: Mapping[s
                 left_out.append(name)
                 continue
             size += length
-            kept[name] = value
-    values = dict(reversed(kept.items()))
+            variables[name] = value
+    values = dict(reversed(variables.items()))
     conversation.keep_variables(KeptVariables(values=values, trust=run.trust))
     if left_out:
         await run.warn(f"too large to be kept for the next task: {', '.join(left_out)}")

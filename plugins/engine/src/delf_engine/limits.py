@@ -16,10 +16,10 @@ _LARGE: Final = re.compile(r"\d{3}|\d_\d")
 """Matches a number of three digits; scripts without one rarely make many calls for certain."""
 
 
-def may_delegate(bound: BoundAction) -> bool:
+def may_delegate(bound_action: BoundAction) -> bool:
     """Return True if an action may start child tasks."""
-    action = bound.action
-    return action.resumes or (bound.connection.is_function and action.context is not None)
+    action = bound_action.action
+    return action.resumes or (bound_action.connection.is_function and action.context is not None)
 
 
 def limits_of(run: TaskRun, *, scripts: bool) -> str:
@@ -29,11 +29,11 @@ def limits_of(run: TaskRun, *, scripts: bool) -> str:
         run: The task.
         scripts: Whether the model writes scripts, which have further limits.
     """
-    most, ledger = run.session_spec.limits, run.models.ledger
+    session_limits, ledger = run.session_spec.limits, run.models.ledger
     parts = [f"{run.clock.seconds:g} s without waiting for people"]
     if scripts and any(True for _ in run.tools):
-        parts.append(f"{most.calls:,} calls")
-    if any(may_delegate(bound) for bound in run.tools):
+        parts.append(f"{session_limits.calls:,} calls")
+    if any(may_delegate(bound_action) for bound_action in run.tools):
         parts.append(
             f"at most {run.config.max_children} child tasks, all scripts together (for more, give "
             "each several pieces of the work)"
@@ -41,8 +41,11 @@ def limits_of(run: TaskRun, *, scripts: bool) -> str:
         if ledger.remaining_usd is not None:
             parts.append(f"${ledger.remaining_usd:.2f} for models, child tasks included")
     if scripts:
-        parts.append(f"{_size(most.output_bytes)} printed")
-        parts.append(f"{_size(most.file_bytes)} a file, {_size(most.total_file_bytes)} in all")
+        parts.append(f"{_size(session_limits.output_bytes)} printed")
+        parts.append(
+            f"{_size(session_limits.file_bytes)} a file, "
+            f"{_size(session_limits.total_file_bytes)} in all"
+        )
     return "; ".join(parts)
 
 
@@ -56,23 +59,25 @@ def excess(code: str, tools: Iterable[BoundAction], *, calls: int, children: int
         children: The number of child tasks that are left.
     """
     tools = [*tools]
-    starting = {bound.name for bound in tools if bound.action.resumes}
+    starting = {bound_action.name for bound_action in tools if bound_action.action.resumes}
     if not starting and calls >= _MANY and _LARGE.search(code) is None:
         return None  # the usual case, decided without parsing
-    least = least_calls(code, [bound.name for bound in tools])
-    if (started := sum(least[name] for name in starting)) > children:
+    min_calls = least_calls(code, [bound_action.name for bound_action in tools])
+    if (started := sum(min_calls[name] for name in starting)) > children:
         return (
             f"the script starts at least {started:,} child tasks, and the task can have "
             f"{children:,} more: give each several pieces of the work"
         )
-    if (made := sum(least.values())) > calls:
-        return f"the script makes at least {made:,} calls, and the task can make {calls:,} more"
+    if (call_count := sum(min_calls.values())) > calls:
+        return (
+            f"the script makes at least {call_count:,} calls, and the task can make {calls:,} more"
+        )
     return None
 
 
 def possible_excess(code: str, tools: Iterable[BoundAction], *, children: int) -> str | None:
     """Return how a script exceeds the limit of child tasks if each call starts one; else None."""
-    delegating = [bound.name for bound in tools if may_delegate(bound)]
+    delegating = [bound_action.name for bound_action in tools if may_delegate(bound_action)]
     started = sum(least_calls(code, delegating).values())
     if started <= children:
         return None

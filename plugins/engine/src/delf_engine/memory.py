@@ -93,15 +93,15 @@ class AgentMemory:
     @property
     def store(self) -> MemoryStore | None:
         """The store, if open."""
-        opened = self._opening
-        if opened is None or not opened.done() or opened.cancelled() or opened.exception():
+        opening = self._opening
+        if opening is None or not opening.done() or opening.cancelled() or opening.exception():
             return None
-        return opened.result()
+        return opening.result()
 
     def open(self) -> asyncio.Future[MemoryStore]:
         """Start opening the store; retry if an earlier attempt failed."""
-        failed = self._opening is not None and self._opening.done() and self.store is None
-        if self._opening is None or failed:
+        has_failed = self._opening is not None and self._opening.done() and self.store is None
+        if self._opening is None or has_failed:
             self._opening = without_context(in_own_thread, self._make, "delf-memory")
         return self._opening
 
@@ -129,8 +129,8 @@ class AgentMemory:
         Raises:
             MemoryRetrievalError: If the search fails or times out.
         """
-        bound = min(seconds, _MAX_SECONDS)
-        store = await self._bounded(asyncio.shield(self.open()), bound)
+        timeout = min(seconds, _MAX_SECONDS)
+        store = await self._bounded(asyncio.shield(self.open()), timeout)
         if isinstance(store, SupportsEarlyStart):
             # A slow model is no failure: after this time the store searches without the model.
             await asyncio.wait({self.begin()}, timeout=seconds * _SHARE)
@@ -143,18 +143,18 @@ class AgentMemory:
             texts = await self.guidelines()
             return [f"{texts} {_OWN}", *found] if texts and found else found
 
-        return await self._bounded(search(), bound)
+        return await self._bounded(search(), timeout)
 
-    async def learn(self, done: DoneTask) -> Sequence[str]:
+    async def learn(self, done_task: DoneTask) -> Sequence[str]:
         """Ask the model for new facts about a finished task, and save them.
 
         Raises:
             DelfError: If the model or the store fails.
         """
-        facts = await propose(done, await self.guidelines())
-        mark = _OWN if done.trust == "own" else _FROM_OTHERS
+        facts = await propose(done_task, await self.guidelines())
+        mark = _OWN if done_task.trust == "own" else _FROM_OTHERS
         facts = [fact if fact.endswith(mark) else f"{fact} {mark}" for fact in facts]
-        facts = [fact for fact in facts if fact not in done.known]
+        facts = [fact for fact in facts if fact not in done_task.known]
         if facts:
             await self.save(facts)
         return facts
@@ -168,11 +168,11 @@ class AgentMemory:
 
         async def save() -> None:
             store = await asyncio.shield(self.open())
-            known = [await store.search(fact, 3, 0.0) for fact in facts]
+            similar_facts = [await store.search(fact, 3, 0.0) for fact in facts]
             new = [
                 fact
-                for fact, found in zip(facts, known, strict=True)
-                if fact not in {item.content for item in found}
+                for fact, similar in zip(facts, similar_facts, strict=True)
+                if fact not in {item.content for item in similar}
             ]
             if new:
                 await store.save(new)
@@ -236,10 +236,10 @@ class Memories:
 
     def of(self, owner: str | None) -> AgentMemory:
         """Return the memory of an owner of tasks."""
-        whose = owner if self._by_person else None
-        if whose not in self._open:
-            self._open[whose] = self._make(whose)
-        return self._open[whose]
+        owner_name = owner if self._by_person else None
+        if owner_name not in self._open:
+            self._open[owner_name] = self._make(owner_name)
+        return self._open[owner_name]
 
     async def aclose(self) -> None:
         """Close all memories; later use reopens them."""
@@ -251,11 +251,11 @@ def is_own_fact(fact: str) -> bool:
     return fact.endswith(_OWN)
 
 
-async def propose(done: DoneTask, guidelines: str | None) -> Sequence[str]:
+async def propose(done_task: DoneTask, guidelines: str | None) -> Sequence[str]:
     """Ask the model for new facts of a finished task.
 
     Args:
-        done: The task.
+        done_task: The task.
         guidelines: The store's guidelines on what to remember.
 
     Raises:
@@ -263,18 +263,20 @@ async def propose(done: DoneTask, guidelines: str | None) -> Sequence[str]:
     """
     question = _QUESTION.format(
         guidelines="" if guidelines is None else f"\nWhat is worth it: {guidelines}\n",
-        known="\n".join(f"- {fact}" for fact in done.known) or "- nothing",
-        task=done.task[:_MAX_SHOWN],
-        answer=done.answer[:_MAX_SHOWN],
+        known="\n".join(f"- {fact}" for fact in done_task.known) or "- nothing",
+        task=done_task.task[:_MAX_SHOWN],
+        answer=done_task.answer[:_MAX_SHOWN],
         most=_MAX_FACTS,
     )
     try:
         async with asyncio.timeout(_MODEL_SECONDS):
-            text = await done.ask(question)
+            text = await done_task.ask(question)
     except TimeoutError:
         raise DelfError(f"the model did not answer within {_MODEL_SECONDS:g} s") from None
-    known = {fact.removesuffix(_FROM_OTHERS).strip() for fact in done.known} | set(done.known)
-    return [fact for fact in _facts_in(text) if fact not in known]
+    known_facts = {fact.removesuffix(_FROM_OTHERS).strip() for fact in done_task.known} | set(
+        done_task.known
+    )
+    return [fact for fact in _facts_in(text) if fact not in known_facts]
 
 
 def _facts_in(text: str) -> list[str]:

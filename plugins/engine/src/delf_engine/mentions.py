@@ -11,7 +11,9 @@ from delf.protocols.sandbox import check_script
 _MAY_NOT_RUN = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ExceptHandler, ast.match_case)
 
 
-def never_called(code: str, names: Collection[str], called: Collection[str]) -> Mapping[str, int]:
+def never_called(
+    code: str, names: Collection[str], called_names: Collection[str]
+) -> Mapping[str, int]:
     """Return the actions that a script names as values but never calls.
 
     If one action of a dict or list of actions was called, all of them count as called. Code that
@@ -20,26 +22,30 @@ def never_called(code: str, names: Collection[str], called: Collection[str]) -> 
     Args:
         code: The script; an invalid script names nothing.
         names: The names of actions and tools, such as ``mail.send``.
-        called: The actions that were called while the script ran.
+        called_names: The actions that were called while the script ran.
 
     Returns:
         The line of the first occurrence of each action.
     """
-    missing = {*names} - {*called}
+    missing = {*names} - {*called_names}
     is_named = any(name in code for name in missing) or "getattr" in code
     if not is_named or check_script(code) is not None:
         return {}
     try:
         with warnings.catch_warnings(action="ignore"):
             tree = ast.parse(code)
-        own = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
-        found: dict[str, int] = {}
+        argument_names = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+        lines_by_name: dict[str, int] = {}
         for statement in _statements(tree.body):
-            named = {name: line for name, line in _mentions(statement, names) if name not in own}
-            if not named.keys() & {*called}:
-                for name, line in named.items():
-                    found.setdefault(name, line)
-        return found
+            mentioned = {
+                name: line
+                for name, line in _mentions(statement, names)
+                if name not in argument_names
+            }
+            if not mentioned.keys() & {*called_names}:
+                for name, line in mentioned.items():
+                    lines_by_name.setdefault(name, line)
+        return lines_by_name
     except (SyntaxError, SystemError, ValueError, RecursionError, MemoryError):
         return {}
 
@@ -52,8 +58,8 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.AST]:
                 pass
             case ast.If(test=test) | ast.While(test=test):
                 yield test
-            case ast.For(iter=given, body=inner) | ast.AsyncFor(iter=given, body=inner):
-                yield given
+            case ast.For(iter=iterable, body=inner) | ast.AsyncFor(iter=iterable, body=inner):
+                yield iterable
                 yield from _statements(inner)
             case ast.With(body=inner) | ast.AsyncWith(body=inner) | ast.Try(body=inner):
                 yield from _statements(inner)
@@ -62,7 +68,7 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.AST]:
 
 
 def _mentions(
-    node: ast.AST, names: Collection[str], *, later: bool = False
+    node: ast.AST, names: Collection[str], *, is_deferred: bool = False
 ) -> Iterator[tuple[str, int]]:
     """Yield actions that an expression names without calling, with their lines."""
     match node:
@@ -72,25 +78,25 @@ def _mentions(
         case ast.Call(func=function):
             label = _label(function)
             if label in names:
-                if later:  # in a lambda or function that may never be called
+                if is_deferred:  # in a lambda or function that may never be called
                     yield label, node.lineno
             else:
-                yield from _mentions(function, names, later=later)
-            for given in (*node.args, *node.keywords):
-                yield from _mentions(given, names, later=later)
+                yield from _mentions(function, names, is_deferred=is_deferred)
+            for argument in (*node.args, *node.keywords):
+                yield from _mentions(argument, names, is_deferred=is_deferred)
             return
         case ast.Lambda(body=body):
-            yield from _mentions(body, names, later=True)
+            yield from _mentions(body, names, is_deferred=True)
             return
         case ast.IfExp(test=test):
-            yield from _mentions(test, names, later=later)
+            yield from _mentions(test, names, is_deferred=is_deferred)
             return
         case _ if isinstance(node, _MAY_NOT_RUN):
             return
         case _:
             pass
     for child in ast.iter_child_nodes(node):
-        yield from _mentions(child, names, later=later)
+        yield from _mentions(child, names, is_deferred=is_deferred)
 
 
 def _label(node: ast.AST) -> str:

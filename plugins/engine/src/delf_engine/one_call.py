@@ -44,9 +44,9 @@ def read_call(text: str) -> tuple[str, dict[str, Any]]:
     try:
         node = ast.parse(text.strip(), mode="eval").body
         if isinstance(node, ast.Call) and not node.args:
-            given = {str(item.arg): ast.literal_eval(item.value) for item in node.keywords}
+            arguments = {str(item.arg): ast.literal_eval(item.value) for item in node.keywords}
             if all(item.arg for item in node.keywords):
-                return ast.unparse(node.func), given
+                return ast.unparse(node.func), arguments
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         pass
     raise ConfigurationError(
@@ -71,8 +71,8 @@ class OneCall:
         """
         if host.task == LIST:
             return json.dumps([_described(tool) for tool in host.tools])
-        wanted = json.loads(host.task)
-        answer = await host.call(wanted["call"], wanted["arguments"])
+        call_data = json.loads(host.task)
+        answer = await host.call(call_data["call"], call_data["arguments"])
         if isinstance(answer, Raised):
             raise ToolExecutionError(answer.message, can_retry=False) from answer.cause
         value: Any = answer.message if isinstance(answer, ToolMessage) else answer.value

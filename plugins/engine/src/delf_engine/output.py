@@ -45,10 +45,10 @@ class OutputFolder:
             task may have died before recording it.
     """
 
-    def __init__(self, folder: str | None, written: Mapping[str, str] | None = None) -> None:
+    def __init__(self, folder: str | None, file_names: Mapping[str, str] | None = None) -> None:
         self._folder = Path(folder).expanduser().resolve() if folder is not None else None
-        self._resumed = written is not None
-        self.files: dict[str, str] = dict(written or {})
+        self._resumed = file_names is not None
+        self.files: dict[str, str] = dict(file_names or {})
 
     def write(self, name: str, data: bytes) -> str:
         """Write a file atomically.
@@ -65,51 +65,55 @@ class OutputFolder:
             OSError: If the file cannot be written.
         """
         name = check_file_name(name)
-        own = self.files.get(name)
+        existing_file = self.files.get(name)
         place = _writable(name)
-        parent = self._parent_of(place, own)
+        parent = self._parent_of(place, existing_file)
         parent.mkdir(parents=True, exist_ok=True)
         temporary = parent / f".delf-{secrets.token_hex(8)}"
         try:
             with temporary.open("xb") as file:  # unlike tempfile, this respects the umask
                 file.write(data)
-            path = self._put(temporary, parent / Path(place).name, own)
+            path = self._put(temporary, parent / Path(place).name, existing_file)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
         self.files[name] = str(path)
         return str(path)
 
-    def _parent_of(self, name: str, own: str | None) -> Path:
+    def _parent_of(self, name: str, own_file: str | None) -> Path:
         """Return the parent folder of a file; raise if a link leads out of the output folder."""
-        if own is not None:
-            parent = Path(own).parent
-            inside = parent.resolve() == parent
+        if own_file is not None:
+            parent = Path(own_file).parent
+            is_inside = parent.resolve() == parent
         else:
             if self._folder is None:
                 self._folder = Path(tempfile.mkdtemp(prefix=OUTPUT_PREFIX)).resolve()
             parent = (self._folder / name).parent.resolve()
-            inside = parent.is_relative_to(self._folder)
-        if not inside:
+            is_inside = parent.is_relative_to(self._folder)
+        if not is_inside:
             raise ValueError(f"{name!r} leaves the output folder")
         return parent
 
-    def _put(self, temporary: Path, path: Path, own: str | None) -> Path:
+    def _put(self, temporary: Path, path: Path, own_file: str | None) -> Path:
         """Move a written file to its name, or to a numbered name if that is taken."""
-        if own is not None:
-            return temporary.replace(own)
-        taken = {other.casefold() for other in self.files.values()}
+        if own_file is not None:
+            return temporary.replace(own_file)
+        used_names = {other.casefold() for other in self.files.values()}
         for number in itertools.count(1):
-            free = path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
-            if str(free).casefold() in taken:  # the same name on a case-insensitive system
+            free_path = (
+                path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
+            )
+            if (
+                str(free_path).casefold() in used_names
+            ):  # the same name on a case-insensitive system
                 continue
             try:
-                _link(temporary, free)
+                _link(temporary, free_path)
             except FileExistsError:
-                if not (self._resumed and _same(temporary, free)):
+                if not (self._resumed and _same(temporary, free_path)):
                     continue
                 temporary.unlink()
-            return free
+            return free_path
         raise AssertionError("numbers do not end")
 
 
@@ -230,8 +234,8 @@ class OutputFiles:
             The failures since the last call of this method.
         """
         if self._writing:
-            _, late = await asyncio.wait(set(self._writing), timeout=timeout)
-            for task in late:
+            _, pending_writes = await asyncio.wait(set(self._writing), timeout=timeout)
+            for task in pending_writes:
                 task.cancel()
         problems, self._problems = self._problems, []
         return problems

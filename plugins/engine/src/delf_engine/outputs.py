@@ -61,16 +61,18 @@ class Output(Generic[T]):
                 hint="give a pydantic model, a dataclass, a TypedDict or a JSON Schema",
             ) from None
 
-    def value(self, plain: Any) -> T:
+    def value(self, plain_value: Any) -> T:
         """Convert valid plain data to an object of the type.
 
         Args:
-            plain: The result of :meth:`plain`.
+            plain_value: The result of :meth:`plain`.
         """
-        made: T = plain if self._adapter is None else self._adapter.validate_python(plain)
+        made: T = (
+            plain_value if self._adapter is None else self._adapter.validate_python(plain_value)
+        )
         return made
 
-    def plain(self, given: Any) -> Any:
+    def plain(self, value: Any) -> Any:
         """Validate a script's value and convert it to plain JSON data.
 
         Raises:
@@ -79,15 +81,15 @@ class Output(Generic[T]):
         if self._adapter is None:
             from pydantic_core import to_jsonable_python
 
-            plain = to_jsonable_python(given)
-            faults = self._checker.faults(plain, _MAX_LISTED)
+            plain_value = to_jsonable_python(value)
+            faults = self._checker.faults(plain_value, _MAX_LISTED)
             if faults:
                 raise ToolRefusedError(f"the answer does not fit: {'; '.join(map(str, faults))}")
-            return plain
+            return plain_value
         from pydantic import ValidationError
 
         try:
-            return self._adapter.dump_python(self._adapter.validate_python(given), mode="json")
+            return self._adapter.dump_python(self._adapter.validate_python(value), mode="json")
         except ValidationError as error:
             raise ToolRefusedError(f"the answer does not fit: {_faults_text(error)}") from None
 
@@ -99,12 +101,12 @@ class Output(Generic[T]):
         """
         fenced = _FENCE.fullmatch(text)
         try:
-            given = json.loads(text if fenced is None else fenced[1])
+            data = json.loads(text if fenced is None else fenced[1])
         except (ValueError, RecursionError):
             raise ToolRefusedError(
                 f"it is not one JSON value; call {ANSWER}(value), or print nothing else"
             ) from None
-        return self.plain(given)
+        return self.plain(data)
 
     def prompt_text(self) -> str:
         """Describe the type for a model's prompt."""
@@ -189,13 +191,13 @@ def _shorter(schema: Any) -> Any:
 
 def _faults_text(error: Any) -> str:
     """Word pydantic's findings for the author of the value."""
-    found = error.errors(include_url=False, include_input=False, include_context=False)
+    faults = error.errors(include_url=False, include_input=False, include_context=False)
     lines = [
         f"{'.'.join(map(str, item['loc']))}: {item['msg']}" if item["loc"] else str(item["msg"])
-        for item in found[:_MAX_LISTED]
+        for item in faults[:_MAX_LISTED]
     ]
-    more = f"; and {len(found) - _MAX_LISTED} more" if len(found) > _MAX_LISTED else ""
-    return "; ".join(line[:_LONGEST] for line in lines) + more
+    rest_note = f"; and {len(faults) - _MAX_LISTED} more" if len(faults) > _MAX_LISTED else ""
+    return "; ".join(line[:_LONGEST] for line in lines) + rest_note
 
 
 def _line(error: Exception) -> str:

@@ -50,12 +50,16 @@ class Prefilters:
         """Return the prefilter for tools that do not fit the prompt; None for word search."""
         if self._mode not in ("auto", "off"):
             return self._choice(self._required(self._mode), self._mode, forced=True)
-        free = [spec for spec in self._host.specs(PrefilterSpec) if not spec.asks and spec.modes]
-        return next((self._choice(spec, spec.modes[0], forced=False) for spec in free), None)
+        available_specs = [
+            spec for spec in self._host.specs(PrefilterSpec) if not spec.asks and spec.modes
+        ]
+        return next(
+            (self._choice(spec, spec.modes[0], forced=False) for spec in available_specs), None
+        )
 
     def _choice(self, spec: PrefilterSpec, mode: str, *, forced: bool) -> Choice:
-        made = functools.partial(self._prefilter, spec, mode)
-        return Choice(name=spec.name, mode=mode, forced=forced, made=made)
+        prefilter = functools.partial(self._prefilter, spec, mode)
+        return Choice(name=spec.name, mode=mode, forced=forced, made=prefilter)
 
     def _prefilter(self, spec: PrefilterSpec, mode: str) -> Prefilter:
         key = spec.name, mode
@@ -69,21 +73,23 @@ class Prefilters:
     def _required(self, mode: str) -> PrefilterSpec:
         """Return the prefilter of a mode that the user named; raise if there is none."""
         specs = self._host.specs(PrefilterSpec)
-        found = [spec for spec in specs if mode in spec.modes]
-        if found:
-            return self._host.preferred_spec(found, f"prefilter_mode {mode!r}")
+        matching_specs = [spec for spec in specs if mode in spec.modes]
+        if matching_specs:
+            return self._host.preferred_spec(matching_specs, f"prefilter_mode {mode!r}")
         package_by_mode = packages("prefilter_mode")
         usable = {"auto", "off", *(mode for spec in specs for mode in spec.modes)}
-        known = {*usable, *package_by_mode}
+        mode_names = {*usable, *package_by_mode}
         package = package_by_mode.get(mode)
         hint = f"one of: {', '.join(sorted(usable))}"
         error = PluginError(
-            f"no plugin serves prefilter_mode {mode!r}{did_you_mean(mode, known - {mode})}",
+            f"no plugin serves prefilter_mode {mode!r}{did_you_mean(mode, mode_names - {mode})}",
             hint=how_to_install(package) if package else hint,
         )
         raise self._host.with_load_failures(error)
 
     async def aclose(self) -> None:
         """Close all prefilters."""
-        made, self._made = self._made, {}
-        await close_all({f"the prefilter {name!r} ({mode})": x for (name, mode), x in made.items()})
+        prefilters, self._made = self._made, {}
+        await close_all(
+            {f"the prefilter {name!r} ({mode})": x for (name, mode), x in prefilters.items()}
+        )

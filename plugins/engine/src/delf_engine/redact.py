@@ -40,8 +40,8 @@ class Forms:
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        found = {form for secret in secrets for form in _forms_of(secret)}
-        self._forms = sorted((f for f in found if len(f) >= SHORTEST), key=len, reverse=True)
+        forms = {form for secret in secrets for form in _forms_of(secret)}
+        self._forms = sorted((f for f in forms if len(f) >= SHORTEST), key=len, reverse=True)
         self.shortest = len(self._forms[-1]) if self._forms else sys.maxsize
         """The length of the shortest form of any secret."""
 
@@ -57,10 +57,10 @@ class Forms:
     @cached_property
     def _by_start(self) -> dict[str, list[str]]:
         """The forms by their first character."""
-        found: dict[str, list[str]] = {}
+        forms_by_start: dict[str, list[str]] = {}
         for form in self._forms:
-            found.setdefault(form[0], []).append(form)
-        return found
+            forms_by_start.setdefault(form[0], []).append(form)
+        return forms_by_start
 
     def begun_at(self, text: str) -> int:
         """Return the index at which the end of a text may begin a secret; its length if none."""
@@ -96,13 +96,13 @@ class Redactor:
 
     def learn(self, source: str, secrets: Sequence[str]) -> None:
         """Implements :class:`delf.protocols.connection.SecretsKeeper`."""
-        declared = secrets_of_settings([SecretStr(secret) for secret in secrets])
+        declared_secrets = secrets_of_settings([SecretStr(secret) for secret in secrets])
         with self._learning:
             before = self._declared.union(*self._learned.values())
-            self._learned[source] = long_enough(declared)
-            declared = self._declared.union(*self._learned.values())
-            if declared != before:
-                self.forms = Forms(declared)
+            self._learned[source] = long_enough(declared_secrets)
+            declared_secrets = self._declared.union(*self._learned.values())
+            if declared_secrets != before:
+                self.forms = Forms(declared_secrets)
 
     def text(self, text: str) -> str:
         """Redact a text; return the same object if it contains no secret."""
@@ -137,11 +137,13 @@ class Redactor:
         if error is None:
             return None
         formatted = "".join(traceback.format_exception(error))
-        safe = self.failure(formatted)
-        if safe == formatted:
+        redacted = self.failure(formatted)
+        if redacted == formatted:
             return error
         # The class of an error of delf decides about retries.
-        return self.error(error) if isinstance(error, DelfError) else ForeignError(safe.rstrip())
+        return (
+            self.error(error) if isinstance(error, DelfError) else ForeignError(redacted.rstrip())
+        )
 
     def log_failure(
         self,
@@ -154,11 +156,11 @@ class Redactor:
         if not log.isEnabledFor(level):
             return
         formatted = "".join(traceback.format_exception(error))
-        safe = self.failure(formatted)
-        if safe == formatted:
+        redacted = self.failure(formatted)
+        if redacted == formatted:
             log.log(level, "%s", message, exc_info=error)
         else:
-            log.log(level, "%s\n%s", self.failure(message), safe)
+            log.log(level, "%s\n%s", self.failure(message), redacted)
 
     def is_in(self, encoded: bytes) -> bool:
         """Return True if encoded JSON may contain a secret.
@@ -212,9 +214,9 @@ class Redactor:
         if fields is None:
             for convert in (repr, str):  # events are written by repr, results by str
                 formatted = convert(value)
-                safe = self.text(formatted)
-                if safe is not formatted:
-                    return safe
+                redacted = self.text(formatted)
+                if redacted is not formatted:
+                    return redacted
             return value
         cleaned = self._clean_mapping(fields)
         return value if cleaned is fields else _with_fields(value, cleaned)
@@ -262,22 +264,26 @@ class RedactedStream:
 
     def end(self) -> str:
         """Return the held-back tail; the next piece starts a new text."""
-        held, self._held = self._held, ""
-        return held
+        held_text, self._held = self._held, ""
+        return held_text
 
 
 def put_back(
-    arguments: Mapping[str, Any], shown: Mapping[str, Any], hidden: Mapping[str, Any]
+    arguments: Mapping[str, Any],
+    shown_arguments: Mapping[str, Any],
+    hidden_arguments: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Restore secrets in arguments edited by someone who saw the redacted ones.
 
     Args:
         arguments: The edited arguments.
-        shown: The redacted original arguments.
-        hidden: The original arguments with secrets.
+        shown_arguments: The redacted original arguments.
+        hidden_arguments: The original arguments with secrets.
     """
     return {
-        name: hidden[name] if name in shown and value == shown[name] else value
+        name: hidden_arguments[name]
+        if name in shown_arguments and value == shown_arguments[name]
+        else value
         for name, value in arguments.items()
     }
 
@@ -303,7 +309,11 @@ def _forms_of(secret: str) -> Iterator[str]:
     urls = {quote(secret, safe=""), quote(secret), quote_plus(secret)}
     texts = {secret, *urls, *(re.sub("%..", _lower, url) for url in urls)}
     for _ in range(2):  # twice: JSON is often nested as text within JSON
-        texts |= {json.dumps(t, ensure_ascii=plain)[1:-1] for t in texts for plain in (True, False)}
+        texts |= {
+            json.dumps(t, ensure_ascii=ascii_only)[1:-1]
+            for t in texts
+            for ascii_only in (True, False)
+        }
     yield from texts
     yield from (text.replace("/", "\\/") for text in texts)
     data = secret.encode("utf-8", "surrogatepass")
@@ -317,5 +327,5 @@ def _forms_of(secret: str) -> Iterator[str]:
         yield inner.replace("+", "-").replace("/", "_")
 
 
-def _lower(found: re.Match[str]) -> str:
-    return found.group().lower()
+def _lower(escape: re.Match[str]) -> str:
+    return escape.group().lower()

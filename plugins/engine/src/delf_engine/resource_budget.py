@@ -62,21 +62,21 @@ class ResourceBudget:
     @property
     def left(self) -> Limits:
         """The limits for the next session."""
-        most = self._limits
+        limits = self._limits
         return replace(
-            most,
-            cpu_seconds=max(0.0, most.cpu_seconds - self._seconds),
-            calls=max(0, most.calls - self._calls),
-            total_file_bytes=max(0, most.total_file_bytes - self._file_bytes),
+            limits,
+            cpu_seconds=max(0.0, limits.cpu_seconds - self._seconds),
+            calls=max(0, limits.calls - self._calls),
+            total_file_bytes=max(0, limits.total_file_bytes - self._file_bytes),
         )
 
     @property
     def exhausted(self) -> LimitReached | None:
         """The limit that prevents further scripts, if any."""
-        most, left = self._limits, self.left
-        if self._seconds and left.cpu_seconds < _MIN_SECONDS:
-            message = f"the task used its {most.cpu_seconds:g} s of CPU time"
+        limits, remaining = self._limits, self.left
+        if self._seconds and remaining.cpu_seconds < _MIN_SECONDS:
+            message = f"the task used its {limits.cpu_seconds:g} s of CPU time"
             return LimitReached(limit="cpu", message=message)
-        if self._calls and not left.calls:
+        if self._calls and not remaining.calls:
             return self.no_calls
         return None

@@ -80,7 +80,7 @@ class Closing:
     async def close(self, redactor: Redactor) -> None:
         """Close everything, at the same time; log failures."""
         try:
-            await all_ended((close_all(self.parts), *(close() for close in self.pools)))
+            await all_ended((close_all(self.parts), *(close_pool() for close_pool in self.pools)))
         except Exception as error:
             for one in failures_in(error):
                 message = redactor.text(f"{type(one).__name__}: {one}")
@@ -216,10 +216,10 @@ class Resources:
             SandboxUnavailableError: If no sandbox is available.
         """
         around = agent.context
-        own = secrets_of_agent(
+        agent_secrets = secrets_of_agent(
             agent.config, agent.connections, around.environ, around.host.providers.keys
         )
-        redactor = Redactor((*own, *around.secrets))
+        redactor = Redactor((*agent_secrets, *around.secrets))
         closing = Closing({f"the connection {one.name!r}": one for one in agent.connections})
         if agent.close is not None:
             closing.pools.append(agent.close)
@@ -262,12 +262,12 @@ class Resources:
         closing.parts[f"the journal {config.journal!r}"] = journal
         await open_journal(journal, config.lease)
         approvals = _approvals_of(agent, journal)
-        named = approvals.channels
-        for each in named:
+        channels = approvals.channels
+        for each in channels:
             if isinstance(each.channel, SupportsJournal):
                 with failures_named(f"the approval channel {each.name!r}", "use_journal"):
                     each.channel.use_journal(journal)
-        closing.parts.update((f"the approval channel {x.name!r}", x.channel) for x in named)
+        closing.parts.update((f"the approval channel {x.name!r}", x.channel) for x in channels)
         check_made("strategy", agent.strategy, "strategy")
         check_made("memory", agent.memory, "memory")
         context = agent.plugin_context
@@ -453,9 +453,9 @@ def _channels_of(agent: AgentParts) -> list[NamedChannel]:
         channels.append(NamedChannel("on_ask", answers, needs_presence=False))
     host = agent.context.host
     installed = {spec.name for spec in host.specs(ApprovalSpec)}
-    chosen = "approvals" in agent.config.model_fields_set
+    is_configured = "approvals" in agent.config.model_fields_set
     for name in agent.config.approvals:
-        if chosen or name in installed:
+        if is_configured or name in installed:
             spec = host.spec(ApprovalSpec, name)
             channel = agent.make(ApprovalSpec, name)
             channels.append(NamedChannel(name, channel, needs_presence=spec.needs_presence))
@@ -464,28 +464,28 @@ def _channels_of(agent: AgentParts) -> list[NamedChannel]:
 
 def _memories_of(agent: AgentParts, context: PluginContext) -> Memories | None:
     """Create the memories, and start opening the local user's store."""
-    options, given, name = agent.config.memory_config, agent.memory, agent.config.memory
-    if given is None and name is None:
+    options, memory, name = agent.config.memory_config, agent.memory, agent.config.memory
+    if memory is None and name is None:
         return None
-    if given is None and name is not None:
+    if memory is None and name is not None:
         agent.context.host.spec(MemorySpec, name)  # raises now rather than in the thread
 
     def make_memory(owner: str | None) -> AgentMemory:
         namespace = context.namespace if owner is None else f"{context.namespace}/{owner}"
 
         def make_store() -> MemoryStore:
-            if given is not None or name is None:
-                return given  # pyright: ignore[reportReturnType] - one of the two is there
-            own = replace(context, namespace=namespace)
-            return agent.make(MemorySpec, name, own)
+            if memory is not None or name is None:
+                return memory  # pyright: ignore[reportReturnType] - one of the two is there
+            memory_context = replace(context, namespace=namespace)
+            return agent.make(MemorySpec, name, memory_context)
 
         return AgentMemory(
             make_store,
-            name=name or type(given).__name__,
+            name=name or type(memory).__name__,
             top_k=options.top_k,
             threshold=options.threshold,
         )
 
-    memories = Memories(make_memory, by_person=given is None and options.scope == "person")
+    memories = Memories(make_memory, by_person=memory is None and options.scope == "person")
     memories.of(None).begin()
     return memories

@@ -185,22 +185,22 @@ def response_of(outcome: TaskOutcome, output: Output[Any] | None = None) -> Resp
     )
 
 
-def _object(plain: Any, output: Output[Any] | None) -> Any:
-    return plain if output is None or plain is None else output.value(plain)
+def _object(plain_value: Any, output: Output[Any] | None) -> Any:
+    return plain_value if output is None or plain_value is None else output.value(plain_value)
 
 
-def left_response(events: Sequence[Event], why: str, seconds: float) -> Response[Any]:
+def left_response(events: Sequence[Event], reason: str, seconds: float) -> Response[Any]:
     """Make the response of a task without an end, from its events.
 
     Args:
         events: The task's events.
-        why: The reason that the task stopped.
+        reason: The reason that the task stopped.
         seconds: The duration of the work in seconds, which may end long after the last event.
     """
     return Response(
         text="",
         status=False,
-        error=why,
+        error=reason,
         cost_usd=cost_of(events),
         duration_ms=round(seconds * 1000),
         events=events,

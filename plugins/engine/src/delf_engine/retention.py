@@ -56,12 +56,12 @@ def _remove_outputs(paths: Iterable[str]) -> None:
     temporary_folder = Path(tempfile.gettempdir()).resolve()
     for path in map(Path, paths):
         parents = [*path.parents]
-        own = [
+        output_folders = [
             p for p in parents if p.parent == temporary_folder and p.name.startswith(OUTPUT_PREFIX)
         ]
-        if not own or ".." in path.parts:
+        if not output_folders or ".." in path.parts:
             continue
         with contextlib.suppress(OSError):  # already deleted, or owned by another user
             path.unlink(missing_ok=True)
-            for folder in parents[: parents.index(own[0]) + 1]:
+            for folder in parents[: parents.index(output_folders[0]) + 1]:
                 folder.rmdir()

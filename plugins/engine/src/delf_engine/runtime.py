@@ -127,10 +127,12 @@ class Runtime:
             try:
                 return await work
             except asyncio.CancelledError:
-                own = asyncio.current_task()
+                current_task = asyncio.current_task()
                 # Re-raise a cancellation of the caller. After a stop request only the work is
                 # cancelled, and the caller gets the outcome of the stopped task.
-                if (own is not None and own.cancelling()) or not (self._stopped or stop.asked):
+                if (current_task is not None and current_task.cancelling()) or not (
+                    self._stopped or stop.asked
+                ):
                     raise
                 if self._stopped:
                     raise AgentStateError("the agent was stopped") from None
@@ -223,8 +225,8 @@ class Runtime:
     async def _never_begun(self, request: TaskRequest) -> None:
         """Record the end of a queued task that was cancelled before it started."""
         if request.past and not is_over(request.past):
-            stopped = TaskStoppedError("the task was stopped")
-            end = end_of(request.past, stopped, self._stops.by(request.task_id))
+            stop_error = TaskStoppedError("the task was stopped")
+            end = end_of(request.past, stop_error, self._stops.by(request.task_id))
             await self.journal.append(end)
             for listener in (*self.resources.observers.feeds, *request.listeners):
                 listener(end)
@@ -306,13 +308,13 @@ class Runtime:
         if request.child is not None or any(isinstance(e, TaskStarted) for e in request.past):
             return
         agent, redactor = self.resources.agent, self.resources.redactor
-        finished = FinishedTask(
+        finished_task = FinishedTask(
             task=redactor.text(request.task), ask=partial(agent.context.ask, None)
         )
 
         async def learn(connection: SupportsLearning, name: str) -> None:
             try:
-                await connection.learn(finished)
+                await connection.learn(finished_task)
             except Exception as error:
                 redactor.log_failure(_log, f"{name} has learned nothing", error)
 
@@ -366,8 +368,8 @@ class Runtime:
         _, unfinished = await asyncio.wait({*ending, *self._background}, timeout=STOP_SECONDS)
         if unfinished:
             calls = (name for pipeline in self._pipelines.values() for name in pipeline.under_way)
-            what = ", ".join(calls) or "the work of a task"
-            _log.warning("while stopping: %s did not end within %g s", what, STOP_SECONDS)
+            awaited_work = ", ".join(calls) or "the work of a task"
+            _log.warning("while stopping: %s did not end within %g s", awaited_work, STOP_SECONDS)
         await self.free()
 
     async def free(self) -> None:
@@ -386,8 +388,12 @@ class Runtime:
 
 def _most_tasks() -> int:
     """Return the number of tasks for which the process has enough file descriptors."""
-    left = descriptors_left()
-    return sys.maxsize if left is None else max(1, (left - _OWN_DESCRIPTORS) // _TASK_DESCRIPTORS)
+    free_descriptors = descriptors_left()
+    return (
+        sys.maxsize
+        if free_descriptors is None
+        else max(1, (free_descriptors - _OWN_DESCRIPTORS) // _TASK_DESCRIPTORS)
+    )
 
 
 def _parent_of(request: TaskRequest) -> str | None:

@@ -136,7 +136,7 @@ class ScriptRunner(ScriptHost):
     # -- scripts ------------------------------------------------------------------------
 
     async def run(
-        self, code: str, attempt: int, guard: CallGuard | None = None, *, seen: bool = False
+        self, code: str, attempt: int, guard: CallGuard | None = None, *, is_approved: bool = False
     ) -> Outcome:
         """Run a script to its end; every outcome is returned.
 
@@ -144,7 +144,7 @@ class ScriptRunner(ScriptHost):
             code: The script.
             attempt: The script's number in the task.
             guard: The strategy's additional rules for calls.
-            seen: Whether a person approved the whole script.
+            is_approved: Whether a person approved the whole script.
 
         Raises:
             SandboxUnavailableError: If no session can be opened.
@@ -154,7 +154,7 @@ class ScriptRunner(ScriptHost):
         """
         async with self._log.step(Step.EXECUTE, attempt):
             started = time.perf_counter()
-            outcome = await self._run_or_recall(code, attempt, guard, seen=seen)
+            outcome = await self._run_or_recall(code, attempt, guard, is_approved=is_approved)
             self._gate.end_script()
             self._log.end_prints()
             self._restarts.renew()
@@ -165,8 +165,8 @@ class ScriptRunner(ScriptHost):
             self.variables = outcome.variables if isinstance(outcome, Done) else {}
             # Discard the session: its state is not reproducible, because the end depends on the
             # machine.
-            lost = isinstance(outcome, (Crashed, LimitReached))
-            if lost:
+            is_lost = isinstance(outcome, (Crashed, LimitReached))
+            if is_lost:
                 await self.sandbox.end_session()
                 self._is_used = False
             await self._log.record(
@@ -177,29 +177,33 @@ class ScriptRunner(ScriptHost):
                 line=outcome.line if isinstance(outcome, (Failed, LimitReached)) else None,
                 attempt=attempt,
                 limit=outcome.limit if isinstance(outcome, LimitReached) else None,
-                lost=lost,
+                lost=is_lost,
             )
         if not isinstance(outcome, Done):
             await self._permit.regained()
         return outcome
 
     async def _run_or_recall(
-        self, code: str, attempt: int, guard: CallGuard | None, *, seen: bool
+        self, code: str, attempt: int, guard: CallGuard | None, *, is_approved: bool
     ) -> Outcome:
         """Run a script, or return its recorded end if that cannot be repeated."""
-        past = self._begin(attempt, guard)
-        done = None if past is None else past.finished
-        if past is not None and done is not None and done.status in ("crashed", "limit"):
-            self.printed_text += past.printed
+        recorded_script = self._begin(attempt, guard)
+        recorded_end = None if recorded_script is None else recorded_script.finished
+        if (
+            recorded_script is not None
+            and recorded_end is not None
+            and recorded_end.status in ("crashed", "limit")
+        ):
+            self.printed_text += recorded_script.printed
             self._replay.end_script("crashed", "")
-            return _lost_as_recorded(done)
+            return _lost_as_recorded(recorded_end)
         if self._is_used and not self.sandbox.alive:
             # The variables of earlier scripts, which this script relies on, are lost.
             outcome: Outcome = Crashed(message="the sandbox died between two scripts")
         elif (limit := self._budget.exhausted) is not None:
             outcome = limit
         else:
-            outcome = await self._run_once(code, seen=seen)
+            outcome = await self._run_once(code, is_approved=is_approved)
             self._is_used = True
         if isinstance(outcome, Crashed) and not outcome.by_script:
             await self._gate.wait_for_calls(LATE_SECONDS)
@@ -214,23 +218,27 @@ class ScriptRunner(ScriptHost):
         """Start a script; return its record in a resumed task."""
         self._gate.begin_script(guard)
         self._approvals.begin_script(attempt)
-        past = self._replay.begin_script(attempt) if self._replay.recorded else None
-        clock, turns = ((), ()) if past is None else (tuple(past.clock), tuple(past.turns))
+        recorded_script = self._replay.begin_script(attempt) if self._replay.recorded else None
+        clock, turns = (
+            ((), ())
+            if recorded_script is None
+            else (tuple(recorded_script.clock), tuple(recorded_script.turns))
+        )
         seed = f"{self._seed}/{attempt}"
         self.script_start = ScriptStart(seed=seed, clock=clock, turns=turns)
         self.printed_text.clear()
         self._raised.clear()
-        return past
+        return recorded_script
 
     def _calls_made(self) -> int:
         events = self._log.events
         return sum(isinstance(event, CallFinished) and event.status == "ok" for event in events)
 
-    async def _run_once(self, code: str, *, seen: bool) -> Outcome:
+    async def _run_once(self, code: str, *, is_approved: bool) -> Outcome:
         if (too_long := check_script(code)) is not None:
             return too_long
         session = await self.sandbox.session()
-        if not seen:
+        if not is_approved:
             self.sandbox.note_unapproved()
         self._printed = 0
         outcome = self._within_limits(await self._run_in(session, code))
@@ -241,22 +249,22 @@ class ScriptRunner(ScriptHost):
         return outcome
 
     async def _run_in(self, session: SandboxSession, code: str) -> Outcome:
-        stopped = self._stopped = asyncio.get_running_loop().create_future()
-        running = asyncio.ensure_future(session.execute(code, self))
+        stop_future = self._stopped = asyncio.get_running_loop().create_future()
+        execution = asyncio.ensure_future(session.execute(code, self))
         self._is_running = True
         try:
-            await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            if not stopped.done():
-                return await running
-            why = stopped.result()
-            if isinstance(why, LimitReached):
-                return why
-            raise why
+            await asyncio.wait({execution, stop_future}, return_when=asyncio.FIRST_COMPLETED)
+            if not stop_future.done():
+                return await execution
+            reason = stop_future.result()
+            if isinstance(reason, LimitReached):
+                return reason
+            raise reason
         finally:
             self._is_running = False
-            if not running.done():
-                running.cancel()
-                await asyncio.wait({running}, timeout=STOP_SECONDS)
+            if not execution.done():
+                execution.cancel()
+                await asyncio.wait({execution}, timeout=STOP_SECONDS)
 
     def _within_limits(self, outcome: Outcome) -> Outcome:
         """Return the outcome; a value too large for a message is replaced by its type."""
@@ -293,26 +301,26 @@ class ScriptRunner(ScriptHost):
             self._log.redactor.log_failure(_log, "a tool call failed outside of its tool", error)
             return Raised("ToolError", "the call failed inside delf; see the log")
 
-    async def _stop(self, why: Exception | LimitReached) -> NoReturn:
+    async def _stop(self, reason: Exception | LimitReached) -> NoReturn:
         """End the script without answering its pending call."""
-        self._end(why)
-        own = asyncio.current_task()
-        if own is not None and own.cancelling():
+        self._end(reason)
+        current_task = asyncio.current_task()
+        if current_task is not None and current_task.cancelling():
             raise asyncio.CancelledError
         await asyncio.get_running_loop().create_future()  # waits until the sandbox is killed
         raise asyncio.CancelledError
 
-    def _end(self, why: Exception | LimitReached) -> None:
+    def _end(self, reason: Exception | LimitReached) -> None:
         if self._stopped is not None and not self._stopped.done():
-            self._stopped.set_result(why)
+            self._stopped.set_result(reason)
 
     @in_own_context
     def printed(self, text: str) -> None:
         """Record printed text; abort the script if it exceeds the output limit."""
-        most = self.sandbox.limits.output_bytes
+        max_bytes = self.sandbox.limits.output_bytes
         self._printed += len(text)
-        if self._printed > most * _SLACK:
-            message = f"the script printed more than {most:,} characters"
+        if self._printed > max_bytes * _SLACK:
+            message = f"the script printed more than {max_bytes:,} characters"
             self._end(LimitReached(limit="output", message=message))
             return
         self.printed_text.append(text)
@@ -346,11 +354,13 @@ class ScriptRunner(ScriptHost):
         self.output.take(name, data, is_rows=True)
 
 
-def _lost_as_recorded(done: ScriptFinished) -> Crashed | LimitReached:
+def _lost_as_recorded(recorded_end: ScriptFinished) -> Crashed | LimitReached:
     """Return the recorded end of a script whose sandbox died."""
-    message = done.error or "the sandbox is gone"
-    if done.status == "limit":
-        return LimitReached(limit=done.limit or "recorded", message=message, line=done.line)
+    message = recorded_end.error or "the sandbox is gone"
+    if recorded_end.status == "limit":
+        return LimitReached(
+            limit=recorded_end.limit or "recorded", message=message, line=recorded_end.line
+        )
     return Crashed(message=message)
 
 

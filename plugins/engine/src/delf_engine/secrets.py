@@ -69,8 +69,8 @@ def long_enough(secrets: Iterable[str]) -> set[str]:
     Args:
         secrets: Declared secrets.
     """
-    found = {str(text.strip()) for text in secrets}
-    return {text for text in found if len(text) >= SHORTEST and text.lower() not in _PLACEHOLDERS}
+    texts = {str(text.strip()) for text in secrets}
+    return {text for text in texts if len(text) >= SHORTEST and text.lower() not in _PLACEHOLDERS}
 
 
 def secrets_of_agent(
@@ -126,7 +126,7 @@ def secrets_of_headers(headers: Mapping[str, str]) -> Iterator[str]:
 
 def secrets_of_settings(settings: Any) -> Iterator[str]:
     """Yield every secret field of a connection's settings, and passwords in URLs."""
-    yield from _within(settings, {}, declared=False)
+    yield from _within(settings, {}, is_declared=False)
 
 
 def without_secrets(settings: Any) -> Any:
@@ -172,30 +172,32 @@ def _is_url(value: object) -> bool:
     return type(value).__module__ == "pydantic.networks"
 
 
-def _within(value: Any, seen: dict[int, Any], *, declared: bool) -> Iterator[str]:
+def _within(value: Any, objects_by_id: dict[int, Any], *, is_declared: bool) -> Iterator[str]:
     """Yield the secrets in a value of any type.
 
     Args:
         value: The value.
-        seen: Visited objects by id, because attributes may form cycles.
-        declared: Whether every text in the value is a secret.
+        objects_by_id: Visited objects by id, because attributes may form cycles.
+        is_declared: Whether every text in the value is a secret.
     """
     if isinstance(value, (bytes, bytearray)):
         value = value.decode("utf-8", "replace")
     if isinstance(value, str):
-        yield from _declared(value) if declared else secrets_in(value)
+        yield from _declared(value) if is_declared else secrets_in(value)
     elif isinstance(value, int):
-        yield from (str(value),) if declared else ()
+        yield from (str(value),) if is_declared else ()
     elif _is_url(value):
         yield from secrets_in(str(value))
-    elif id(value) not in seen:
-        seen[id(value)] = value
+    elif id(value) not in objects_by_id:
+        objects_by_id[id(value)] = value
         if isinstance(value, _SECRET_TYPES):
-            yield from _within(cast("Any", value).get_secret_value(), seen, declared=True)
+            yield from _within(
+                cast("Any", value).get_secret_value(), objects_by_id, is_declared=True
+            )
         elif isinstance(value, Named):
             yield from _of_named_values(value)
         for part in islice(_parts_of(value), _MAX_PARTS):
-            yield from _within(part, seen, declared=declared)
+            yield from _within(part, objects_by_id, is_declared=is_declared)
 
 
 def _of_named_values(values: Named) -> Iterator[str]:

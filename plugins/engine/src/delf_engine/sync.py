@@ -96,16 +96,16 @@ def call(
 
 def _result_of(future: Future[T], loop: asyncio.AbstractEventLoop, *, gives_up: bool) -> T:
     """Return the result of a loop's future; check regularly whether the loop is blocked."""
-    answered, silent_seconds = threading.Event(), 0.0
-    answered.set()
+    has_answer, silent_seconds = threading.Event(), 0.0
+    has_answer.set()
     while True:
-        done, _ = wait({future}, timeout=SLOW_SECONDS)
-        if done or loop.is_closed():
+        done_futures, _ = wait({future}, timeout=SLOW_SECONDS)
+        if done_futures or loop.is_closed():
             return future.result()
-        if answered.is_set():
-            answered.clear()
+        if has_answer.is_set():
+            has_answer.clear()
             silent_seconds = 0.0
-            loop.call_soon_threadsafe(answered.set)
+            loop.call_soon_threadsafe(has_answer.set)
             continue
         silent_seconds += SLOW_SECONDS
         if silent_seconds == SLOW_SECONDS:
@@ -157,8 +157,10 @@ def _wait_for_clean_up(loop: asyncio.AbstractEventLoop, seconds: float = 5.0) ->
     """Wait for cancelled tasks of a loop to finish."""
 
     async def others() -> None:
-        own = asyncio.current_task()
-        tasks = [task for task in asyncio.all_tasks() if task is not own and task.cancelling()]
+        current_task = asyncio.current_task()
+        tasks = [
+            task for task in asyncio.all_tasks() if task is not current_task and task.cancelling()
+        ]
         if tasks:
             await asyncio.wait(tasks, timeout=seconds)
 
@@ -401,9 +403,9 @@ async def _at_end_of_loop(stop: Callable[[], Awaitable[None]]) -> AsyncGenerator
         await stop()
 
 
-def _retrieve_exception(done: asyncio.Task[Any]) -> None:
-    if not done.cancelled():
-        done.exception()
+def _retrieve_exception(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled():
+        task.exception()
 
 
 async def _nothing(_: Runtime) -> None:

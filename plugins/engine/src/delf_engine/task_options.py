@@ -226,27 +226,27 @@ class TaskRequests:
         )
 
     def resumed(
-        self, task_id: str, past: Sequence[Event], timeout: float | None, **changes: Any
+        self, task_id: str, events: Sequence[Event], timeout: float | None, **changes: Any
     ) -> TaskRequest:
         """Build the request of a resumed task, with the choices recorded in its journal.
 
         Args:
             task_id: The task.
-            past: The events.
+            events: The events.
             timeout: Seconds from now; the configuration's when None.
             changes: Fields of the request for this run.
         """
-        begun = next((e for e in past if isinstance(e, (TaskStarted, TaskQueued))), None)
-        conversation = None if begun is None or self.chat is None else begun.conversation
+        start = next((e for e in events if isinstance(e, (TaskStarted, TaskQueued))), None)
+        conversation = None if start is None or self.chat is None else start.conversation
         request = self.make("resumed", timeout, conversation, task_id=task_id)
-        request = replace(request, past=past, **changes)
-        if begun is None:
+        request = replace(request, past=events, **changes)
+        if start is None:
             return request
-        setup = begun.setup
+        setup = start.setup
         return replace(
             request,
-            task=begun.task,
-            wait_approvals=not begun.interactive,
+            task=start.task,
+            wait_approvals=not start.interactive,
             files=setup.get("input_files"),
             setup=setup,
             output=self._output_with(setup.get("output")),

@@ -168,10 +168,10 @@ class TaskRun:
             DelfError: If the tools or files are not available.
         """
         child = request.child
-        own = None if child is None else child.tools
+        child_tools = None if child is None else child.tools
         if request.files is None and not request.past:  # a resumed task reads its record
             check_inputs(resources.files.inputs)
-        if request.files is None and own is None:
+        if request.files is None and child_tools is None:
             await resources.tools.renew()
             return cls(resources, request, permit, resources.tools, resources.files.inputs)
         inputs: Sequence[InputFile] = resources.files.inputs
@@ -179,7 +179,9 @@ class TaskRun:
             visible_path = resources.sandbox.backend.visible_path
             own_files = resources.config.own_files
             inputs = input_files(find_inputs(request.files), visible_path, own_files)
-        return cls(resources, request, permit, await resources.tools_with(own, inputs), inputs)
+        return cls(
+            resources, request, permit, await resources.tools_with(child_tools, inputs), inputs
+        )
 
     def again(self) -> TaskRun:
         """Return a run that resumes the task from its journal, after its sandbox died."""
@@ -190,12 +192,12 @@ class TaskRun:
     @staticmethod
     def ledger_of(resources: Resources, request: TaskRequest) -> Ledger:
         """Choose the ledger of a task: the agent's, or one with its own budget."""
-        own = request.ledger if request.child is None else request.child.ledger
-        return resources.agent.ledger if own is None else own
+        request_ledger = request.ledger if request.child is None else request.child.ledger
+        return resources.agent.ledger if request_ledger is None else request_ledger
 
-    def chosen_llm(self, chosen: str | LLMConfig) -> LLMConfig:
+    def chosen_llm(self, choice: str | LLMConfig) -> LLMConfig:
         """Return the configuration of a model that a worker or connection names."""
-        return self.config.chosen_llm(chosen, self.resources.agent.context.host.providers)
+        return self.config.chosen_llm(choice, self.resources.agent.context.host.providers)
 
     def tool_choice(self) -> ToolChoice:
         """Return the shown tools and the omitted ones."""
@@ -228,19 +230,19 @@ class TaskRun:
         await self.log.record(Warned, message=message)
 
     @asynccontextmanager
-    async def failures_as_warnings(self, what: str) -> AsyncGenerator[None]:
+    async def failures_as_warnings(self, subject: str) -> AsyncGenerator[None]:
         """Turn a failure within the block into a warning.
 
         Args:
-            what: The subject of the warning, ahead of the reason.
+            subject: The subject of the warning, ahead of the reason.
         """
         try:
             yield
         except DelfError as error:
-            await self.warn(f"{what}: {error.message}")
+            await self.warn(f"{subject}: {error.message}")
         except Exception as error:
-            self.log.redactor.log_failure(_log, what, error)
-            await self.warn(f"{what}: an unexpected {type(error).__name__}")
+            self.log.redactor.log_failure(_log, subject, error)
+            await self.warn(f"{subject}: an unexpected {type(error).__name__}")
 
     async def _outline(self, followed: Sequence[str]) -> None:
         """Ask the main model for an outline of the calls that the task asks for.
@@ -251,15 +253,15 @@ class TaskRun:
         words, choice = self._values.own_words, self.tool_choice()
         # Descriptions written by a server are not the user's words.
         foreign = {
-            bound.name
-            for bound in self.tools.shown
-            if _author_of(bound.connection, "description_trust", "own") == "outside"
+            bound_action.name
+            for bound_action in self.tools.shown
+            if _author_of(bound_action.connection, "description_trust", "own") == "outside"
         }
-        shown = [_bare(tool) if tool.name in foreign else tool for tool in choice.shown]
-        begun = next(event.at for event in self.log.events if isinstance(event, TaskStarted))
+        shown_tools = [_bare(tool) if tool.name in foreign else tool for tool in choice.shown]
+        started_at = next(event.at for event in self.log.events if isinstance(event, TaskStarted))
         question = OUTLINE_QUESTION.format(
-            tools=stubs_of(replace(choice, shown=shown), self.request.task),
-            now=moment(begun, self.zone),
+            tools=stubs_of(replace(choice, shown=shown_tools), self.request.task),
+            now=moment(started_at, self.zone),
             words="\n\n".join([words, *(f"{FOLLOWED}\n{text}" for text in followed)]),
         )
         async with self.failures_as_warnings("nobody could say which calls the task asks for"):
@@ -302,18 +304,18 @@ class TaskRun:
         has_read = bool(foreign or self.request.variables)
         # A task that others wrote may pass arguments to a routine.
         calls = calls_of("" if is_own else self.request.task)
-        given = [str(each.arg) for call in calls for each in call.keywords]
-        return Origins(words, earlier_texts, tool_of, files, has_read=has_read, given=given)
+        keyword_names = [str(each.arg) for call in calls for each in call.keywords]
+        return Origins(words, earlier_texts, tool_of, files, has_read=has_read, given=keyword_names)
 
     def _texts_of_connections(self) -> Iterator[tuple[Trust, str, str]]:
         """Yield the texts of connections in the prompt, each with its author and its source."""
         sources = self.tools.with_context
         for name, text in self.context.live.items():
             yield _author_of(sources.get(name), "context_trust"), text, f"the facts about {name}"
-        for bound in self.tools.shown:
-            if _author_of(bound.connection, "description_trust", "own") == "outside":
-                place = f"the descriptions of {bound.connection.name}"
-                for text in filter(None, bound.action.texts()):
+        for bound_action in self.tools.shown:
+            if _author_of(bound_action.connection, "description_trust", "own") == "outside":
+                place = f"the descriptions of {bound_action.connection.name}"
+                for text in filter(None, bound_action.action.texts()):
                     yield "outside", text, place
 
     def trust_of(self, call: Call) -> Trust:
@@ -329,12 +331,12 @@ class TaskRun:
         return "outside" if self._values.has_read else "own"
 
 
-def _author_of(connection: object, what: str, undeclared: Trust = "outside") -> Trust:
+def _author_of(connection: object, subject: str, undeclared: Trust = "outside") -> Trust:
     """Return the declared author of a connection's texts: the user's choice, else the type's."""
-    declared = getattr(connection, "trust", None)
-    if isinstance(declared, str):
-        return "own" if declared == "own" else "outside"
-    return "own" if getattr(connection, what, undeclared) == "own" else "outside"
+    declared_trust = getattr(connection, "trust", None)
+    if isinstance(declared_trust, str):
+        return "own" if declared_trust == "own" else "outside"
+    return "own" if getattr(connection, subject, undeclared) == "own" else "outside"
 
 
 def _bare(tool: ToolDescription) -> ToolDescription:

@@ -24,42 +24,44 @@ def same_name(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
 
 
-def respelled(given: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+def respelled(arguments: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Rename arguments whose names are other spellings of existing names.
 
     Args:
-        given: Arguments by name.
+        arguments: Arguments by name.
         names: The parameter names.
     """
-    known = list(names)
-    if all(name in known for name in given):
-        return dict(given)
+    all_names = list(names)
+    if all(name in all_names for name in arguments):
+        return dict(arguments)
     by_spelling: dict[str, list[str]] = {}
-    for name in known:
+    for name in all_names:
         by_spelling.setdefault(same_name(name), []).append(name)
-    found: dict[str, Any] = {}
-    for name, value in given.items():
+    arguments_by_name: dict[str, Any] = {}
+    for name, value in arguments.items():
         candidates = by_spelling.get(same_name(name), ())
-        parameter = candidates[0] if name not in known and len(candidates) == 1 else name
-        is_taken = parameter in given or parameter in found
-        found[name if is_taken else parameter] = value
-    return found
+        parameter = candidates[0] if name not in all_names and len(candidates) == 1 else name
+        is_taken = parameter in arguments or parameter in arguments_by_name
+        arguments_by_name[name if is_taken else parameter] = value
+    return arguments_by_name
 
 
-def fitting(action: Action, named: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
+def fitting(
+    action: Action, keywords: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], dict[str, Any]]:
     """Return arguments that fit an action, in both their given and their validated form.
 
     Args:
         action: The action.
-        named: The arguments of the script.
+        keywords: The arguments of the script.
 
     Raises:
         ToolRefusedError: If the arguments are invalid and have no unambiguous conversion.
     """
     try:
-        return named, action.validate(named)
+        return keywords, action.validate(keywords)
     except ToolRefusedError as error:
-        for reading in _other_readings(action, named):
+        for reading in _other_readings(action, keywords):
             try:
                 return reading, action.validate(reading)
             except ToolRefusedError:
@@ -67,35 +69,37 @@ def fitting(action: Action, named: Mapping[str, Any]) -> tuple[Mapping[str, Any]
         raise error from None
 
 
-def _other_readings(action: Action, named: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _other_readings(action: Action, keywords: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     schema = action.schema() if action.schema is not None else {}
     names = [parameter.name for parameter in action.parameters]
-    for given in (dict(named), _spread(named, names), _gathered(named, names, schema)):
+    for given in (dict(keywords), _spread(keywords, names), _gathered(keywords, names, schema)):
         if given is not None:
             reading = _Converter(schema).record(given, schema)
-            if reading != named:
+            if reading != keywords:
                 yield reading
 
 
-def _spread(named: Mapping[str, Any], names: list[str]) -> dict[str, Any] | None:
+def _spread(keywords: Mapping[str, Any], names: list[str]) -> dict[str, Any] | None:
     """Return the content of a single dict that was passed instead of keywords."""
-    values = list(named.values())
+    values = list(keywords.values())
     if len(values) != 1 or not isinstance(values[0], dict):
         return None
     inner = cast("dict[Any, Any]", values[0])
-    found = respelled({str(key): value for key, value in inner.items()}, names)
-    return found if found and all(name in names for name in found) else None
+    arguments = respelled({str(key): value for key, value in inner.items()}, names)
+    return arguments if arguments and all(name in names for name in arguments) else None
 
 
-def _gathered(named: Mapping[str, Any], names: list[str], schema: _Schema) -> dict[str, Any] | None:
+def _gathered(
+    keywords: Mapping[str, Any], names: list[str], schema: _Schema
+) -> dict[str, Any] | None:
     """Collect keywords into one record, for an action whose only parameter is a record."""
-    if len(names) != 1 or names[0] in named:
+    if len(names) != 1 or names[0] in keywords:
         return None
     for option in _Converter(schema).options(schema.get("properties", {}).get(names[0], {})):
         fields = cast("Mapping[str, Any]", option.get("properties", {}))
-        found = respelled(named, fields) if fields else {}
-        if found and all(name in fields for name in found):
-            return {names[0]: found}
+        arguments = respelled(keywords, fields) if fields else {}
+        if arguments and all(name in fields for name in arguments):
+            return {names[0]: arguments}
     return None
 
 
@@ -124,11 +128,11 @@ class _Converter:
         if not alternatives:
             yield schema
 
-    def record(self, given: Mapping[str, Any], schema: _Schema) -> dict[str, Any]:
+    def record(self, values: Mapping[str, Any], schema: _Schema) -> dict[str, Any]:
         """Convert the fields of a record to a schema."""
         fields = cast("Mapping[str, Any]", schema.get("properties", {}))
-        named = respelled(given, fields) if fields else given
-        return {name: self.value(value, fields.get(name, {})) for name, value in named.items()}
+        arguments = respelled(values, fields) if fields else values
+        return {name: self.value(value, fields.get(name, {})) for name, value in arguments.items()}
 
     def value(self, given: Any, schema: _Schema) -> Any:
         """Convert a value to a schema."""
@@ -149,24 +153,24 @@ class _Converter:
             case _:
                 return given
 
-    def _text(self, given: str, options: list[_Schema]) -> Any:
+    def _text(self, text: str, options: list[_Schema]) -> Any:
         words = [word for option in options for word in _words(option)]
-        similar = [word for word in words if word.casefold() == given.strip().casefold()]
-        if given in words or len(similar) == 1:
-            return given if given in words else similar[0]
+        similar = [word for word in words if word.casefold() == text.strip().casefold()]
+        if text in words or len(similar) == 1:
+            return text if text in words else similar[0]
         if any(option.get("format") == "date" for option in options):
-            return _day_of(given)
+            return _day_of(text)
         if any(option.get("type") == "string" and not _words(option) for option in options):
-            return given
+            return text
         kinds = {option.get("type"): option for option in options}
         for kind, mark, python_type in (("array", "[", list), ("object", "{", dict)):
-            if kind in kinds and given.lstrip().startswith(mark):
-                return _from_json(given, python_type, given)
+            if kind in kinds and text.lstrip().startswith(mark):
+                return _from_json(text, python_type, text)
         items = kinds.get("array", {}).get("items")
-        if not items or any(mark in given for mark in _SEPARATORS):
-            return given
+        if not items or any(mark in text for mark in _SEPARATORS):
+            return text
         takes_text = any(option.get("type") == "string" for option in self.options(items))
-        return [self.value(given, items)] if takes_text else given
+        return [self.value(text, items)] if takes_text else text
 
 
 def _day_of(text: str) -> Any:
@@ -179,13 +183,13 @@ def _day_of(text: str) -> Any:
 
 def _words(schema: _Schema) -> list[str]:
     """Return the strings that a schema allows."""
-    listed = schema.get("enum", [schema["const"]] if "const" in schema else [])
-    return [word for word in listed if isinstance(word, str)]
+    enum_values = schema.get("enum", [schema["const"]] if "const" in schema else [])
+    return [word for word in enum_values if isinstance(word, str)]
 
 
-def _from_json(text: str, kind: type, otherwise: Any) -> Any:
+def _from_json(text: str, kind: type, fallback: Any) -> Any:
     try:
-        found = json.loads(text)
+        parsed = json.loads(text)
     except (ValueError, RecursionError):
-        return otherwise
-    return found if isinstance(found, kind) else otherwise
+        return fallback
+    return parsed if isinstance(parsed, kind) else fallback

@@ -60,19 +60,19 @@ class Toolset:
 
     def __init__(
         self,
-        allowed: Mapping[tuple[str, str], BoundAction],
-        hidden: frozenset[str],
-        shown: frozenset[str] | None = None,
+        allowed_actions: Mapping[tuple[str, str], BoundAction],
+        hidden_names: frozenset[str],
+        shown_names: frozenset[str] | None = None,
         *,
         asks: bool = False,
     ) -> None:
-        self._allowed = dict(allowed)
-        self._hidden = hidden
-        self._shown = shown
+        self._allowed = dict(allowed_actions)
+        self._hidden = hidden_names
+        self._shown = shown_names
         self._asks = asks
         self._catalog: Catalog | None = None
         self._size: int | None = None
-        self.own_count = sum(not bound.built_in for bound in self._allowed.values())
+        self.own_count = sum(not bound_action.built_in for bound_action in self._allowed.values())
         """The number of allowed actions that are not delf's own."""
 
     def __len__(self) -> int:
@@ -102,10 +102,10 @@ class Toolset:
         Args:
             budget: The maximum number of characters that tools may take up in the prompt.
         """
-        shown = [bound.describe() for bound in self.shown]
+        shown_tools = [bound_action.describe() for bound_action in self.shown]
         return ToolChoice(
-            shown=shown,
-            left_out=self.own_count - sum(not tool.built_in for tool in shown),
+            shown=shown_tools,
+            left_out=self.own_count - sum(not tool.built_in for tool in shown_tools),
             catalog=self.catalog(),
             describe=self._describe,
             budget=budget,
@@ -118,18 +118,22 @@ class Toolset:
             budget: The maximum number of characters.
         """
         if self._size is None:
-            own = [bound.describe() for bound in self.actions if not bound.built_in]
-            self._size = whole_size(own, budget)
+            own_tools = [
+                bound_action.describe()
+                for bound_action in self.actions
+                if not bound_action.built_in
+            ]
+            self._size = whole_size(own_tools, budget)
         return self._size <= budget
 
     def _describe(self, name: str) -> ToolDescription:
         connection, _, method = name.rpartition(".")
         return self._allowed[(connection, method) if connection else (method, "")].describe()
 
-    def _is_shown(self, bound: BoundAction) -> bool:
-        if bound.name == ASK:
+    def _is_shown(self, bound_action: BoundAction) -> bool:
+        if bound_action.name == ASK:
             return self._asks
-        return self._shown is None or bound.built_in or bound.name in self._shown
+        return self._shown is None or bound_action.built_in or bound_action.name in self._shown
 
     @property
     def connections(self) -> tuple[ConnectionLike, ...]:
@@ -152,18 +156,18 @@ class Toolset:
         Raises:
             ToolRefusedError: If the action is unknown or not allowed.
         """
-        found = self._allowed.get((connection, method))
-        if found is not None:
-            return found
+        bound_action = self._allowed.get((connection, method))
+        if bound_action is not None:
+            return bound_action
         name = f"{connection}.{method}" if method else connection
         if name in self._hidden:
             raise ToolRefusedError(f"{name} is not allowed here")
         siblings = [b.name for b in self.actions if b.connection.name == connection]
-        known = siblings or [b.name for b in self.actions if not b.built_in]
-        listed = ", ".join(known[:40]) or "none"
+        action_names = siblings or [b.name for b in self.actions if not b.built_in]
+        name_list = ", ".join(action_names[:40]) or "none"
         name = name[:_MAX_NAME]
         raise ToolRefusedError(
-            f"there is no tool {name!r}{did_you_mean(name, known)}. Available: {listed}"
+            f"there is no tool {name!r}{did_you_mean(name, action_names)}. Available: {name_list}"
         )
 
     def catalog(self) -> Catalog:
@@ -194,31 +198,39 @@ class Toolset:
 
     def _with(
         self,
-        allowed: Mapping[tuple[str, str], BoundAction],
-        shown: frozenset[str] | None,
+        allowed_actions: Mapping[tuple[str, str], BoundAction],
+        shown_names: frozenset[str] | None,
         *,
         asks: bool = False,
     ) -> Toolset:
         """Return a copy with other shown or built-in actions."""
-        copy = Toolset(allowed, self._hidden, shown, asks=asks or self._asks)
+        copy = Toolset(allowed_actions, self._hidden, shown_names, asks=asks or self._asks)
         copy._catalog = self._catalog  # cached, because a catalog of many tools is slow to build
         copy._size = self._size
         return copy
 
     async def with_builtins(self, connections: Sequence[ConnectionLike]) -> Toolset:
         """Return the set with built-in connections, which are always shown and never ask."""
-        added: dict[tuple[str, str], BoundAction] = {}
+        builtins_by_key: dict[tuple[str, str], BoundAction] = {}
         for connection in connections:
             for action in await connection.actions():
                 key = connection.name, "" if connection.is_function else action.name
                 name = ".".join(filter(None, key))
-                added[key] = BoundAction(connection, action, name, asks=False, built_in=True)
-        return self._with({**self._allowed, **added}, self._shown)
+                builtins_by_key[key] = BoundAction(
+                    connection, action, name, asks=False, built_in=True
+                )
+        return self._with({**self._allowed, **builtins_by_key}, self._shown)
 
     def with_builtins_of(self, other: Toolset) -> Toolset:
         """Return a copy with the built-in connections of another set."""
-        own = {key: bound for key, bound in other._allowed.items() if bound.built_in}
-        return Toolset({**self._allowed, **own}, self._hidden, self._shown, asks=other._asks)
+        builtins_by_key = {
+            key: bound_action
+            for key, bound_action in other._allowed.items()
+            if bound_action.built_in
+        }
+        return Toolset(
+            {**self._allowed, **builtins_by_key}, self._hidden, self._shown, asks=other._asks
+        )
 
     async def with_reloaded(self, connection: ConnectionLike) -> Toolset:
         """Return a copy with the reloaded actions of one connection, in the same position.
@@ -227,32 +239,34 @@ class Toolset:
             ConnectionConfigurationError: If ``allow`` names an unknown action.
             AgentConfirmationError: If ``confirm`` names an unknown action.
         """
-        allowed: dict[tuple[str, str], BoundAction] = {}
-        fresh, hidden = await _bind(connection)
-        for key, bound in self._allowed.items():
-            if bound.connection is connection:
-                allowed.update(fresh)  # at the position of its first action; idempotent
+        allowed_actions: dict[tuple[str, str], BoundAction] = {}
+        fresh, hidden_names = await _bind(connection)
+        for key, bound_action in self._allowed.items():
+            if bound_action.connection is connection:
+                allowed_actions.update(fresh)  # at the position of its first action; idempotent
             else:
-                allowed[key] = bound
-        allowed.update(fresh)
+                allowed_actions[key] = bound_action
+        allowed_actions.update(fresh)
         prefix = f"{connection.name}."
-        kept = {name for name in self._hidden if not name.startswith(prefix)}
-        hidden = frozenset(kept - {connection.name} | hidden)
-        return Toolset(allowed, hidden, self._shown, asks=self._asks)
+        kept_names = {name for name in self._hidden if not name.startswith(prefix)}
+        hidden_names = frozenset(kept_names - {connection.name} | hidden_names)
+        return Toolset(allowed_actions, hidden_names, self._shown, asks=self._asks)
 
     def names_for_sandbox(self) -> tuple[ToolNames, ...]:
         """Return the names available to scripts."""
         methods: dict[str, list[str]] = {}
         changing: dict[str, list[str]] = {}
-        for (connection, method), bound in self._allowed.items():
-            listed = methods.setdefault(connection, [])
+        for (connection, method), bound_action in self._allowed.items():
+            method_names = methods.setdefault(connection, [])
             if method:
-                listed.append(method)
-            if bound.action.effect != "read":
+                method_names.append(method)
+            if bound_action.action.effect != "read":
                 changing.setdefault(connection, []).append(method)
         return tuple(
-            ToolNames(name=name, methods=tuple(listed), changing=tuple(changing.get(name, ())))
-            for name, listed in methods.items()
+            ToolNames(
+                name=name, methods=tuple(method_names), changing=tuple(changing.get(name, ()))
+            )
+            for name, method_names in methods.items()
         )
 
 
@@ -267,42 +281,44 @@ async def load_toolset(connections: Sequence[ConnectionLike]) -> Toolset:
         ConfigurationError: If a connection has a plain method where an async method is required.
     """
     check_connection_names(connections)
-    allowed: dict[tuple[str, str], BoundAction] = {}
-    hidden: set[str] = set()
+    allowed_actions: dict[tuple[str, str], BoundAction] = {}
+    all_hidden_names: set[str] = set()
     for connection in connections:
         check_made("connection", connection, f"the connection {connection.name!r}")
         of_connection, hidden_names = await _bind(connection)
-        allowed |= of_connection
-        hidden |= hidden_names
-    return Toolset(allowed, frozenset(hidden))
+        allowed_actions |= of_connection
+        all_hidden_names |= hidden_names
+    return Toolset(allowed_actions, frozenset(all_hidden_names))
 
 
 async def _bind(
     connection: ConnectionLike,
 ) -> tuple[dict[tuple[str, str], BoundAction], set[str]]:
     """Return the allowed actions of a connection, and the names of the others."""
-    allowed: dict[tuple[str, str], BoundAction] = {}
-    hidden: set[str] = set()
+    bound_actions: dict[tuple[str, str], BoundAction] = {}
+    hidden_names: set[str] = set()
     owner = f"the connection {connection.name!r}"
     actions = await within(START_SECONDS, owner, "actions", connection.actions)
     check_groups(actions, connection.name)
     check_permission_names(connection.allow, "allow", connection.name, actions)
     check_permission_names(connection.confirm, "confirm", connection.name, actions)
     check = connection.check if isinstance(connection, SupportsCheck) else None
-    declared = [_with_declared_trust(connection, each) for each in actions]
-    returns_own = any(each.effect == "read" and each.trust == "own" for each in declared)
-    for action in declared:
+    actions_with_trust = [_with_declared_trust(connection, each) for each in actions]
+    returns_own = any(each.effect == "read" and each.trust == "own" for each in actions_with_trust)
+    for action in actions_with_trust:
         method = "" if connection.is_function else action.name
         name = f"{connection.name}.{method}" if method else connection.name
         if not is_allowed(connection.allow, action):
-            hidden.add(name)
+            hidden_names.add(name)
             continue
         asks = needs_confirmation(connection.confirm, action)
         # Without contents: a stored text would be returned later as the user's own words.
         is_kept = returns_own and action.effect != "read" and action.sinks is action.contents
-        shown = replace(action, contents=()) if is_kept else action
-        allowed[connection.name, method] = BoundAction(connection, shown, name, asks, check=check)
-    return allowed, hidden
+        shown_action = replace(action, contents=()) if is_kept else action
+        bound_actions[connection.name, method] = BoundAction(
+            connection, shown_action, name, asks, check=check
+        )
+    return bound_actions, hidden_names
 
 
 def _with_declared_trust(connection: ConnectionLike, action: Action) -> Action:
@@ -310,12 +326,12 @@ def _with_declared_trust(connection: ConnectionLike, action: Action) -> Action:
     trust = getattr(connection, "trust", None)
     contents = getattr(connection, "contents", {}).get(action.name)
     if contents is not None:
-        known = [parameter.name for parameter in action.parameters]
+        parameter_names = [parameter.name for parameter in action.parameters]
         for each in contents:
-            if each not in known:
+            if each not in parameter_names:
                 raise ToolDefinitionError(
                     f"contents of {connection.name}.{action.name} names the parameter "
-                    f"{each!r}, which does not exist{did_you_mean(each, known)}"
+                    f"{each!r}, which does not exist{did_you_mean(each, parameter_names)}"
                 )
         action = replace(action, contents=contents, sinks=None)
     if isinstance(connection, SupportsResultTrust) and not isinstance(trust, str):
@@ -329,10 +345,10 @@ def check_connection_names(connections: Sequence[ConnectionLike]) -> None:
     Raises:
         ToolDefinitionError: If names conflict; the error lists them.
     """
-    seen: set[str] = set()
+    seen_names: set[str] = set()
     for connection in connections:
         name = connection.name
-        if name in seen:
+        if name in seen_names:
             raise ToolDefinitionError(
                 f"two tools are named {name!r}", hint="give one of them another name=…"
             )
@@ -341,4 +357,4 @@ def check_connection_names(connections: Sequence[ConnectionLike]) -> None:
                 f"a tool cannot be named {name!r}: scripts need that name",
                 hint="give it another name=…",
             )
-        seen.add(name)
+        seen_names.add(name)

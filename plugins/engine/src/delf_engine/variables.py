@@ -88,8 +88,10 @@ def is_plain(value: Any, depth: int = 0) -> bool:
 def shown(value: Any) -> str:
     """Describe a variable that a model has not seen: its type, and the value or its beginning."""
     text = repr(value)
-    cut = f"{text[:_SHOWN]} … ({len(text):,} characters in all)" if len(text) > _SHOWN else text
-    return f"{described(value)} = {cut}"
+    cut_text = (
+        f"{text[:_SHOWN]} … ({len(text):,} characters in all)" if len(text) > _SHOWN else text
+    )
+    return f"{described(value)} = {cut_text}"
 
 
 def described(value: Any) -> str:

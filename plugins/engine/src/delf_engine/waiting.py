@@ -169,14 +169,14 @@ T = TypeVar("T")
 
 
 async def to_its_end(
-    work: Awaitable[T], failed: Callable[[BaseException], None] | None = None
+    work: Awaitable[T], on_failure: Callable[[BaseException], None] | None = None
 ) -> T:
     """Wait for work to end even if cancelled; the cancellation is raised afterwards.
 
     Args:
         work: The work, which is not affected by cancellations of the wait.
-        failed: Receives the work's failure if a cancellation is raised instead; when omitted, such
-            a failure is dropped.
+        on_failure: Receives the work's failure if a cancellation is raised instead; when omitted,
+            such a failure is dropped.
 
     Returns:
         The result of the work.
@@ -193,8 +193,8 @@ async def to_its_end(
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait({end})
         error = None if end.cancelled() else end.exception()
-        if error is not None and failed is not None:
-            failed(error)
+        if error is not None and on_failure is not None:
+            on_failure(error)
         raise
     return end.result()
 
@@ -263,11 +263,11 @@ class Stops:
         self._next = without_context(loop.call_later, _LOOK_SECONDS, look)
 
     async def _look(self, journal: SharedJournal) -> None:
-        asked: Mapping[str, StoppedBy] = {}
+        stops_by_task: Mapping[str, StoppedBy] = {}
         with self._outage.track(DelfError):
-            asked = await journal.asked_to_stop(self._tasks.keys())
-        for name, by in asked.items():
-            self.ask(name, by)
+            stops_by_task = await journal.asked_to_stop(self._tasks.keys())
+        for name, stopper in stops_by_task.items():
+            self.ask(name, stopper)
         self._next = None
         if self._tasks:
             self._look_later(journal)

@@ -26,17 +26,17 @@ async def check_watched(connections: Sequence[ConnectionLike], text: str) -> Non
     action, arguments = read_call(text)
     connection, _, method = action.partition(".")
     try:
-        bound = (await load_toolset(connections)).find(connection, method)
-        if bound.action.effect != "read":
+        bound_action = (await load_toolset(connections)).find(connection, method)
+        if bound_action.action.effect != "read":
             raise ConfigurationError(
                 f"{action} changes something; only a call that reads can be watched"
             )
-        if bound.asks:
+        if bound_action.asks:
             raise ConfigurationError(
                 f"each call of {action} needs approval, and nobody is asked when a schedule looks",
                 hint="confirm of its connection says which actions need approval",
             )
-        named, _ = bound.bind((), arguments)
-        fitting(bound.action, named)
+        arguments_by_name, _ = bound_action.bind((), arguments)
+        fitting(bound_action.action, arguments_by_name)
     except ToolRefusedError as error:
         raise ConfigurationError(f"{text[:80]!r} cannot be watched: {error.message}") from None

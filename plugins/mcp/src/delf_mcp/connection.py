@@ -162,7 +162,7 @@ class MCP(Connection[MCPSettings]):
                 action = action_from_function(
                     function,
                     effect=_READ,
-                    where=f"{self.name}.resources",
+                    place=f"{self.name}.resources",
                     flow=_FLOW,
                 )
                 actions.setdefault(action.name, action)
@@ -303,7 +303,7 @@ class MCP(Connection[MCPSettings]):
             tool.input_schema,
             description=tool.description or tool.title or "",
             result=tool.output_schema,
-            seen=functools.partial(self._results.seen, tool),
+            learned_shapes=functools.partial(self._results.seen, tool),
             unknown=UNDECLARED,
         )
         call_without_context = action.call

@@ -101,7 +101,7 @@ class Transport:
         attempts = Attempts[Answer](
             self._settings.retries,
             is_repeatable=request.is_repeatable,
-            again=lambda answer, course: self._retry_for(answer, request, course),
+            retry_rule=lambda answer, course: self._retry_for(answer, request, course),
         )
         try:
             return await attempts.answer(lambda: self._follow(request))
@@ -174,7 +174,7 @@ class Transport:
         try:
             return Answer(
                 *await self._client.exchange(
-                    method, url, headers=pairs, content=content, most=limit
+                    method, url, headers=pairs, content=content, max_bytes=limit
                 )
             )
         except BodyTooLargeError:

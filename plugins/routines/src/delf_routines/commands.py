@@ -61,7 +61,7 @@ def _store(state: State) -> RoutineStore:
 @click.group(
     "routines",
     cls=BareGroup,
-    bare="list",
+    bare_command="list",
     epilog="Exit status: 0 done, 1 it failed or differs, 2 usage.",
 )
 def routines() -> None:

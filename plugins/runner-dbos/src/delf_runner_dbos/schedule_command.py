@@ -34,7 +34,7 @@ _TEST_SECONDS: Final = 5.0
 """Seconds that a test waits for a runner."""
 
 
-@click.group(cls=BareGroup, bare="list")
+@click.group(cls=BareGroup, bare_command="list")
 def schedule() -> None:
     """Let runners do a task at set times, or for each new item.
 

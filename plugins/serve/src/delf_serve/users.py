@@ -35,7 +35,7 @@ _FIRST: Final = "first"
 """The default label of a key."""
 
 
-@click.group("users", cls=LazyGroup, group="users ", bare="list")
+@click.group("users", cls=LazyGroup, group="users ", bare_command="list")
 def users() -> None:
     """Manage the people of a server: their keys, rights, teams and sessions.
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _NOT_SHARED: Final = {"connections", "files", "strategy"}
 
 
-@click.group("workers", cls=BareGroup, bare="list")
+@click.group("workers", cls=BareGroup, bare_command="list")
 def workers() -> None:
     """List, show, check and run workers: agents that are declared in files.
 

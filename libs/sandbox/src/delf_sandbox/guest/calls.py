@@ -247,8 +247,8 @@ class Caller:
 
     def call(self, connection: str, method: str, args: Any, kwargs: Any, depth: int) -> ToolCall:
         """Make an awaitable call."""
-        args = [_iterators_to_lists(given) for given in args]
-        kwargs = {name: _iterators_to_lists(given) for name, given in kwargs.items()}
+        args = [_iterators_to_lists(argument) for argument in args]
+        kwargs = {name: _iterators_to_lists(argument) for name, argument in kwargs.items()}
         number = self._last = next(self._numbers)
         self._unawaited[number] = (_label(connection, method), _line_of_script(depth + 1))
         return ToolCall(self, number, connection, method, args, kwargs)
@@ -316,14 +316,16 @@ class Caller:
             numbers: The numbers of the calls, counted from the script's first.
         """
         for number in numbers:
-            wanted = number + self._last_of_earlier_scripts
+            wire_number = number + self._last_of_earlier_scripts
             # At the first run the answer had arrived by this turn, so wait until the host sends
             # it.
             while (
-                wanted in self._waiting and wanted not in self._arrived and self._is_pending(wanted)
+                wire_number in self._waiting
+                and wire_number not in self._arrived
+                and self._is_pending(wire_number)
             ):
                 self._receive()
-            frame = self._arrived.pop(wanted, None)
+            frame = self._arrived.pop(wire_number, None)
             if frame is not None:
                 self._hand_over(frame)
         if not self._loop.is_replaying:  # the replay is over: process the kept answers
@@ -353,9 +355,9 @@ class Caller:
                 future.set_exception(ToolError("the host's answer cannot be read"))
 
 
-def _iterators_to_lists(given: Any) -> Any:
+def _iterators_to_lists(value: Any) -> Any:
     """Convert iterators in the arguments of a call to lists."""
-    return list(cast("Iterable[Any]", given)) if isinstance(given, _ITERATORS) else given
+    return list(cast("Iterable[Any]", value)) if isinstance(value, _ITERATORS) else value
 
 
 def _line_of_script(depth: int) -> int:
@@ -492,8 +494,8 @@ class ToolFunction(_NoValue):
             return caller.call(connection, method, args, kwargs, 2)
 
         name = method or connection
-        own = {"_caller": caller, "_connection": connection, "_method": method, LATER: later}
-        for key, value in {**own, "__name__": name, "__qualname__": name}.items():
+        attributes = {"_caller": caller, "_connection": connection, "_method": method, LATER: later}
+        for key, value in {**attributes, "__name__": name, "__qualname__": name}.items():
             object.__setattr__(self, key, value)
 
     def misuse(self) -> TypeError:

@@ -66,9 +66,9 @@ class ContentTooLargeError(Exception):
 class _Text(io.StringIO):
     """A text buffer that raises beyond a size."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, max_bytes: int) -> None:
         super().__init__()
-        self._left = most
+        self._left = max_bytes
 
     def write(self, s: str, /) -> int:
         self._left -= len(s)
@@ -78,7 +78,7 @@ class _Text(io.StringIO):
 
 
 def make_content(
-    name: str, content: Any, row_files: Collection[str] = (), most: int = _MAX_BYTES
+    name: str, content: Any, row_files: Collection[str] = (), max_bytes: int = _MAX_BYTES
 ) -> Content:
     """Convert content to the format of its type and the name's suffix.
 
@@ -88,12 +88,13 @@ def make_content(
         name: The file's name.
         content: Text, bytes, a dict, a list, a table of a data library, or a file in memory.
         row_files: Suffixes of files that the host can write from rows.
-        most: The maximum number of bytes, checked during conversion because records can expand.
+        max_bytes: The maximum number of bytes, checked during conversion because records can
+            expand.
 
     Raises:
         TypeError: If the content cannot be written as such a file.
         RuntimeError: If the host has no plugin for the format.
-        ContentTooLargeError: If the result exceeds ``most``; raw content is not checked.
+        ContentTooLargeError: If the result exceeds ``max_bytes``; raw content is not checked.
     """
     get_value = getattr(content, "getvalue", None)
     if callable(get_value):  # io.StringIO, io.BytesIO
@@ -104,36 +105,36 @@ def make_content(
         table = table_of(content)
         if table is None:
             content = _as_collection(name, content)
-    added = "" if ending else _default_suffix(content, table)
-    result = _make(name, ending or added, content, table, row_files, most)
-    return dataclasses.replace(result, ending=added)
+    suffix = "" if ending else _default_suffix(content, table)
+    result = _make(name, ending or suffix, content, table, row_files, max_bytes)
+    return dataclasses.replace(result, ending=suffix)
 
 
 def _make(
     name: str,
     ending: str,
-    given: Any,
+    value: Any,
     table: Table | None,
     row_files: Collection[str],
-    most: int,
+    max_bytes: int,
 ) -> Content:
-    content = given
+    content = value
     if _is_bytes(content):
         return Content(bytes(content))
     if isinstance(content, Mapping) or _is_list(content):
         try:
-            check_size(content, most, most)
+            check_size(content, max_bytes, max_bytes)
         except TooLargeError:
             raise ContentTooLargeError from None
         except UnsupportedValueError:
             pass  # files may nest deeper than messages
     if ending in row_files or ending in _WORKBOOKS:
-        return _workbook(name, ending, content, table, row_files, most)
+        return _workbook(name, ending, content, table, row_files, max_bytes)
     if isinstance(content, str):
         return Content(content.encode("utf-8", "surrogatepass"))
     if ending in _NEVER_TEXT:
         raise TypeError(
-            f"{name!r}: cannot make a {ending} file from a {type(given).__name__}; give its text "
+            f"{name!r}: cannot make a {ending} file from a {type(value).__name__}; give its text "
             "or bytes"
         )
     separator = _SEPARATORS.get(ending)
@@ -142,19 +143,19 @@ def _make(
     elif table is not None:
         grid = chain([table.columns], table.rows)
         if ending in _PAGES:
-            return Content(_html_table(grid, most))
-        return Content(_encode_separated(grid, separator or ",", most))
+            return Content(_html_table(grid, max_bytes))
+        return Content(_encode_separated(grid, separator or ",", max_bytes))
     if separator is not None and isinstance(content, Mapping):
         raise TypeError(f"{name!r}: a {ending} file is made from a list of rows, not from one dict")
     if separator is not None:
-        return Content(_encode_separated(_grid(given, most), separator, most))
+        return Content(_encode_separated(_grid(value, max_bytes), separator, max_bytes))
     if ending in _PAGES and _is_list(content):
-        return Content(_html_table(_grid(content, most), most))
+        return Content(_html_table(_grid(content, max_bytes), max_bytes))
     if ending in _LINES and _is_list(content):
-        lines = _Text(most)
+        lines = _Text(max_bytes)
         lines.writelines(_json(item) + "\n" for item in content)
         return Content(lines.getvalue().encode())
-    return Content(_indented_json(given if table is None else content, most).encode())
+    return Content(_indented_json(value if table is None else content, max_bytes).encode())
 
 
 def _suffix_of(name: str) -> str:
@@ -185,9 +186,9 @@ def _as_collection(name: str, content: Any) -> Any:
     """Convert a value of another type to a list or dict."""
     if isinstance(content, Iterator):
         return list(islice(cast("Iterator[Any]", content), _MAX_BYTES))
-    plain = plain_or_as_is(content)
-    if isinstance(plain, (list, dict)):
-        return cast("Any", plain)
+    plain_value = plain_or_as_is(content)
+    if isinstance(plain_value, (list, dict)):
+        return cast("Any", plain_value)
     raise TypeError(
         f"{name!r}: cannot write a {type(content).__name__} as a file; "
         "give text, bytes, a dict, a list of dicts or a data frame"
@@ -205,13 +206,13 @@ def _json(value: Any) -> str:
         return _COMPACT.encode(_for_json(value))
 
 
-def _indented_json(value: Any, most: int) -> str:
+def _indented_json(value: Any, max_bytes: int) -> str:
     _check_keys(value)
-    text = _Text(most)
+    text = _Text(max_bytes)
     try:
         text.writelines(_INDENTED.iterencode(value))
     except (ValueError, TypeError):
-        text = _Text(most)
+        text = _Text(max_bytes)
         text.writelines(_INDENTED.iterencode(_for_json(value)))
     return text.getvalue()
 
@@ -224,9 +225,9 @@ def _jsonable(value: Any) -> Any:
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, (set, frozenset, KeysView, ValuesView)):
         return list(cast("Collection[Any]", value))
-    made = plain_or_as_is(value)
-    if type(made) is not type(value):
-        return _for_json(made)
+    plain_value = plain_or_as_is(value)
+    if type(plain_value) is not type(value):
+        return _for_json(plain_value)
     return str(value)
 
 
@@ -249,10 +250,10 @@ def _for_json(value: Any) -> Any:
 def _json_key(key: Any) -> Any:
     if key is None or isinstance(key, (str, int, float)):
         return key
-    made = _jsonable(key)
-    if isinstance(made, (list, dict)):
-        return _json(made)
-    return _json_key(made)
+    plain_key = _jsonable(key)
+    if isinstance(plain_key, (list, dict)):
+        return _json(plain_key)
+    return _json_key(plain_key)
 
 
 def _name(key: Any) -> str:
@@ -266,11 +267,11 @@ def _check_keys(value: Any) -> None:
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value)
         if not all(type(key) is str for key in items):
-            written = {_name(key): key for key in items}
-            if len(written) < len(items):
-                key = next(key for key in items if written[_name(key)] is not key)
+            names = {_name(key): key for key in items}
+            if len(names) < len(items):
+                key = next(key for key in items if names[_name(key)] is not key)
                 raise TypeError(
-                    f"{key!r} and {written[_name(key)]!r} would be the same key in JSON: make the "
+                    f"{key!r} and {names[_name(key)]!r} would be the same key in JSON: make the "
                     "keys texts that differ"
                 )
         for item in items.values():
@@ -283,7 +284,7 @@ def _check_keys(value: Any) -> None:
 # -- rows -----------------------------------------------------------------------------------
 
 
-def _grid(rows: Collection[Any], most: int) -> Iterator[list[Any]]:
+def _grid(rows: Collection[Any], max_bytes: int) -> Iterator[list[Any]]:
     """Yield rows as lists of cells, for records with a header row first."""
     records = [_record(row) for row in rows]
     if not records or any(record is None for record in records):
@@ -291,7 +292,7 @@ def _grid(rows: Collection[Any], most: int) -> Iterator[list[Any]]:
         return
     mappings = cast("list[Mapping[Any, Any]]", records)
     columns = list(dict.fromkeys(key for record in mappings for key in record))
-    if len(columns) * len(mappings) > most:  # each cell takes at least one byte
+    if len(columns) * len(mappings) > max_bytes:  # each cell takes at least one byte
         raise ContentTooLargeError
     yield columns
     yield from ([record.get(column) for column in columns] for record in mappings)
@@ -310,16 +311,16 @@ def _cells(row: Any) -> list[Any]:
     return list(row) if _is_list(row) else [row]
 
 
-def _encode_separated(grid: Iterable[list[Any]], separator: str, most: int) -> bytes:
-    out = _Text(most)
+def _encode_separated(grid: Iterable[list[Any]], separator: str, max_bytes: int) -> bytes:
+    out = _Text(max_bytes)
     writer = csv.writer(out, delimiter=separator, lineterminator="\n")
     writer.writerows([_format_cell(cell) for cell in row] for row in grid)
     return out.getvalue().encode("utf-8", "surrogatepass")
 
 
-def _html_table(grid: Iterable[list[Any]], most: int) -> bytes:
+def _html_table(grid: Iterable[list[Any]], max_bytes: int) -> bytes:
     """Format rows as an HTML table."""
-    out = _Text(most)
+    out = _Text(max_bytes)
     out.write('<table border="1">\n')
     for number, row in enumerate(grid):
         name = "td" if number else "th"
@@ -360,7 +361,7 @@ def _workbook(
     content: Any,
     table: Table | None,
     row_files: Collection[str],
-    most: int,
+    max_bytes: int,
 ) -> Content:
     if ending not in row_files:
         advice = (
@@ -369,7 +370,7 @@ def _workbook(
             else "is not possible"
         )
         raise RuntimeError(f"{name!r}: making {ending} files {advice}; write a .csv file instead")
-    sheets = [("Sheet1", _sheet(table))] if table is not None else _sheets(content, most)
+    sheets = [("Sheet1", _sheet(table))] if table is not None else _sheets(content, max_bytes)
     if sheets is None:
         raise TypeError(
             f"{name!r}: cannot make a workbook from a {type(content).__name__}; give a list of "
@@ -379,24 +380,24 @@ def _workbook(
     return Content(dumps(cells), is_rows=True)
 
 
-def _sheets(content: Any, most: int) -> list[tuple[str, Grid]] | None:
+def _sheets(content: Any, max_bytes: int) -> list[tuple[str, Grid]] | None:
     if isinstance(content, Mapping):
         items = list(cast("Mapping[Any, Any]", content).items())
-        grids = [(str(title), _one_sheet(rows, most)) for title, rows in items]
+        grids = [(str(title), _one_sheet(rows, max_bytes)) for title, rows in items]
         if grids and all(grid is not None for _, grid in grids):
             return cast("list[tuple[str, Grid]]", grids)
         return None
-    grid = _one_sheet(content, most)
+    grid = _one_sheet(content, max_bytes)
     return None if grid is None else [("Sheet1", grid)]
 
 
-def _one_sheet(rows: Any, most: int) -> Grid | None:
+def _one_sheet(rows: Any, max_bytes: int) -> Grid | None:
     if not _is_list(rows):
         table = table_of(rows)
         if table is not None:
             return _sheet(table)
         rows = plain_or_as_is(rows)
-    return list(_grid(rows, most // 2)) if _is_list(rows) else None
+    return list(_grid(rows, max_bytes // 2)) if _is_list(rows) else None
 
 
 def _sheet(table: Table) -> Grid:

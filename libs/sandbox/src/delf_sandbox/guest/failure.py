@@ -43,12 +43,12 @@ def kind_name(value: object) -> str:
     return _name_of(type(value))
 
 
-def attempt(describe: Callable[[], _T], otherwise: _T) -> _T:
+def attempt(describe: Callable[[], _T], fallback: _T) -> _T:
     """Call a function; return a fallback if it raises."""
     try:
         return describe()
     except BaseException:
-        return otherwise
+        return fallback
 
 
 @dataclass(frozen=True)
@@ -59,18 +59,18 @@ class Place:
     source: str | None = None
 
 
-def hide_own_frames(own: str) -> None:
+def hide_own_frames(own_folder: str) -> None:
     """Hide the guest's frames in tracebacks that scripts print.
 
     Args:
-        own: A part of the file names of the guest's modules.
+        own_folder: A part of the file names of the guest's modules.
     """
 
     def without_own_frames(walk: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def walk_script_frames(trace: Any) -> Any:
-            for frame, where in walk(trace):
-                if own not in frame.f_code.co_filename:
-                    yield frame, where
+            for frame, line_number in walk(trace):
+                if own_folder not in frame.f_code.co_filename:
+                    yield frame, line_number
 
         return walk_script_frames
 
@@ -138,8 +138,8 @@ def call_behind(error: BaseException | None) -> int | None:
 def message_of(error: BaseException) -> str:
     """Return an exception's message with its notes, truncated, whatever ``__str__`` does."""
     notes: Any = attempt(lambda: getattr(error, "__notes__", None), None)
-    listed = notes[:_MAX_NOTES] if type(notes) in (list, tuple) else [notes]
-    errors = [error, *listed] if notes is not None else [error]
+    note_texts = notes[:_MAX_NOTES] if type(notes) in (list, tuple) else [notes]
+    errors = [error, *note_texts] if notes is not None else [error]
     text = "\n".join(map(_text_of, errors))
     return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}… ({len(text)} characters)"
 
@@ -161,29 +161,33 @@ def variables_of_main(error: BaseException, sources: Mapping[str, str]) -> dict[
         error: The exception.
         sources: Script texts by their file name in tracebacks.
     """
-    found: dict[str, Any] = {}
+    variables: dict[str, Any] = {}
     trace = error.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code
         if code.co_name == "main" and code.co_filename in sources:
-            found.update(trace.tb_frame.f_locals)
+            variables.update(trace.tb_frame.f_locals)
         trace = trace.tb_next
-    return found
+    return variables
 
 
-def describe_variables(namespace: Mapping[str, Any], hidden: frozenset[str]) -> dict[str, str]:
+def describe_variables(
+    namespace: Mapping[str, Any], hidden_names: frozenset[str]
+) -> dict[str, str]:
     """Describe the variables of a script by type, newest last, for the next prompt.
 
     Args:
         namespace: The script's globals.
-        hidden: Names that existed before any script.
+        hidden_names: Names that existed before any script.
     """
-    found = {
+    type_by_name = {
         name: describe_type(value)
         for name, value in namespace.items()
-        if not (str(name).startswith("_") or name in hidden or issubclass(type(value), _HIDDEN))
+        if not (
+            str(name).startswith("_") or name in hidden_names or issubclass(type(value), _HIDDEN)
+        )
     }
-    return dict(list(found.items())[-_MAX_VARIABLES:])
+    return dict(list(type_by_name.items())[-_MAX_VARIABLES:])
 
 
 def describe_type(value: Any) -> str:
@@ -198,8 +202,8 @@ def describe_type(value: Any) -> str:
 def _describe(value: Any, kind: str) -> str:
     if _is_collection(value):
         names = sorted({kind_name(item) for item in islice(value, _MAX_ITEMS)}, key=str.lower)
-        more = [f"and {len(names) - _MAX_KINDS} more"] if len(names) > _MAX_KINDS else []
-        return f"{kind} of {len(value)} {' | '.join([*names[:_MAX_KINDS], *more])}".rstrip()
+        rest_note = [f"and {len(names) - _MAX_KINDS} more"] if len(names) > _MAX_KINDS else []
+        return f"{kind} of {len(value)} {' | '.join([*names[:_MAX_KINDS], *rest_note])}".rstrip()
     if _is_dict(value):
         keys = ", ".join(repr(key)[:30] for key in islice(value, 8))
         return f"dict with {len(value)} keys: {keys}" if value else "empty dict"

@@ -27,7 +27,9 @@ class Functions:
         self.seen = names.seen
         self.known = names.known
         self._tools = names
-        self._methods = {same_name(m) for listed in self.known.tools.values() for m in listed}
+        self._methods = {
+            same_name(m) for method_names in self.known.tools.values() for m in method_names
+        }
         self.by_name: dict[tuple[int, str], list[Scope]] = {}
         """The function definitions for each name, by scope."""
         self._by_method: dict[str, list[Scope]] = {}
@@ -71,8 +73,8 @@ class Functions:
         """Return the script's functions that a call may refer to."""
         match place.node.func:
             case ast.Name(id=word):
-                found = place.scope.find(word)
-                return self.by_name.get((id(found), word), ()) if found is not None else ()
+                owner = place.scope.find(word)
+                return self.by_name.get((id(owner), word), ()) if owner is not None else ()
             case ast.Attribute(attr=method):
                 return self._by_method.get(method, ())
             case _:
@@ -85,11 +87,11 @@ class Functions:
             for place, is_called in self.seen.loads
             if not is_called
         }
-        plain = {id(s) for s in self.seen.functions if self._may_be_async(s, handed_over)}
+        plain_functions = {id(s) for s in self.seen.functions if self._may_be_async(s, handed_over)}
         # Again, until nothing is added: the callers of a function that was made async have to await
         # it.
-        while found := self._functions_that_await() & plain - self.made_async:
-            self.made_async |= found
+        while new_functions := self._functions_that_await() & plain_functions - self.made_async:
+            self.made_async |= new_functions
 
     def _may_be_async(self, scope: Scope, handed_over: Collection[tuple[int, str]]) -> bool:
         node, parent = scope.node, scope.parent
@@ -131,8 +133,8 @@ class Functions:
             case ast.Name(id=word):
                 return self.kind_of_name(word, scope)
             case ast.Attribute(value=ast.Name(id=word), attr=method):
-                found = scope.find(word)
-                if found is not None and found.names[word] == {"import"}:
+                owner = scope.find(word)
+                if owner is not None and owner.names[word] == {"import"}:
                     return "plain"
                 return self._kind_of_method(method)
             case ast.Attribute(value=ast.Constant()):
@@ -144,14 +146,14 @@ class Functions:
 
     def kind_of_name(self, word: str, scope: Scope) -> str:
         """Classify the result of calling a name."""
-        found = scope.find(word)
-        if found is None:
+        owner = scope.find(word)
+        if owner is None:
             if self.known.is_async(word):
                 return "async"
             return "plain" if word in BUILTINS and not self.known.is_bound(word) else "unknown"
-        functions = self.by_name.get((id(found), word), ())
+        functions = self.by_name.get((id(owner), word), ())
         # The name has several bindings; only the running script shows which one is called.
-        if found.names[word] != {"function"} or word in found.binds:
+        if owner.names[word] != {"function"} or word in owner.binds:
             return "unknown"
         if not functions:
             return "plain"  # a class
@@ -196,20 +198,20 @@ class Functions:
     @functools.cached_property
     def _writers(self) -> dict[int, str]:
         """Map the id of each function that calls write actions to one of these actions."""
-        found: dict[int, str] = {}
+        writers: dict[int, str] = {}
         while True:
-            added: dict[int, str] = {}
+            new_writers: dict[int, str] = {}
             for place in self.seen.calls.values():
-                label = self._write_action_of(place, found)
+                label = self._write_action_of(place, writers)
                 scope: Scope | None = place.scope if label is not None else None
                 while scope is not None and label is not None:
-                    if scope.kind == "function" and id(scope) not in found:
-                        added[id(scope)] = label
+                    if scope.kind == "function" and id(scope) not in writers:
+                        new_writers[id(scope)] = label
                     scope = scope.parent
             # Again, until nothing is added: a function writes if one that it calls does.
-            if not added:
-                return found
-            found.update(added)
+            if not new_writers:
+                return writers
+            writers.update(new_writers)
 
     def _write_action_of(self, place: CallPlace, functions: Mapping[int, str]) -> str | None:
         label = self._tools.calls.get(id(place.node))
@@ -217,21 +219,21 @@ class Functions:
             return label
         return next((functions[id(s)] for s in self.targets(place) if id(s) in functions), None)
 
-    def write_action_per_item(self, given: Any) -> str | None:
+    def write_action_per_item(self, node: Any) -> str | None:
         """Return the write action that a generator or ``map`` calls for each item, if any."""
-        match given:
+        match node:
             case ast.GeneratorExp():
-                return self.write_action_in(self.seen.scopes[id(given)])
+                return self.write_action_in(self.seen.scopes[id(node)])
             case ast.Call(func=ast.Name(id="map" | "filter"), args=[ast.Lambda() as function, *_]):
                 return self.write_action_in(self.seen.scopes[id(function)])
             case ast.Call(func=ast.Name(id="map" | "filter"), args=[function, *_]):
                 label = label_of(function)
                 if label in self.known.changing:
                     return label
-                own = (
-                    s for (_, word), found in self.by_name.items() if word == label for s in found
+                actions = (
+                    s for (_, word), scopes in self.by_name.items() if word == label for s in scopes
                 )
-                return next((self._writers[id(s)] for s in own if id(s) in self._writers), None)
+                return next((self._writers[id(s)] for s in actions if id(s) in self._writers), None)
             case _:
                 return None
 
@@ -270,5 +272,5 @@ def label_of(function: Any) -> str | None:
 
 
 def _common(kinds: Iterator[str]) -> str:
-    found = set(kinds)
-    return found.pop() if len(found) == 1 else "unknown"
+    distinct_kinds = set(kinds)
+    return distinct_kinds.pop() if len(distinct_kinds) == 1 else "unknown"

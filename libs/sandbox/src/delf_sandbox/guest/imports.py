@@ -47,25 +47,27 @@ def missing_imports(
         can_import: Returns True if a module may be imported.
         node: The node whose position the imports get.
     """
-    found: list[ast.stmt] = []
+    statements: list[ast.stmt] = []
     for word in sorted(unknown):
         module, member = _import_for(word, unknown[word])
         if not module or not can_import(module):
             continue
         alias = ast.alias(name=member or module, **position_of(node))
         if member:
-            found.append(ast.ImportFrom(module=module, names=[alias], level=0, **position_of(node)))
+            statements.append(
+                ast.ImportFrom(module=module, names=[alias], level=0, **position_of(node))
+            )
         else:
-            found.append(ast.Import(names=[alias], **position_of(node)))
-    return found
+            statements.append(ast.Import(names=[alias], **position_of(node)))
+    return statements
 
 
-def _import_for(word: str, read: list[str | None]) -> tuple[str, str]:
+def _import_for(word: str, names_read: list[str | None]) -> tuple[str, str]:
     """Return the import that defines a name.
 
     Args:
         word: The name.
-        read: The attributes read from the name; None for the name itself.
+        names_read: The attributes read from the name; None for the name itself.
 
     Returns:
         The module, and the member to import from the module; an empty member imports the module
@@ -76,10 +78,10 @@ def _import_for(word: str, read: list[str | None]) -> tuple[str, str]:
     if word in _MODULE_OF:
         return _MODULE_OF[word], word
     if word in _MODULE_ATTRIBUTES:
-        of_module = [part in _MODULE_ATTRIBUTES[word] for part in read]
+        of_module = [part in _MODULE_ATTRIBUTES[word] for part in names_read]
         if all(of_module):
             return word, ""
         return (word, word) if word == "datetime" and not any(of_module) else ("", "")
-    if word == "date" and all(part in (None, "today", "fromisoformat") for part in read):
+    if word == "date" and all(part in (None, "today", "fromisoformat") for part in names_read):
         return "datetime", "date"
     return "", ""

@@ -75,7 +75,7 @@ class Later:
 
     def _keep_call(self, node: ast.Call, path: Path) -> None:
         place = self._seen.calls[id(node)]
-        scope, given = place.scope, node.args
+        scope, arguments = place.scope, node.args
         match node.func:
             case ast.Name(id=word) if word in BUILTINS and scope.find(word) is None:
                 self._keep_builtin(word, place, path)
@@ -88,7 +88,7 @@ class Later:
             case ast.Attribute(value=inner, attr="get" | "pop" | "popleft"):
                 self._keep(inner, scope, (EACH, *path))
             case ast.Attribute(attr="chain"):
-                for item in given:
+                for item in arguments:
                     self._keep(item, scope, path)
             case _:
                 pass
@@ -97,19 +97,24 @@ class Later:
         self._keep_results(place, path)
 
     def _keep_builtin(self, word: str, place: CallPlace, path: Path) -> None:
-        given, scope = place.node.args, place.scope
-        if word in _COLLECTIONS and given:
-            self._keep(given[0], scope, path or (EACH,))
+        arguments, scope = place.node.args, place.scope
+        if word in _COLLECTIONS and arguments:
+            self._keep(arguments[0], scope, path or (EACH,))
         elif word == "dict":
             for item in place.node.keywords:
                 self._keep(item.value, scope, path[1:])
-        elif word == "enumerate" and given and path[1:2] == (1,):
-            self._keep(given[0], scope, (EACH, *path[2:]))
-        elif word == "zip" and len(path) > 1 and isinstance(path[1], int) and path[1] < len(given):
-            self._keep(given[path[1]], scope, (EACH, *path[2:]))
-        elif word == "map" and given:
+        elif word == "enumerate" and arguments and path[1:2] == (1,):
+            self._keep(arguments[0], scope, (EACH, *path[2:]))
+        elif (
+            word == "zip"
+            and len(path) > 1
+            and isinstance(path[1], int)
+            and path[1] < len(arguments)
+        ):
+            self._keep(arguments[path[1]], scope, (EACH, *path[2:]))
+        elif word == "map" and arguments:
             place.stays_awaitable = True
-            self._keep_function(given[0], place, path[1:])
+            self._keep_function(arguments[0], place, path[1:])
 
     def _keep_function(self, function: Any, place: CallPlace, path: Path) -> None:
         """Mark the results of a passed function as awaited later."""
@@ -118,8 +123,8 @@ class Later:
             return
         self.handed_over.append(Place(function, place.scope, place.node.args, 0))
         if isinstance(function, ast.Name):
-            found = place.scope.find(function.id)
-            for scope in self._functions.by_name.get((id(found), function.id), ()):
+            owner = place.scope.find(function.id)
+            for scope in self._functions.by_name.get((id(owner), function.id), ()):
                 self._keep_returns(scope, path)
 
     def _keep_results(self, place: CallPlace, path: Path, *, is_awaited: bool = False) -> None:
@@ -128,9 +133,9 @@ class Later:
                 self._keep_returns(scope, path)
         match place.node.func:
             case ast.Name(id=word):
-                found = place.scope.find(word)
-                bound = () if found is None else found.binds.get(word, ())
-                for value, _, _ in bound:
+                owner = place.scope.find(word)
+                bindings = () if owner is None else owner.binds.get(word, ())
+                for value, _, _ in bindings:
                     if isinstance(value, ast.Lambda):
                         self._keep_body(value, path)
             case _:
@@ -156,18 +161,18 @@ class Later:
                 self._keep(value, scope, path[1:])
 
     def _keep_name(self, word: str, scope: Scope, path: Path) -> None:
-        found = scope.find(word)
-        if found is None:
+        owner = scope.find(word)
+        if owner is None:
             return
-        if "param" in found.names[word] and found.kind == "function":
-            self._keep_given(found, word, path)
-        self._keep_bound(id(found), word, found.binds.get(word, ()), path)
+        if "param" in owner.names[word] and owner.kind == "function":
+            self._keep_given(owner, word, path)
+        self._keep_bound(id(owner), word, owner.binds.get(word, ()), path)
 
-    def _keep_bound(self, owner: int, word: str, held: Sequence[Any], path: Path) -> None:
+    def _keep_bound(self, owner: int, word: str, bindings: Sequence[Any], path: Path) -> None:
         if (owner, word, path) in self._visited or len(path) > 6:  # a cycle of assignments
             return
         self._visited.add((owner, word, path))
-        for value, scope, how in held:
+        for value, scope, how in bindings:
             levels = sum(step == "-" for step in how)  # of containers to step out of
             self._keep(value, scope, (*how[levels:], *path[levels:]))
 
@@ -181,14 +186,14 @@ class Later:
         is_method = function.parent is not None and function.parent.kind == "class"
         vararg = node.args.vararg
         for place in self._functions.calls_of.get(id(function), ()):
-            given: list[Any] = place.node.args
+            arguments: list[Any] = place.node.args
             for keyword in place.node.keywords:
                 if keyword.arg == word:
                     self._keep(keyword.value, place.scope, path)
             if vararg is not None and vararg.arg == word:
-                for item in given[len(function.params) - is_method :]:
+                for item in arguments[len(function.params) - is_method :]:
                     self._keep(item, place.scope, path[1:])
             elif word in function.params:
                 index = function.params.index(word) - is_method
-                if 0 <= index < len(given):
-                    self._keep(given[index], place.scope, path)
+                if 0 <= index < len(arguments):
+                    self._keep(arguments[index], place.scope, path)

@@ -34,9 +34,9 @@ def _no_op(*_: object) -> None:
     """Do nothing; a placeholder until a session is attached."""
 
 
-def _identity(given: Any) -> Any:
+def _identity(value: Any) -> Any:
     """Return the argument; a placeholder until a session is attached."""
-    return given
+    return value
 
 
 class _Task(asyncio.Task[Any]):
@@ -171,9 +171,12 @@ class GuestLoop(asyncio.SelectorEventLoop):
 
     def unretrieved_exceptions(self) -> list[BaseException]:
         """Return exceptions of the script's tasks that were never retrieved, in creation order."""
-        failed = [task for task in self._tasks if task.done() and task._log_traceback]
-        failed.sort(key=hash)
-        return [*self._discarded_errors, *(error for task in failed if (error := task.exception()))]
+        failed_tasks = [task for task in self._tasks if task.done() and task._log_traceback]
+        failed_tasks.sort(key=hash)
+        return [
+            *self._discarded_errors,
+            *(error for task in failed_tasks if (error := task.exception())),
+        ]
 
     def _note_lost(self, _loop: object, context: dict[str, Any]) -> None:
         """Record the exception of a discarded task that was never retrieved."""
@@ -326,16 +329,16 @@ class GuestLoop(asyncio.SelectorEventLoop):
                 # the call.
                 return False
             self._turn = self._recorded[0][0]  # nothing can happen before that turn
-        answered: list[int] = []
+        answered_numbers: list[int] = []
         timers = 0
         while self._recorded and self._recorded[0][0] <= self._turn:
             event = self._recorded.popleft()[1]
             if event == _TIMER:
                 timers += 1
             else:
-                answered.append(event)
-        if answered:
-            self.call_soon(self._deliver, answered)
+                answered_numbers.append(event)
+        if answered_numbers:
+            self.call_soon(self._deliver, answered_numbers)
         while timers and self._scheduled:
             timers -= self._ready_timer()
         return True

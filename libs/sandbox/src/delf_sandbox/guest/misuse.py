@@ -85,8 +85,10 @@ class _Uses:
                 case ast.ImportFrom(module="functools" | "itertools", names=aliases):
                     self._makers |= {alias.asname or alias.name: alias.name for alias in aliases}
                 case ast.Import(names=aliases):
-                    known = (a for a in aliases if a.name in ("functools", "itertools"))
-                    self._modules |= {alias.asname or alias.name for alias in known}
+                    aliases_of_modules = (
+                        a for a in aliases if a.name in ("functools", "itertools")
+                    )
+                    self._modules |= {alias.asname or alias.name for alias in aliases_of_modules}
                 case ast.FunctionDef(name=word) | ast.AsyncFunctionDef(name=word):
                     self._own[word] = node
                 case _:
@@ -160,7 +162,10 @@ class _Uses:
                 case ast.NamedExpr(target=ast.Name(id=word)):
                     if self._needs_value(self._parents[id(parent)], parent):
                         return self._refuse(use, node)
-                    return [replace(use, node=parent), *self._aliases(use, node, word, read=True)]
+                    return [
+                        replace(use, node=parent),
+                        *self._aliases(use, node, word, is_read=True),
+                    ]
                 case (
                     ast.Assign(targets=[ast.Name(id=word)])
                     | ast.AnnAssign(target=ast.Name(id=word))
@@ -176,21 +181,21 @@ class _Uses:
             return []
         return [_Use(f"{use.label}.{word}", (), parent, use.scope)]
 
-    def _aliases(self, use: _Use, value: Any, word: str, *, read: bool = False) -> list[_Use]:
+    def _aliases(self, use: _Use, value: Any, word: str, *, is_read: bool = False) -> list[_Use]:
         """Return the uses of a name that is only ever assigned this tool.
 
         Args:
             use: The use of the tool.
             value: The assigned value.
             word: The name.
-            read: Whether the assignment is also an expression, as with ``:=``.
+            is_read: Whether the assignment is also an expression, as with ``:=``.
         """
         owner = use.scope.owner(word)
         places = [(node, scope) for node, scope in self._loads if node.id == word]
-        if not places and not read:
+        if not places and not is_read:
             return self._refuse(use, value)
-        bound = owner.binds.get(word, [])
-        if len(bound) != 1 or bound[0][0] is not value or owner.names.get(word) != {"data"}:
+        bindings = owner.binds.get(word, [])
+        if len(bindings) != 1 or bindings[0][0] is not value or owner.names.get(word) != {"data"}:
             return []
         return [
             _Use(use.label, use.methods, node, scope)
@@ -330,9 +335,12 @@ def misuse_message(label: str, methods: Sequence[str]) -> str:
     """
     if not methods:
         return f"{label} is named here and not called: write {label}(…)"
-    listed = [f"{label}.{method}(…)" for method in methods]
-    if len(listed) == 1:
-        return f"{label} is a connection, which does nothing by itself: call {listed[0]}"
-    more = f" and {len(listed) - _MAX_NAMES} more" if listed[_MAX_NAMES:] else ""
-    shown = ", ".join(listed[:_MAX_NAMES])
-    return f"{label} is a connection, which does nothing by itself: call one of {shown}{more}"
+    calls = [f"{label}.{method}(…)" for method in methods]
+    if len(calls) == 1:
+        return f"{label} is a connection, which does nothing by itself: call {calls[0]}"
+    rest_note = f" and {len(calls) - _MAX_NAMES} more" if calls[_MAX_NAMES:] else ""
+    shown_calls = ", ".join(calls[:_MAX_NAMES])
+    return (
+        f"{label} is a connection, which does nothing by itself: "
+        f"call one of {shown_calls}{rest_note}"
+    )

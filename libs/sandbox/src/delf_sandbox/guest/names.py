@@ -52,13 +52,12 @@ def same_name(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
 
 
-def rebound_names_note(taken: Sequence[str]) -> str:
+def rebound_names_note(rebound_names: Sequence[str]) -> str:
     """Word the note about tool names that a script rebound."""
-    if not taken:
+    if not rebound_names:
         return ""
-    return (
-        f"\n(In the next script {', '.join(taken)} mean the tools again: name nothing like a tool.)"
-    )
+    names = ", ".join(rebound_names)
+    return f"\n(In the next script {names} mean the tools again: name nothing like a tool.)"
 
 
 class ToolNames:
@@ -69,16 +68,16 @@ class ToolNames:
         known: The initial names.
     """
 
-    def __init__(self, tree: ast.Module, known: Known) -> None:
+    def __init__(self, tree: ast.Module, known_names: Known) -> None:
         self.seen = Seen(tree)
-        self.known = known
+        self.known = known_names
         self.calls: dict[int, str] = {}
         """The calls of tools, by action, such as ``mail.send``."""
         self.uncertain: set[int] = set()
         """Calls whose name may also refer to a function of the script."""
         self.taken: dict[str, str] = {}
         """Tool names that the script rebinds, to ``data`` or a ``function``."""
-        self._spellings = _spellings(known.tools)
+        self._spellings = _spellings(known_names.tools)
         has_new = self._import_forgotten(tree)
         if (self.seen.imports and self._tidy_imports()) or has_new:
             self.seen = Seen(tree)  # the edits moved the statements behind them
@@ -107,16 +106,16 @@ class ToolNames:
         tools, node = self.known.tools, place.node
         match node.func:
             case ast.Name(id=word) if word in tools and not tools[word]:
-                how = self._rebinding_of(word, place.scope)
-                if how is None:
+                rebinding = self._rebinding_of(word, place.scope)
+                if rebinding is None:
                     return
                 # The script may rebind the name before this call; only the running script shows
                 # whether it has.
-                if how == "data" and place.scope.find(word) is self.seen.module:
+                if rebinding == "data" and place.scope.find(word) is self.seen.module:
                     key = ast.Constant(value=word, **position_of(node))
                     node.func = call(PICK, name(node.func, word), key)
                     self.uncertain.add(id(node))
-                elif how:
+                elif rebinding:
                     node.func = tool(node.func, word)
                 self.calls[id(node)] = word
             case ast.Attribute(value=ast.Name(id=word) as inner, attr=attr) if (
@@ -128,13 +127,13 @@ class ToolNames:
                 node.func = inner
                 self.calls[id(node)] = word
             case ast.Attribute(value=ast.Name(id=word)) as function if tools.get(word):
-                how = self._rebinding_of(word, place.scope)
+                rebinding = self._rebinding_of(word, place.scope)
                 self._spell_method(function, tools[word])
                 if function.attr.startswith("_"):
                     return
-                if how is None or (how and function.attr not in tools[word]):
+                if rebinding is None or (rebinding and function.attr not in tools[word]):
                     return
-                if how:
+                if rebinding:
                     function.value = tool(function, word)
                 self.calls[id(node)] = f"{word}.{function.attr}"
             case ast.Subscript(value=ast.Name(id=table), slice=ast.Constant(value=str(word))):
@@ -160,17 +159,17 @@ class ToolNames:
 
     def _rebinding_of(self, word: str, scope: Scope) -> str | None:
         """Return how a tool's name is rebound in a scope: empty if not, None for a parameter."""
-        found = scope.find(word)
-        if found is None:
+        owner = scope.find(word)
+        if owner is None:
             return ""
-        return None if "param" in found.names[word] else self.taken.get(word, "data")
+        return None if "param" in owner.names[word] else self.taken.get(word, "data")
 
     def _find_rebound(self) -> None:
         """Find tool names that the script rebinds, dropping copies of the prompt's stubs."""
         tools = self.known.tools
         for scope in self._all_scopes():
-            for word, how in scope.names.items():
-                if word in tools and "param" not in how and scope.kind != "class":
+            for word, binding in scope.names.items():
+                if word in tools and "param" not in binding and scope.kind != "class":
                     self.taken.setdefault(word, "data")
         for place in self.seen.definitions:
             is_given = isinstance(place.node, ast.Assign)
@@ -211,22 +210,22 @@ class ToolNames:
         word = getattr(node.value, "id", "__")  # no name: it was already turned into a tool
         if same_name(word) in self._spellings or not self._is_unknown(word, place.scope):
             return
-        found = self._spellings.get(same_name(node.attr))
-        if found is not None and (is_called or not found[1]):
-            place.put(self._spelled(node, found))
+        spelling = self._spellings.get(same_name(node.attr))
+        if spelling is not None and (is_called or not spelling[1]):
+            place.put(self._spelled(node, spelling))
 
     def _spell_name(self, place: Place, is_called: bool) -> None:
         """Turn another spelling into a tool: ``Shop`` and ``shop_find_orders()``."""
         node = place.node
         if self._is_unknown(node.id, place.scope):
-            found = self._spellings.get(same_name(node.id))
-            if found is not None and (is_called or not found[1]):
-                place.put(self._spelled(node, found))
+            spelling = self._spellings.get(same_name(node.id))
+            if spelling is not None and (is_called or not spelling[1]):
+                place.put(self._spelled(node, spelling))
             elif is_called and node.id[:1].isupper() and _is_record(place.box):
                 place.put(name(node, "dict"))  # a record type named in the prompt
 
-    def _spelled(self, node: Any, found: tuple[str, str]) -> ast.expr:
-        word, method = found
+    def _spelled(self, node: Any, spelling: tuple[str, str]) -> ast.expr:
+        word, method = spelling
         return attribute(tool(node, word), method) if method else tool(node, word)
 
     def _import_forgotten(self, tree: ast.Module) -> bool:
@@ -274,26 +273,28 @@ class ToolNames:
         """Return the statements that replace an import; None to keep the import."""
         node = place.node
         module = getattr(node, "module", None) or ""
-        kept: list[ast.alias] = []
+        kept_aliases: list[ast.alias] = []
         new: list[ast.stmt] = []
         for item in node.names:
-            full = item.name if isinstance(node, ast.Import) else module
-            if getattr(node, "level", 0) == 0 and self.known.can_import(full):
-                kept.append(item)
+            full_name = item.name if isinstance(node, ast.Import) else module
+            if getattr(node, "level", 0) == 0 and self.known.can_import(full_name):
+                kept_aliases.append(item)
                 continue
             tool = self._imported_tool(item.name, module, isinstance(node, ast.Import))
-            bound = item.asname or item.name.partition(".")[0]
+            bound_name = item.asname or item.name.partition(".")[0]
             if tool is not None:
-                if item.asname or (tool[1] or tool[0]) != bound or tool[1]:
-                    target = ast.Name(id=bound, ctx=ast.Store(), **position_of(node))
+                if item.asname or (tool[1] or tool[0]) != bound_name or tool[1]:
+                    target = ast.Name(id=bound_name, ctx=ast.Store(), **position_of(node))
                     value = self._spelled(node, tool)
                     new.append(ast.Assign(targets=[target], value=value, **position_of(node)))
-            elif in_try or (self._misses_names() if item.name == "*" else self._is_read(bound)):
-                kept.append(item)
-        if len(kept) == len(node.names):
+            elif in_try or (
+                self._misses_names() if item.name == "*" else self._is_read(bound_name)
+            ):
+                kept_aliases.append(item)
+        if len(kept_aliases) == len(node.names):
             return None
-        if kept:
-            node.names = kept
+        if kept_aliases:
+            node.names = kept_aliases
             new.insert(0, node)
         return new
 
@@ -301,8 +302,8 @@ class ToolNames:
         last = module.rpartition(".")[2] if module else ""
         if not is_plain and self.known.tools.get(last) and word in self.known.tools[last]:
             return last, word
-        found = self._spellings.get(same_name(word))
-        return found if found is not None and not (is_plain and found[1]) else None
+        spelling = self._spellings.get(same_name(word))
+        return spelling if spelling is not None and not (is_plain and spelling[1]) else None
 
     def _misses_names(self) -> bool:
         """Return True if undefined names are read that are not tools."""
@@ -331,16 +332,16 @@ def _is_record(node: ast.AST) -> bool:
 
 def _annotations(tree: ast.Module) -> Iterator[ast.AST]:
     """Yield the nodes of type annotations."""
-    found: list[ast.expr | None] = []
+    annotations: list[ast.expr | None] = []
     for node in ast.walk(tree):
         match node:
             case ast.arg(annotation=given) | ast.AnnAssign(annotation=given):
-                found.append(given)
+                annotations.append(given)
             case ast.FunctionDef(returns=given) | ast.AsyncFunctionDef(returns=given):
-                found.append(given)
+                annotations.append(given)
             case _:
                 pass
-    waiting: list[ast.AST] = [node for node in found if node is not None]
+    waiting: list[ast.AST] = [node for node in annotations if node is not None]
     while waiting:
         node = waiting.pop()
         yield node
@@ -359,9 +360,9 @@ def _must_come_first(node: ast.stmt) -> bool:
             return False
 
 
-def _only_item(found: Iterator[str]) -> str | None:
-    listed = list(found)
-    return listed[0] if len(listed) == 1 else None
+def _only_item(items: Iterator[str]) -> str | None:
+    all_items = list(items)
+    return all_items[0] if len(all_items) == 1 else None
 
 
 def _spellings(tools: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, str]]:
@@ -369,16 +370,16 @@ def _spellings(tools: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, str]]
 
     Singular and plural of a connection's name are equal, as in ``worker_call`` for workers.call.
     """
-    found: dict[str, list[tuple[str, str]]] = {}
+    spellings: dict[str, list[tuple[str, str]]] = {}
     for word, methods in tools.items():
-        found.setdefault(same_name(word), []).append((word, ""))
+        spellings.setdefault(same_name(word), []).append((word, ""))
         for method in methods:
             for form in (word, word[:-1] if word.endswith("s") else word + "s"):
-                found.setdefault(same_name(form + method), []).append((word, method))
+                spellings.setdefault(same_name(form + method), []).append((word, method))
     for word, methods in tools.items():
         for method in methods:
-            own = found.setdefault(same_name(method), [])
+            connections_and_methods = spellings.setdefault(same_name(method), [])
             # The bare name of a method, unless a connection or a plain tool has this name.
-            if all(item[1] for item in own):
-                own.append((word, method))
-    return {key: items[0] for key, items in found.items() if len(items) == 1}
+            if all(item[1] for item in connections_and_methods):
+                connections_and_methods.append((word, method))
+    return {key: items[0] for key, items in spellings.items() if len(items) == 1}

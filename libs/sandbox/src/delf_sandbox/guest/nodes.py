@@ -47,10 +47,13 @@ def name(node: Any, text: str) -> ast.Name:
     return ast.Name(id=text, ctx=_LOAD, **position_of(node))
 
 
-def call(function: str, *given: Any) -> ast.Call:
+def call(function: str, *arguments: Any) -> ast.Call:
     """Make a call of a rewriting helper at the position of its first argument."""
     return ast.Call(
-        func=name(given[0], function), args=list(given), keywords=[], **position_of(given[0])
+        func=name(arguments[0], function),
+        args=list(arguments),
+        keywords=[],
+        **position_of(arguments[0]),
     )
 
 

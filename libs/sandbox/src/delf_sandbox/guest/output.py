@@ -164,10 +164,10 @@ class FileSender:
         Without content, sends a file that the script has written.
         """
         scratch = self.scratch
-        written = None if scratch is None else _written_path(scratch, name, content)
-        if scratch is not None and written is not None:
+        path = None if scratch is None else _written_path(scratch, name, content)
+        if scratch is not None and path is not None:
             is_named = content is not NOT_GIVEN and content != name
-            return self._hand_over(name if is_named else written, scratch.read(written))
+            return self._hand_over(name if is_named else path, scratch.read(path))
         if content is NOT_GIVEN:
             raise TypeError(
                 f"add_to_output_files(name, content): there is no file {str(name)[:200]!r}, and "
@@ -186,12 +186,12 @@ class FileSender:
     def _hand_over(self, name: Any, content: Any) -> Nothing:
         limit = int(self.limits["file_bytes"])
         try:
-            made = make_content(check_file_name(name), content, self.row_files, limit)
+            content_to_send = make_content(check_file_name(name), content, self.row_files, limit)
         except ContentTooLargeError:
             message = f"{name!r} has more than {limit:,} bytes, which is the most that is allowed"
             raise LimitReachedError("file", message) from None
-        name += made.ending
-        data, kind = made.data, "rows" if made.is_rows else "file"
+        name += content_to_send.ending
+        data, kind = content_to_send.data, "rows" if content_to_send.is_rows else "file"
         if len(data) > limit:
             message = f"{name!r} has {len(data):,} bytes; at most {limit:,} are allowed"
             raise LimitReachedError("file", message)
@@ -216,10 +216,10 @@ def _written_path(scratch: Scratch, name: Any, content: Any) -> str | None:
         return scratch.find(content)
     if isinstance(content, str) or not hasattr(content, "read") or hasattr(content, "getvalue"):
         return None
-    found = scratch.find(content)
-    if found is not None and not content.closed:
+    path = scratch.find(content)
+    if path is not None and not content.closed:
         content.flush()
-    return found
+    return path
 
 
 class Nothing:

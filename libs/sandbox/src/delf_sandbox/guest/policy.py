@@ -90,8 +90,10 @@ def _importer(modules: Sequence[str], stand_ins: Mapping[str, Any]) -> Callable[
             return real(name, globals, locals, (), 0)
         if name in stand_ins:
             return stand_ins[name if fromlist else name.partition(".")[0]]
-        wanted = [name, *(f"{name}.{item}" for item in fromlist or ())]
-        if not (_is_covered(name, roots) or (fromlist and all(w in roots for w in wanted[1:]))):
+        module_names = [name, *(f"{name}.{item}" for item in fromlist or ())]
+        if not (
+            _is_covered(name, roots) or (fromlist and all(w in roots for w in module_names[1:]))
+        ):
             raise ImportError(refusal(name, modules))
         return real(name, globals, locals, fromlist, 0)
 
@@ -138,9 +140,9 @@ def make_open(readable: Sequence[str], writable: Sequence[str]) -> Callable[...,
                 "a relative name, or use add_to_output_files"
             )
         if not any(_inside(path, root) for root in (writing if changes else reading)):
-            what = "write" if changes else "read"
+            purpose = "write" if changes else "read"
             raise PermissionError(
-                f"{name!r} is outside the folders that scripts may {what}; "
+                f"{name!r} is outside the folders that scripts may {purpose}; "
                 "use a relative name for scratch files, add_to_output_files for results"
             )
         return io.open(path, mode, *args, **kwargs)  # noqa: UP020 - not the replaced one

@@ -29,8 +29,8 @@ def _record() -> type[dict[str, Any]]:
             except KeyError:
                 if name in _AS_DICT:
                     return self._copy
-                listed = ", ".join(map(str, self))[:200]
-                raise AttributeError(f"there is no {name!r} here, but {listed}") from None
+                key_list = ", ".join(map(str, self))[:200]
+                raise AttributeError(f"there is no {name!r} here, but {key_list}") from None
 
         def _copy(self, **_options: Any) -> dict[str, Any]:
             return dict(self)
@@ -72,8 +72,8 @@ def jsonable(value: Any) -> Any:
         return sorted(cast("set[Any]", value), key=repr)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    made = plain_or_as_is(value)
-    return made if type(made) is not type(value) else _not_jsonable(value)
+    plain_value = plain_or_as_is(value)
+    return plain_value if type(plain_value) is not type(value) else _not_jsonable(value)
 
 
 def _not_jsonable(value: Any) -> NoReturn:

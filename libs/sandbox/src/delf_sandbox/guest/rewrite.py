@@ -72,9 +72,9 @@ class Rewriting:
     everywhere = False
     """True if ``await`` is allowed anywhere."""
 
-    def __init__(self, tree: ast.Module, known: Known) -> None:
-        self._known = known
-        self._names = names = ToolNames(tree, known)
+    def __init__(self, tree: ast.Module, known_names: Known) -> None:
+        self._known = known_names
+        self._names = names = ToolNames(tree, known_names)
         self._seen = names.seen
         check_uses(tree, names)
         self._functions = Functions(names, everywhere=self.everywhere)
@@ -160,9 +160,9 @@ class Rewriting:
         """Wrap an unknown function so that its calls return awaitables."""
         return call(LATER_OF, function)
 
-    def await_or_block(self, place: Place, given: Any) -> ast.expr:
+    def await_or_block(self, place: Place, value: Any) -> ast.expr:
         """Await a call in place, or block if ``await`` is not allowed there."""
-        return await_node(given) if self._functions.can_await(place.scope) else call(WAIT, given)
+        return await_node(value) if self._functions.can_await(place.scope) else call(WAIT, value)
 
     def _write_call(
         self, place: CallPlace, outer: Place | None, may_return_awaitable: bool
@@ -199,11 +199,11 @@ class Rewriting:
             self.write_passed_functions(place)
 
     def _write_await(self, place: Place, *, is_sure: bool) -> None:
-        given = place.node.value
+        awaited_node = place.node.value
         if not self._functions.can_await(place.scope):
-            place.put(call(WAIT, given))
+            place.put(call(WAIT, awaited_node))
         elif not is_sure:
-            place.node.value = call(SETTLE, given)
+            place.node.value = call(SETTLE, awaited_node)
 
     def write_passed_functions(self, place: CallPlace) -> None:
         """Rewrite async functions that plain functions call, as in ``sorted(names, key=fetch)``."""
@@ -266,7 +266,7 @@ class Rewriting:
     def _lazy_calls(self) -> list[Place]:
         """Return generators and ``map`` calls over tool calls, which run only when iterated."""
         # A generator that nobody iterates would silently make no calls.
-        found = [
+        lazy_places = [
             place
             for place in self._seen.generators
             if self._makes_calls(self._seen.scopes[id(place.node)])
@@ -275,14 +275,14 @@ class Rewriting:
             match place.node:
                 case ast.Call(func=ast.Name(id="map" | "filter"), args=[function, *_]):
                     if not place.stays_awaitable and self._calls_tools(function):
-                        found.append(place)
+                        lazy_places.append(place)
                 case _ if not place.stays_awaitable and self._makes_generator(place):
-                    found.append(place)
+                    lazy_places.append(place)
                 case _:
                     pass
         if self.everywhere:  # others become lists there
-            return [place for place in found if isinstance(place.box, (ast.Expr, ast.Assign))]
-        return found
+            return [place for place in lazy_places if isinstance(place.box, (ast.Expr, ast.Assign))]
+        return lazy_places
 
     def _makes_calls(self, inner: Scope) -> bool:
         """Return True if a scope itself contains tool calls."""

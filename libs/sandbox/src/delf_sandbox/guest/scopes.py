@@ -106,8 +106,8 @@ class Scope:
         """Return the visible scope that binds a name; None if the script does not bind it."""
         for scope in self.around():
             if name in scope.outside:
-                found = scope.owner(name)
-                return found if name in found.names else found.find(name)
+                owner = scope.owner(name)
+                return owner if name in owner.names else owner.find(name)
             if name in scope.names:
                 return scope
         return None
@@ -356,13 +356,13 @@ class Seen:
         self._visit(node.body, inner, node, "body")
 
     def _arguments(self, node: Any, inner: Scope, scope: Scope) -> Scope:
-        given = node.args
-        self._each(given.defaults, scope)
-        self._each(given.kw_defaults, scope)
-        listed = [*given.posonlyargs, *given.args]
-        inner.params = [argument.arg for argument in listed]
-        more = [given.vararg, given.kwarg]
-        for argument in [*listed, *given.kwonlyargs, *(item for item in more if item)]:
+        arguments = node.args
+        self._each(arguments.defaults, scope)
+        self._each(arguments.kw_defaults, scope)
+        positional = [*arguments.posonlyargs, *arguments.args]
+        inner.params = [argument.arg for argument in positional]
+        starred = [arguments.vararg, arguments.kwarg]
+        for argument in [*positional, *arguments.kwonlyargs, *(item for item in starred if item)]:
             _bind(inner, argument.arg, "param")
         self.scopes[id(node)] = inner
         return inner
@@ -420,12 +420,12 @@ class Seen:
         self.imports.append((Place(node, scope, box, key), self._tries > 0))
         is_asyncio = isinstance(node, ast.ImportFrom) and node.module == "asyncio"
         for item in node.names:
-            bound = item.asname or item.name.partition(".")[0]
-            _bind(scope, bound, "import")
+            bound_name = item.asname or item.name.partition(".")[0]
+            _bind(scope, bound_name, "import")
             if is_asyncio:
-                self.from_asyncio[bound] = item.name
+                self.from_asyncio[bound_name] = item.name
             elif isinstance(node, ast.Import) and item.name == "asyncio":
-                self.asyncio_names.add(bound)
+                self.asyncio_names.add(bound_name)
 
     def _try(self, node: Any, scope: Scope, box: Any, key: Any) -> None:
         self._tries += bool(node.handlers)
@@ -454,8 +454,8 @@ class Seen:
             case ast.Attribute(value=ast.Name(id=name), attr=attribute):
                 return attribute if name in self.asyncio_names else None
             case ast.Name(id=name) if name in self.from_asyncio:
-                found = scope.find(name)
-                is_import = found is None or found.names[name] == {"import"}
+                owner = scope.find(name)
+                is_import = owner is None or owner.names[name] == {"import"}
                 return self.from_asyncio[name] if is_import else None
             case _:
                 return None
@@ -468,9 +468,9 @@ class Seen:
             if isinstance(node.func, ast.Attribute) and node.func.attr in METHOD_CONSUMERS:
                 is_consumer = True
             if is_consumer:
-                given = [*node.args, *(keyword.value for keyword in node.keywords)]
-                self.awaitables += [(item, call.scope, ()) for item in given]
+                arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+                self.awaitables += [(item, call.scope, ()) for item in arguments]
 
 
-def _bind(scope: Scope, name: str, how: str) -> None:
-    scope.owner(name).names.setdefault(name, set()).add(how)
+def _bind(scope: Scope, name: str, path: str) -> None:
+    scope.owner(name).names.setdefault(name, set()).add(path)

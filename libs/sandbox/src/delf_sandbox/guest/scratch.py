@@ -21,9 +21,9 @@ class Scratch:
         shown: The folder's path as scripts see it; the real path when omitted.
     """
 
-    def __init__(self, folder: str, shown: str | None = None) -> None:
+    def __init__(self, folder: str, shown_folder: str | None = None) -> None:
         self._folder = os.path.realpath(folder)
-        self._shown = folder if shown is None else shown
+        self._shown = folder if shown_folder is None else shown_folder
         self._marks: dict[str, _Mark] = {}
         for name in list(self.new()):  # existing files are not the script's output
             self.mark_sent(name)
@@ -47,17 +47,17 @@ class Scratch:
                 elif (mark := _mark(entry.path)) is not None and self._marks.get(name) != mark:
                     yield name
 
-    def find(self, named: Any) -> str | None:
+    def find(self, content: Any) -> str | None:
         """Return the name of the written file that a path refers to; None if there is none."""
-        path = getattr(named, "name", named) if hasattr(named, "read") else named
+        path = getattr(content, "name", content) if hasattr(content, "read") else content
         text = os.fspath(path) if isinstance(path, (str, Path)) else ""
         if not text:
             return None
-        inside = os.path.relpath(text, self._shown) if os.path.isabs(text) else text
-        found = os.path.realpath(os.path.join(self._folder, inside))
-        if not found.startswith(self._folder + os.sep) or _mark(found) is None:
+        relative_path = os.path.relpath(text, self._shown) if os.path.isabs(text) else text
+        real_path = os.path.realpath(os.path.join(self._folder, relative_path))
+        if not real_path.startswith(self._folder + os.sep) or _mark(real_path) is None:
             return None
-        return os.path.relpath(found, self._folder).replace(os.sep, "/")
+        return os.path.relpath(real_path, self._folder).replace(os.sep, "/")
 
     def read(self, name: str) -> bytes:
         """Read a file and record it as handed over.
@@ -87,7 +87,7 @@ def _may_be_output(name: str) -> bool:
 def _mark(path: str) -> _Mark | None:
     """Return a value that changes with a file's content; None if it is not a regular file."""
     try:
-        found = os.lstat(path)
+        status = os.lstat(path)
     except OSError:
         return None
-    return (found.st_mtime_ns, found.st_size) if stat.S_ISREG(found.st_mode) else None
+    return (status.st_mtime_ns, status.st_size) if stat.S_ISREG(status.st_mode) else None

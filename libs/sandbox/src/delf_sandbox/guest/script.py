@@ -31,22 +31,22 @@ class Script:
         SyntaxError: If the script is not valid Python, or is ambiguous.
     """
 
-    def __init__(self, source: str, filename: str, known: Known) -> None:
+    def __init__(self, source: str, filename: str, known_names: Known) -> None:
         self._wrapped = False
         self.taken: list[str] = []
         """Tool names that the script rebinds."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings would appear in the output
             try:
-                self._code = self._compile(source, filename, known)
+                self._code = self._compile(source, filename, known_names)
             except SyntaxError as error:
                 error.filename = filename
                 raise
 
-    def _compile(self, source: str, filename: str, known: Known) -> CodeType:
+    def _compile(self, source: str, filename: str, known_names: Known) -> CodeType:
         tree = ast.parse(source, filename)
         call_forgotten(tree)
-        self.taken = Rewriting(tree, known).done.taken
+        self.taken = Rewriting(tree, known_names).done.taken
         self._wrapped = any(isinstance(node, ast.Return) for node in _own_nodes(tree))
         keep_last_value(tree.body)
         if self._wrapped:
@@ -89,8 +89,8 @@ def call_forgotten(tree: ast.Module) -> None:
     _call_named(tree)
     main = uncalled_function(tree)
     if main is not None:
-        called = ast.Call(func=name(main, main.name), args=[], keywords=[], **position_of(main))
-        tree.body.append(ast.Expr(value=called, **position_of(main)))
+        main_call = ast.Call(func=name(main, main.name), args=[], keywords=[], **position_of(main))
+        tree.body.append(ast.Expr(value=main_call, **position_of(main)))
 
 
 def _call_named(tree: ast.Module) -> None:
@@ -106,14 +106,18 @@ def _call_named(tree: ast.Module) -> None:
 
 def uncalled_function(tree: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     """Return ``main``, or the only uncalled function of a script that does nothing else."""
-    found = [node for node in tree.body if isinstance(node, _FUNCTIONS) and not _needs(node)]
-    if not found:
+    functions = [node for node in tree.body if isinstance(node, _FUNCTIONS) and not _needs(node)]
+    if not functions:
         return None
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    free = {node.name: node for node in found if node.name not in used}
-    if "main" in free:
-        return free["main"]
-    return next(iter(free.values())) if len(free) == 1 and _only_defines(tree) else None
+    used_names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    unused_functions = {node.name: node for node in functions if node.name not in used_names}
+    if "main" in unused_functions:
+        return unused_functions["main"]
+    return (
+        next(iter(unused_functions.values()))
+        if len(unused_functions) == 1 and _only_defines(tree)
+        else None
+    )
 
 
 def _only_defines(tree: ast.Module) -> bool:
@@ -134,9 +138,9 @@ def _only_defines(tree: ast.Module) -> bool:
 
 def _needs(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Return True if a function has required parameters."""
-    given = function.args
-    listed = len(given.posonlyargs) + len(given.args)
-    return listed > len(given.defaults) or None in given.kw_defaults
+    arguments = function.args
+    positional_count = len(arguments.posonlyargs) + len(arguments.args)
+    return positional_count > len(arguments.defaults) or None in arguments.kw_defaults
 
 
 def keep_last_value(body: list[ast.stmt]) -> None:
@@ -174,8 +178,8 @@ def _name(word: str, context: ast.expr_context, node: ast.AST) -> ast.Name:
 def _wrap(tree: ast.Module) -> ast.Module:
     """Move a script with a top-level ``return`` into a function that shares its globals."""
     names = sorted(bound_names(tree))
-    outside = [node for node in tree.body if _only_at_module_level(node)]
-    body: list[ast.stmt] = [_ForFunction().visit(n) for n in tree.body if n not in outside]
+    module_level = [node for node in tree.body if _only_at_module_level(node)]
+    body: list[ast.stmt] = [_ForFunction().visit(n) for n in tree.body if n not in module_level]
     if names:
         # All names are global, so that the next script finds them.
         body.insert(0, ast.Global(names=names))
@@ -187,7 +191,7 @@ def _wrap(tree: ast.Module) -> ast.Module:
     )
     if "type_params" in ast.AsyncFunctionDef._fields:
         function.type_params = []  # pyright: ignore[reportAttributeAccessIssue]
-    module = ast.Module(body=[*outside, function], type_ignores=[])
+    module = ast.Module(body=[*module_level, function], type_ignores=[])
     function.lineno, function.col_offset = 1, 0
     return ast.fix_missing_locations(module)
 

@@ -190,12 +190,12 @@ class GuestSession:
         time.tzset()
         methods: dict[str, list[str]] = {}
         changing: set[str] = set()
-        for name, listed, changed in spec["tools"]:
-            methods[name] = listed
+        for name, method_names, changed in spec["tools"]:
+            methods[name] = method_names
             changing.update(f"{name}.{method}" if method else name for method in changed)
             self._tools[name] = (
-                ToolNamespace(self._caller, name, listed)
-                if listed
+                ToolNamespace(self._caller, name, method_names)
+                if method_names
                 else ToolFunction(self._caller, name)
             )
         self._names = {**EXCEPTIONS, **self._tools, **self._waiting.names}
@@ -221,9 +221,9 @@ class GuestSession:
         self, message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any
     ) -> None:
         """Keep warnings out of the output, and record a never-awaited call."""
-        found = re.fullmatch(r"coroutine '(.+)' was never awaited", str(message))
-        if found and filename in self._sources:
-            self._caller.note_unawaited(f"{found[1]}(…)", lineno)
+        coroutine_match = re.fullmatch(r"coroutine '(.+)' was never awaited", str(message))
+        if coroutine_match and filename in self._sources:
+            self._caller.note_unawaited(f"{coroutine_match[1]}(…)", lineno)
 
     def _request_rerun(self, context: str, remaining: str, carry: Any = None) -> NoReturn:
         """End this script, so that the next one is written with new context."""
@@ -283,9 +283,9 @@ class GuestSession:
 
     async def _finish_tasks(self) -> None:
         """Run leftover tasks of a script until they have made their calls."""
-        own = asyncio.current_task()
+        current_task = asyncio.current_task()
         for _ in range(_MAX_TURNS):
-            stray = asyncio.all_tasks() - {own, *self._tolerant.abandoned}
+            stray = asyncio.all_tasks() - {current_task, *self._tolerant.abandoned}
             if not stray:
                 return
             if self._caller.has_open_calls:
@@ -297,8 +297,8 @@ class GuestSession:
 
     async def _stop_stray_tasks(self) -> None:
         """Cancel leftover tasks that wait for something other than the host."""
-        own = asyncio.current_task()
-        stray = [task for task in asyncio.all_tasks() if task is not own]
+        current_task = asyncio.current_task()
+        stray = [task for task in asyncio.all_tasks() if task is not current_task]
         for task in stray:
             task.cancel()
         if stray:
@@ -314,16 +314,16 @@ class GuestSession:
         if error is None:
             return ["done", value, self._variables()]
         place = attempt(lambda: find_place(error, self._sources), Place())
-        where = [place.line, place.source, self._variables()]
+        end_place = [place.line, place.source, self._variables()]
         limit = attempt(lambda: _limit_of(error), None)
         if limit is not None:
-            return ["limit", *limit, *where]
+            return ["limit", *limit, *end_place]
         call = attempt(lambda: call_behind(error), None)
         return [
             "failed",
             kind_name(error),
             _explain(error) + rebound_names_note(self._taken),
-            *where,
+            *end_place,
             call,
         ]
 
@@ -338,13 +338,13 @@ class GuestSession:
     def _unfinished_call_error(self) -> BaseException | None:
         """Return the error for a call that was never awaited or whose task failed."""
         lines = self._waiting.never_begun()
-        missed = [
+        unfinished = [
             *self._caller.unawaited(),
             *(f"what stands on line {line}, which nothing loops over" for line in lines),
         ]
-        if missed:
-            listed = ", ".join(missed[:5])
-            return NotAwaitedError(f"never awaited, so never made: {listed}; write `await …`")
+        if unfinished:
+            call_list = ", ".join(unfinished[:5])
+            return NotAwaitedError(f"never awaited, so never made: {call_list}; write `await …`")
         return next(iter(self._loop.unretrieved_exceptions()), None)
 
     def _variables(self) -> dict[str, str]:

@@ -32,21 +32,21 @@ class Ready:
         yield
 
 
-def settle(given: Any) -> Awaitable[Any]:
+def settle(value: Any) -> Awaitable[Any]:
     """Make any value awaitable; a plain value is its own result."""
-    if inspect.isawaitable(given):
-        return given
-    if isinstance(given, (ToolFunction, ToolNamespace)):
-        raise given.misuse()
-    if isinstance(given, _FUNCTIONS):
-        name = getattr(given, "__name__", "it")
+    if inspect.isawaitable(value):
+        return value
+    if isinstance(value, (ToolFunction, ToolNamespace)):
+        raise value.misuse()
+    if isinstance(value, _FUNCTIONS):
+        name = getattr(value, "__name__", "it")
         raise TypeError(f"{name} is a function: call it, as `await {name}(…)`")
-    return Ready(given)
+    return Ready(value)
 
 
-async def as_coroutine(given: Any) -> Any:
+async def as_coroutine(value: Any) -> Any:
     """Await a value as a coroutine."""
-    return await settle(given)
+    return await settle(value)
 
 
 def awaitable_variant(function: Any) -> Any:
@@ -95,22 +95,22 @@ class Waiting:
 
     def never_begun(self) -> list[int]:
         """Return the lines of calls inside generators that were never iterated."""
-        new = [line for made, line in self._once if _is_new(made)]
+        new = [line for generator, line in self._once if _is_new(generator)]
         return new + [line for stream, line in self._streams if not stream.is_begun]
 
-    def wait(self, given: Any) -> Any:
+    def wait(self, value: Any) -> Any:
         """Block until an awaitable is done, running other tasks meanwhile."""
-        return self._loop.block(as_coroutine(given)) if inspect.isawaitable(given) else given
+        return self._loop.block(as_coroutine(value)) if inspect.isawaitable(value) else value
 
-    def await_if_coroutine(self, given: Any) -> Any:
+    def await_if_coroutine(self, value: Any) -> Any:
         """Await a coroutine that a script uses as a result; return other values unchanged."""
-        kind = _type_of(given)
+        kind = _type_of(value)
         # Exact types only: a script may keep tasks and futures to await them later.
         if kind is ToolCall or kind is types.CoroutineType or kind is _Again:
-            return self._loop.block(as_coroutine(given))
+            return self._loop.block(as_coroutine(value))
         if kind is not types.AsyncGeneratorType:
-            return given
-        stream = _Stream(given, self.wait)
+            return value
+        stream = _Stream(value, self.wait)
         # Remember the line for a warning: an unread stream makes no calls.
         self._streams.append((stream, sys._getframe(1).f_lineno))  # pyright: ignore[reportPrivateUsage]
         return stream
@@ -133,39 +133,39 @@ class Waiting:
         """Return the tool of a name, unless the script rebound the name to a function."""
         return value if callable(value) else self._tools[name]
 
-    def _iterate(self, given: Iterable[Any]) -> Generator[Any, Any, Any]:
-        made = _iterate_awaiting(given)
-        self._once.append((made, sys._getframe(1).f_lineno))  # pyright: ignore[reportPrivateUsage]
-        return made
+    def _iterate(self, iterable: Iterable[Any]) -> Generator[Any, Any, Any]:
+        generator = _iterate_awaiting(iterable)
+        self._once.append((generator, sys._getframe(1).f_lineno))  # pyright: ignore[reportPrivateUsage]
+        return generator
 
-    def _stream(self, given: Any) -> AsyncIterator[Any]:
+    def _stream(self, value: Any) -> AsyncIterator[Any]:
         return (
-            given
-            if hasattr(_type_of(given), "__aiter__")
-            else _each_later(self.await_if_coroutine(given))
+            value
+            if hasattr(_type_of(value), "__aiter__")
+            else _each_later(self.await_if_coroutine(value))
         )
 
-    def _items(self, given: Any) -> Iterable[Any]:
-        given = self.await_if_coroutine(given)
-        if hasattr(_type_of(given), "__iter__") or not hasattr(_type_of(given), "__aiter__"):
-            return given
-        return _Stream(aiter(given), self.wait)
+    def _items(self, value: Any) -> Iterable[Any]:
+        value = self.await_if_coroutine(value)
+        if hasattr(_type_of(value), "__iter__") or not hasattr(_type_of(value), "__aiter__"):
+            return value
+        return _Stream(aiter(value), self.wait)
 
-    def _context(self, given: Any) -> Any:
+    def _context(self, value: Any) -> Any:
         # Look on the type, as ``with`` does; attributes of the instance do not count.
-        return _Context(given, self.wait) if hasattr(_type_of(given), "__aenter__") else given
+        return _Context(value, self.wait) if hasattr(_type_of(value), "__aenter__") else value
 
 
-def _is_new(made: Generator[Any, Any, Any]) -> bool:
-    return inspect.getgeneratorstate(made) == inspect.GEN_CREATED
+def _is_new(generator: Generator[Any, Any, Any]) -> bool:
+    return inspect.getgeneratorstate(generator) == inspect.GEN_CREATED
 
 
-def _iterate_awaiting(given: Iterable[Any]) -> Generator[Any, Any, Any]:
-    yield from given
+def _iterate_awaiting(iterable: Iterable[Any]) -> Generator[Any, Any, Any]:
+    yield from iterable
 
 
-async def _each_later(given: Iterable[Any]) -> AsyncIterator[Any]:
-    for item in given:
+async def _each_later(iterable: Iterable[Any]) -> AsyncIterator[Any]:
+    for item in iterable:
         yield item
 
 
@@ -286,13 +286,13 @@ class Tolerant:
     def _runner(self, **_options: Any) -> _Runner:
         return _Runner(self.run, self._loop)
 
-    def coroutine(self, given: Any) -> Any:
+    def coroutine(self, value: Any) -> Any:
         """Return a coroutine for an awaitable or a plain value."""
-        if inspect.iscoroutine(given) or isinstance(given, ToolCall):
-            return given
-        if isinstance(given, _FUNCTIONS) or type(given) is functools.partial:
-            given = awaitable_variant(given)()
-        return given if inspect.iscoroutine(given) else as_coroutine(given)
+        if inspect.iscoroutine(value) or isinstance(value, ToolCall):
+            return value
+        if isinstance(value, _FUNCTIONS) or type(value) is functools.partial:
+            value = awaitable_variant(value)()
+        return value if inspect.iscoroutine(value) else as_coroutine(value)
 
     def ensure_future(self, coro_or_future: Any, **_options: Any) -> asyncio.Future[Any]:
         """Return a future or task for an awaitable or plain value."""
@@ -300,24 +300,28 @@ class Tolerant:
             return coro_or_future
         return self._loop.create_task(self.coroutine(coro_or_future))
 
-    def _futures(self, given: tuple[Any, ...]) -> list[asyncio.Future[Any]]:
-        if len(given) == 1 and not inspect.isawaitable(given[0]) and _is_many(given[0]):
-            given = tuple(given[0])
+    def _futures(self, awaitables: tuple[Any, ...]) -> list[asyncio.Future[Any]]:
+        if (
+            len(awaitables) == 1
+            and not inspect.isawaitable(awaitables[0])
+            and _is_many(awaitables[0])
+        ):
+            awaitables = tuple(awaitables[0])
         # A coroutine that is given twice can be awaited only once.
-        made: dict[int, asyncio.Future[Any]] = {}
-        for item in given:
-            if id(item) not in made or not inspect.isawaitable(item):
-                made[id(item)] = self.ensure_future(item)
-        return [made[id(item)] for item in given]
+        futures: dict[int, asyncio.Future[Any]] = {}
+        for item in awaitables:
+            if id(item) not in futures or not inspect.isawaitable(item):
+                futures[id(item)] = self.ensure_future(item)
+        return [futures[id(item)] for item in awaitables]
 
-    def gather(self, *given: Any, **options: Any) -> Any:
-        return _gather(*self._futures(given), **options)
+    def gather(self, *awaitables: Any, **options: Any) -> Any:
+        return _gather(*self._futures(awaitables), **options)
 
     async def wait(self, *given: Any, **options: Any) -> Any:
         by_keyword = [options.pop(name) for name in ("fs", "aws") if name in options]
-        done, pending = await _wait(self._futures((*given, *by_keyword)), **options)
+        done_futures, pending = await _wait(self._futures((*given, *by_keyword)), **options)
         self.abandoned += pending
-        return done, pending
+        return done_futures, pending
 
     async def wait_for(self, fut: Any, timeout: float | None = None) -> Any:
         return await _wait_for(self.ensure_future(fut), timeout)
@@ -325,8 +329,8 @@ class Tolerant:
     def shield(self, arg: Any) -> Any:
         return _shield(self.ensure_future(arg))
 
-    def as_completed(self, *given: Any, timeout: float | None = None) -> Any:
-        return _as_completed(self._futures(given), timeout=timeout)
+    def as_completed(self, *awaitables: Any, timeout: float | None = None) -> Any:
+        return _as_completed(self._futures(awaitables), timeout=timeout)
 
     def run(self, main: Any, **_options: Any) -> Any:
         return self._loop.block(self.coroutine(main))
@@ -359,8 +363,8 @@ def _no_op(_loop: object) -> None:
     """Do nothing, because there is only one loop."""
 
 
-def _is_many(given: Any) -> bool:
-    return isinstance(given, Iterable) and not isinstance(given, (str, bytes, dict))
+def _is_many(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, (str, bytes, dict))
 
 
 # Kept from before install() replaces them: the replacements call these.

@@ -112,11 +112,11 @@ class World:
         """Return random bytes derived from the seed by SHA-256 over a counter."""
         if not self._seed:
             return _real_urandom(count)
-        found = b""
-        while len(found) < count:
+        generated = b""
+        while len(generated) < count:
             self._blocks += 1
-            found += hashlib.sha256(b"%d/%b" % (self._blocks, self._seed)).digest()
-        return found[:count]
+            generated += hashlib.sha256(b"%d/%b" % (self._blocks, self._seed)).digest()
+        return generated[:count]
 
     def install(self) -> None:
         """Patch the standard library; slow, so call this before anybody waits."""
@@ -147,13 +147,13 @@ _real_process_time_ns = time.process_time_ns
 _real_urandom = os.urandom
 
 
-def _set_clock(name: str, read: Callable[..., int]) -> None:
+def _set_clock(name: str, reader: Callable[..., int]) -> None:
     """Patch a clock of the module ``time`` and its nanosecond variant."""
 
     def seconds(*clock: int) -> float:
-        return read(*clock) / 1e9
+        return reader(*clock) / 1e9
 
-    setattr(time, f"{name}_ns", read)
+    setattr(time, f"{name}_ns", reader)
     setattr(time, name, seconds)
 
 

@@ -53,12 +53,12 @@ class Asking:
         self._failures: list[str] = []
         """The failed channels, each with the reason."""
 
-    async def answer(self, announced: Awaitable[None], *, again: bool) -> Answer:
+    async def answer(self, announced: Awaitable[None], *, asks_again: bool) -> Answer:
         """Wait for the answer; if cancelled meanwhile, close the request to later answers.
 
         Args:
             announced: Shows the request to observers; an answer may arrive earlier.
-            again: Whether the request was pending before, so that an answer may exist already.
+            asks_again: Whether the request was pending before, so that an answer may exist already.
         """
         pending = self._shared.pending
         request_id = self._request.request_id
@@ -66,7 +66,7 @@ class Asking:
         outcome = "cancelled"
         try:
             await announced
-            answer = await self._first_in_time(external_answer, again=again)
+            answer = await self._first_in_time(external_answer, asks_again=asks_again)
             if not pending.withdraw(request_id):
                 answer = await external_answer  # another source answered first
             outcome = type(answer.decision).__name__.lower()
@@ -76,7 +76,7 @@ class Asking:
             pending.close(request_id, outcome)
 
     async def _first_in_time(
-        self, external_answer: asyncio.Future[Answer], *, again: bool
+        self, external_answer: asyncio.Future[Answer], *, asks_again: bool
     ) -> Answer:
         """Return the first answer, or an expiry at the end of the request's time.
 
@@ -87,15 +87,15 @@ class Asking:
         seconds = self._shared.config.approval_timeout
         try:
             async with asyncio.timeout(seconds):
-                return await self._first(external_answer, again=again)
+                return await self._first(external_answer, asks_again=asks_again)
         except TimeoutError:
             if self._request.outcome_unknown:
                 raise self._undecided(f"nobody answered within {seconds:g} s") from None
             return Answer.given(Expired(after_seconds=seconds), "timeout", "clock")
 
-    async def _first(self, external_answer: asyncio.Future[Answer], *, again: bool) -> Answer:
+    async def _first(self, external_answer: asyncio.Future[Answer], *, asks_again: bool) -> Answer:
         """Return the first answer of a channel, or of the other sources if no channel has one."""
-        channels = asyncio.create_task(self._ask_channels(again=again))
+        channels = asyncio.create_task(self._ask_channels(asks_again=asks_again))
         try:
             await asyncio.wait({channels, external_answer}, return_when=asyncio.FIRST_COMPLETED)
             if external_answer.done():
@@ -113,14 +113,14 @@ class Asking:
         if self._request.outcome_unknown:
             details = f" ({'; '.join(self._failures)})" if self._failures else ""
             raise self._undecided(f"nobody could be asked about it{details}")
-        why = f"{_UNASKED} ({'; '.join(self._failures)}); {_TO_DO}" if self._failures else NOBODY
+        reason = f"{_UNASKED} ({'; '.join(self._failures)}); {_TO_DO}" if self._failures else NOBODY
         if self._request.is_question:
-            why = "; ".join([*self._failures, UNANSWERABLE])
-        return Answer.given(Rejected(reason=why), "nobody", "nobody")
+            reason = "; ".join([*self._failures, UNANSWERABLE])
+        return Answer.given(Rejected(reason=reason), "nobody", "nobody")
 
-    async def _ask_channels(self, *, again: bool) -> Answer | None:
+    async def _ask_channels(self, *, asks_again: bool) -> Answer | None:
         """Return the first valid answer of a channel; None if no channel gives one."""
-        if again and self._shared.inbox is not None:
+        if asks_again and self._shared.inbox is not None:
             await self._shared.inbox.take_earlier(self._request.task_id)
             if self._shared.pending.find(self._request.request_id) is None:
                 return None  # answered meanwhile
@@ -141,8 +141,8 @@ class Asking:
         """True if a person may answer later, through the program or another process."""
         return self._shared.may_wait(self._task, is_question=self._request.is_question)
 
-    def _undecided(self, why: str) -> UndecidedCallError:
+    def _undecided(self, reason: str) -> UndecidedCallError:
         return UndecidedCallError(
             f"{self._request.action} was begun and then interrupted, its end is not recorded, "
-            f"and {why}"
+            f"and {reason}"
         )

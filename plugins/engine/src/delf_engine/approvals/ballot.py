@@ -29,24 +29,24 @@ _log = logging.getLogger(__name__)
 
 
 def why_refused(
-    request: ApprovalRequest, asker: str | None, who: Decider, decision: Decision
+    request: ApprovalRequest, asker: str | None, decider: Decider, decision: Decision
 ) -> str | None:
     """Return why a person may not give a decision; None if allowed.
 
     Args:
         request: The request. Without a team rule, everybody with the right to decide may do so.
         asker: The owner of the task; None for the local user.
-        who: The person who decides.
+        decider: The person who decides.
         decision: The decision.
     """
     rule = ApprovalRule.from_data(request.rule)
     if rule is None:
         return None
     name, is_rejection = (
-        normalise_name(_name_of(who)),
+        normalise_name(_name_of(decider)),
         isinstance(decision, (Rejected, ChangesRequested)),
     )
-    is_asker = who.key == asker or name == normalise_name(name_of_holder(asker))
+    is_asker = decider.key == asker or name == normalise_name(name_of_holder(asker))
     is_shaper = rule.needs_others and name in map(normalise_name, request.shaped_by)
     if is_rejection and (is_asker or is_shaper):
         return None  # everybody may withdraw their own request
@@ -57,9 +57,9 @@ def why_refused(
             "who changed what is done, or gave the reason for it, does not approve it: another "
             "person has to"
         )
-    if rule.deciders and {_name_of(who), *who.teams}.isdisjoint(rule.deciders):
+    if rule.deciders and {_name_of(decider), *decider.teams}.isdisjoint(rule.deciders):
         return f"only {' or '.join(rule.deciders)} may decide it"
-    is_local = who.key is None and LOCAL not in rule.deciders
+    is_local = decider.key is None and LOCAL not in rule.deciders
     if is_local and rule.four_eyes and not is_rejection:
         return (
             "delf does not know who uses this machine: it may be who asked; the rule can name local"
@@ -90,8 +90,8 @@ def deciders(request: ApprovalRequest, asker: str | None, people: Iterable[Perso
     ]
 
 
-def _name_of(who: Decider) -> str:
-    return LOCAL if who.key is None else name_of_holder(who.key)
+def _name_of(decider: Decider) -> str:
+    return LOCAL if decider.key is None else name_of_holder(decider.key)
 
 
 Votes = dict[str, ApprovalVoted]
@@ -118,32 +118,32 @@ def is_valid(
         asker: The owner of the task; None for the local user.
         people: All people in the journal, including removed ones.
     """
-    known, name = list(people), _voter(vote)
-    own = next((person for person in known if person.holder == vote.key), None)
-    if own is None:  # not in the journal: a key of the settings, a channel's user, the local user
-        return not any(normalise_name(person.name) == normalise_name(name) for person in known)
-    if own.revoked_at is not None or "decide" not in own.rights:
+    all_people, name = list(people), _voter(vote)
+    voter = next((person for person in all_people if person.holder == vote.key), None)
+    if voter is None:  # not in the journal: a key of the settings, a channel's user, the local user
+        return not any(normalise_name(person.name) == normalise_name(name) for person in all_people)
+    if voter.revoked_at is not None or "decide" not in voter.rights:
         return False
-    if not sees(own, [person for person in known if person.revoked_at is None], asker):
+    if not sees(voter, [person for person in all_people if person.revoked_at is None], asker):
         return False
-    journal_teams = {team for person in known for team in person.teams}
+    journal_teams = {team for person in all_people for team in person.teams}
     # Teams unknown to the journal are the channel's own, such as its user groups.
-    teams = {team for team in vote.teams if team not in journal_teams or team in own.teams}
-    return not rule.deciders or not {own.name, *teams, *own.teams}.isdisjoint(rule.deciders)
+    teams = {team for team in vote.teams if team not in journal_teams or team in voter.teams}
+    return not rule.deciders or not {voter.name, *teams, *voter.teams}.isdisjoint(rule.deciders)
 
 
 def _voter(vote: ApprovalVoted) -> str:
     return LOCAL if vote.key is None else name_of_holder(vote.key)
 
 
-def check_vote(who: Decider, votes: Container[str]) -> None:
+def check_vote(decider: Decider, votes: Container[str]) -> None:
     """Check that a person has not voted yet; each person has one vote, whatever key they use.
 
     Raises:
         DelfError: If the person has voted.
     """
-    if normalise_name(_name_of(who)) in votes:
-        raise DelfError(f"{who.name} has approved it, and another person must approve it, too")
+    if normalise_name(_name_of(decider)) in votes:
+        raise DelfError(f"{decider.name} has approved it, and another person must approve it, too")
 
 
 class Ballot:
@@ -179,9 +179,9 @@ class Ballot:
         rule = ApprovalRule.from_data(self._request.rule)
         if rule is None:
             return answer
-        why = why_refused(self._request, self._asker, answer.who, answer.decision)
-        if why is not None:
-            raise DelfError(why, hint="the team's rules are in [agent.approval_rules]")
+        refusal = why_refused(self._request, self._asker, answer.who, answer.decision)
+        if refusal is not None:
+            raise DelfError(refusal, hint="the team's rules are in [agent.approval_rules]")
         if not rule.two_of or isinstance(answer.decision, (Rejected, ChangesRequested, Edited)):
             return answer
         if not isinstance(answer.decision, Approved):
@@ -227,8 +227,8 @@ class Ballot:
                 each for each in self._votes().values() if is_valid(each, rule, self._asker, people)
             ]
             if before:
-                others = tuple(dict.fromkeys(each.by for each in before))
-                pending.settle(request_id, replace(answer, others=others))
+                earlier_voters = tuple(dict.fromkeys(each.by for each in before))
+                pending.settle(request_id, replace(answer, others=earlier_voters))
                 return
             await self._log.record(
                 ApprovalVoted,

@@ -82,20 +82,20 @@ async def ask_channels(
         failures: Collects the failure of each channel.
         count: Applies the rule to an answer: None if the answer is not enough.
     """
-    for named in channels:
-        if named.needs_presence and not task.interactive:
+    for channel in channels:
+        if channel.needs_presence and not task.interactive:
             continue
-        answer = await _ask_channel(named, copy_of_request(request), redactor, failures)
+        answer = await _ask_channel(channel, copy_of_request(request), redactor, failures)
         if answer is None:
             continue
         try:
-            counted = count(answer)
+            counted_answer = count(answer)
         except DelfError as error:
-            _log.warning("an answer of %s does not count: %s", named.name, error.message)
-            failures.append(f"{named.name}: {error.message}")
+            _log.warning("an answer of %s does not count: %s", channel.name, error.message)
+            failures.append(f"{channel.name}: {error.message}")
             continue
-        if counted is not None:
-            return counted
+        if counted_answer is not None:
+            return counted_answer
     return None
 
 
@@ -125,8 +125,8 @@ async def _ask_channel(
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise  # this task is cancelled; otherwise the channel itself raised the error
         redactor.log_failure(_log, f"the approval channel {named.name!r} failed", error)
-        why = redactor.failure(str(error) or type(error).__name__)
-        failures.append(f"{named.name} failed: {why[:_MAX_FAILURE_LENGTH]}")
+        cause = redactor.failure(str(error) or type(error).__name__)
+        failures.append(f"{named.name} failed: {cause[:_MAX_FAILURE_LENGTH]}")
         return None
 
 
@@ -195,5 +195,5 @@ def _decision_in(answer: object) -> Decision:
     try:
         return well_formed(answer)
     except DelfError as error:
-        why = f"on_confirm gave no decision that can be taken: {error.message}"
-        return Rejected(reason=f"{why}; it must return True, False or None")
+        message = f"on_confirm gave no decision that can be taken: {error.message}"
+        return Rejected(reason=f"{message}; it must return True, False or None")

@@ -111,8 +111,8 @@ def decision_data(decision: Decision) -> dict[str, Any]:
     """Encode a decision as the fields of its event or note."""
     if isinstance(decision, Expired):
         cancelled = isinstance(decision, Cancelled)
-        why = "the call was given up before anybody answered" if cancelled else why_not(decision)
-        return {"decision": "expired", "reason": why}
+        reason = "the call was given up before anybody answered" if cancelled else why_not(decision)
+        return {"decision": "expired", "reason": reason}
     data = {f.name: getattr(decision, f.name) for f in fields(decision)}
     if data.get("arguments") is not None:
         data["arguments"] = dict(data["arguments"])
@@ -161,7 +161,7 @@ def well_formed(answer: object) -> Decision:
             return answer
         case Edited(arguments=arguments) if _are_named(arguments):
             return answer
-        case Answered(answer=given) if isinstance(given, _ANSWERS):  # pyright: ignore[reportUnnecessaryIsInstance] - a channel's own
+        case Answered(answer=value) if isinstance(value, _ANSWERS):  # pyright: ignore[reportUnnecessaryIsInstance] - a channel's own
             return answer
         case Rejected(reason=reason):
             return Rejected(reason=str(reason or NO_REASON))

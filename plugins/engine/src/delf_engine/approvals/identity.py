@@ -15,7 +15,7 @@ def call_digest(name: str, arguments: Mapping[str, Any]) -> str:
     return hashlib.sha256(dumps([name, dict(sorted(arguments.items()))])).hexdigest()
 
 
-def identity(name: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
+def identity(name: str, arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
     """Return a text that identifies a call among all calls that need approval.
 
     The identity is computed from the plain arguments of the script, not from the objects that the
@@ -24,13 +24,13 @@ def identity(name: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -
 
     Args:
         name: The action.
-        given: The arguments as the script gave them.
+        arguments: The arguments as the script gave them.
         defaults: The defaults of arguments; an argument that equals its default counts as omitted.
     """
     try:
         explicit = {
             n: v
-            for n, v in given.items()
+            for n, v in arguments.items()
             if n not in defaults or not _equals_default(v, defaults[n])
         }
         return call_digest(name, explicit)

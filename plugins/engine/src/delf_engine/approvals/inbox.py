@@ -64,7 +64,9 @@ async def open_journal(journal: Journal, lease: float | None = None) -> Journal:
     return journal
 
 
-def answer_data(request_id: str, digest: str, decision: Decision, who: Decider) -> dict[str, Any]:
+def answer_data(
+    request_id: str, digest: str, decision: Decision, decider: Decider
+) -> dict[str, Any]:
     """Encode a decision as the data of a note.
 
     Args:
@@ -72,15 +74,15 @@ def answer_data(request_id: str, digest: str, decision: Decision, who: Decider) 
         digest: The digest of the reviewed action and arguments.
         decision: Approved, rejected, already done or edited. Edited arguments contain only the
             changed ones; the waiting process keeps the others.
-        who: The person who decided.
+        decider: The person who decided.
     """
     head = {
         "request_id": request_id,
         "digest": digest,
-        "by": who.name,
-        "key": who.key,
-        "teams": list(who.teams),
-        "via": who.via,
+        "by": decider.name,
+        "key": decider.key,
+        "teams": list(decider.teams),
+        "via": decider.via,
     }
     return {**head, **decision_data(decision)}
 
@@ -146,18 +148,18 @@ class Inbox:
                 self._take(note)
 
     async def _pass_on(self, notes: AsyncIterator[Note], journal: SharedJournal) -> None:
-        position, failed = 0, False
+        position, is_failed = 0, False
         while True:
             try:
                 async for note in notes:
-                    position, failed = note.position, False
+                    position, is_failed = note.position, False
                     if note.kind == KIND:
                         self._take(note)
                     elif note.kind == TALK:
                         self._take_talk(note)
                 return  # the journal is closed
             except DelfError as error:
-                level, failed = logging.DEBUG if failed else logging.WARNING, True
+                level, is_failed = logging.DEBUG if is_failed else logging.WARNING, True
                 _log.log(level, "answers of other processes come late: %s", error.message)
             await asyncio.sleep(_AGAIN_SECONDS)
             # Continue after the last read note; position 0 includes notes that arrived meanwhile.
@@ -184,8 +186,8 @@ class Inbox:
         request_id = str(data.get("request_id"))
         if isinstance(decision, Edited):
             request = self._pending.find(request_id)
-            known = {} if request is None else dict(request.arguments)
-            decision = Edited(arguments={**known, **decision.arguments})
+            arguments = {} if request is None else dict(request.arguments)
+            decision = Edited(arguments={**arguments, **decision.arguments})
         try:
             answer = Answer(decision, _who(data), note.position)
             self._pending.answer(request_id, answer, digest=str(data.get("digest")))

@@ -47,8 +47,8 @@ class ModeJudge:
             settle = self._task.settle
             if settle == "ask":
                 return ruling
-            decided = Approved() if settle == "again" else AlreadyDone()
-            return _journalled(Answer.given(decided, "policy", f"settle {settle}"))
+            decision = Approved() if settle == "again" else AlreadyDone()
+            return _journalled(Answer.given(decision, "policy", f"settle {settle}"))
         is_wanted = case.call is None or isinstance(case.verdict, NeedsApproval)
         if case.call is not None and not is_wanted and self.is_pre_approved(case.call.bound):
             return Ruling(answer=Answer.given(Approved(reason="pre-approved"), "policy"))
@@ -56,14 +56,14 @@ class ModeJudge:
             return _journalled(Answer.given(Approved(), "policy", "mode approve_all"))
         return ruling
 
-    def denies(self, bound: BoundAction) -> bool:
+    def denies(self, bound_action: BoundAction) -> bool:
         """Return whether the mode denies a call, whether or not the call needs approval."""
-        is_change = bound.action.effect != "read"
+        is_change = bound_action.action.effect != "read"
         return is_change and self._shared.config.approval_mode == "read_only"
 
-    def is_pre_approved(self, bound: BoundAction) -> bool:
+    def is_pre_approved(self, bound_action: BoundAction) -> bool:
         """Return whether the user approved a call in advance, except for workers' actions."""
-        return not self._task.worker and self._shared.is_approved(bound.name)
+        return not self._task.worker and self._shared.is_approved(bound_action.name)
 
 
 class PlanJudge:
@@ -84,7 +84,7 @@ class PlanJudge:
 
     def approve(self, attempt: int, actions: Sequence[BoundAction]) -> None:
         """Record that a person approved a script with these actions."""
-        self._plans[attempt] = frozenset(bound.digest for bound in actions)
+        self._plans[attempt] = frozenset(bound_action.digest for bound_action in actions)
 
     def begin(self, attempt: int) -> None:
         """Start a script: only its approved actions pass from now on."""
@@ -114,11 +114,11 @@ class RememberedJudge:
         if not is_open or case.outcome_unknown or self._is_strict:
             return ruling
         async with self._lock:  # so that requests keep the order of their calls
-            found = await self._decisions.covering(case.request)
-        if found is None:
+            remembered = await self._decisions.covering(case.request)
+        if remembered is None:
             return ruling
-        answer = Answer.given(Approved(reason="remembered"), "policy", found.by)
-        return Ruling(answer=answer, remembered=found)
+        answer = Answer.given(Approved(reason="remembered"), "policy", remembered.by)
+        return Ruling(answer=answer, remembered=remembered)
 
 
 class FlowsJudge:
@@ -152,9 +152,12 @@ class FlowsJudge:
         if self._guarding_flows is None:
             is_shown = ruling.answer is None or ruling.has_request
             return replace(ruling, flow=self._flows.reason(call) if is_shown else None)
-        bound = call.bound
+        bound_action = call.bound
         flow = await self._guarding_flows.reason_left(
-            call, lambda: self._decisions.flow_rules(bound.name, bound.digest, self._worker)
+            call,
+            lambda: self._decisions.flow_rules(
+                bound_action.name, bound_action.digest, self._worker
+            ),
         )
         if flow is None:
             return ruling
@@ -162,8 +165,8 @@ class FlowsJudge:
             return replace(ruling, flow=flow)
         if not self._denies:
             return Ruling(flow=flow)
-        denied = Answer.given(Rejected(reason=flow), "policy", "flows deny")
-        return replace(_journalled(denied), flow=flow)
+        denial = Answer.given(Rejected(reason=flow), "policy", "flows deny")
+        return replace(_journalled(denial), flow=flow)
 
     async def requires_review(self, call: Call) -> bool:
         """Return whether a person has to review a call that would otherwise need no approval."""

@@ -30,7 +30,7 @@ def _accept(answer: Answer) -> Answer:
     return answer
 
 
-def _ignore(talk: Talk, who: Decider, note: int | None) -> None:
+def _ignore(talk: Talk, decider: Decider, note: int | None) -> None:
     pass
 
 
@@ -86,16 +86,16 @@ class PendingRequests:
             self._outcomes[request_id] = "answered"
             return True
 
-    def close(self, request_id: str, how: str) -> None:
+    def close(self, request_id: str, reason: str) -> None:
         """Close a decided request.
 
         Args:
             request_id: The request.
-            how: The outcome, such as ``approved`` or ``expired``.
+            reason: The outcome, such as ``approved`` or ``expired``.
         """
         with self._lock:
             self._waiting.pop(request_id, None)
-            self._outcomes[request_id] = how
+            self._outcomes[request_id] = reason
             if len(self._outcomes) > _KEPT:
                 del self._outcomes[next(iter(self._outcomes))]
 
@@ -112,7 +112,7 @@ class PendingRequests:
         self.answer(request_id, Answer(decision))
         return True
 
-    def talk(self, request_id: str, talk: Talk, who: Decider, note: int | None = None) -> None:
+    def talk(self, request_id: str, talk: Talk, decider: Decider, note: int | None = None) -> None:
         """Record a comment or an assignment of a pending request, from any thread.
 
         Raises:
@@ -122,7 +122,7 @@ class PendingRequests:
             pending = self._waiting.get(request_id)
             if pending is None:
                 raise _not_pending(request_id, self._outcomes.get(request_id))
-            pending.talk(talk, who, note)
+            pending.talk(talk, decider, note)
 
     def settle(self, request_id: str, answer: Answer) -> None:
         """Set the answer that resulted from votes, unless another answer was first."""
@@ -151,13 +151,13 @@ class PendingRequests:
                 raise _not_pending(request_id, self._outcomes.get(request_id))
             # Under the lock, so that of two answers at once only one finds the request.
             _check(pending.request, answer, digest)
-            counted = pending.count(answer)
-            if counted is None:
+            counted_answer = pending.count(answer)
+            if counted_answer is None:
                 return
             del self._waiting[request_id]
             self._outcomes[request_id] = "answered"
         # The answer may come from any thread, and the future belongs to the agent's loop.
-        pending.answer.get_loop().call_soon_threadsafe(_give, pending.answer, counted)
+        pending.answer.get_loop().call_soon_threadsafe(_give, pending.answer, counted_answer)
 
 
 def _check(request: ApprovalRequest, answer: Answer, digest: str | None) -> None:

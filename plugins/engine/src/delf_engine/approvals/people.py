@@ -94,12 +94,12 @@ class PeopleJudge:
     ) -> Answer:
         """Journal a request and its answer, even if unanswered; ask if the policy has none."""
         try:
-            shown = self._show(request, case, by_policy=answer is not None)
+            display = self._show(request, case, by_policy=answer is not None)
             if answer is not None:
-                await shown
+                await display
             else:
                 asking = Asking(self._shared, self._task, self._log, request)
-                answer = await asking.answer(shown, again=case.asked is not None)
+                answer = await asking.answer(display, asks_again=case.asked is not None)
         except asyncio.CancelledError:
             # Cancelled while a person thinks: the request must not stay open for other readers.
             abandoned = case.call is not None and case.call.abandoned
@@ -125,9 +125,9 @@ class PeopleJudge:
     async def _take(self, case: Case, request: ApprovalRequest, answer: Answer) -> Answer:
         """Journal an answer, remember it if asked to, and return the effective answer."""
         decision = self._effective(request, answer)
-        again = asks_again(request, decision)
+        next_request = asks_again(request, decision)
         decision = with_secrets(decision, request, case.arguments)
-        answer = replace(answer, decision=decision, asks_again=again)
+        answer = replace(answer, decision=decision, asks_again=next_request)
         lasts = isinstance(decision, Approved) and decision.remember == "until_revoked"
         await self._log.record(
             ApprovalDecided,

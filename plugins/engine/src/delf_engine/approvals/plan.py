@@ -20,7 +20,7 @@ def named_actions(code: str, tools: Toolset) -> tuple[BoundAction, ...]:
         code: The script; an invalid script names nothing.
         tools: The callable tools.
     """
-    asking = [bound for bound in tools if bound.asks]
+    asking = [bound_action for bound_action in tools if bound_action.asks]
     if not asking or check_script(code) is not None:
         return ()
     try:
@@ -34,4 +34,4 @@ def named_actions(code: str, tools: Toolset) -> tuple[BoundAction, ...]:
             names.add(f"{node.value.id}.{node.attr}")
         elif isinstance(node, ast.Name):
             names.add(node.id)
-    return tuple(bound for bound in asking if bound.name in names)
+    return tuple(bound_action for bound_action in asking if bound_action.name in names)

@@ -102,7 +102,7 @@ class TaskApprovals:
         code: str,
         attempt: int,
         actions: Sequence[BoundAction],
-        past: Question = (None, None),
+        question: Question = (None, None),
     ) -> Answer:
         """Ask about a whole script; while it runs, calls of its approved actions are allowed.
 
@@ -110,25 +110,30 @@ class TaskApprovals:
             code: The script.
             attempt: The number.
             actions: The named actions that need approval.
-            past: The request and the decision in the journal of a resumed task; they count
+            question: The request and the decision in the journal of a resumed task; they count
                 only for the same script with the same actions.
         """
         request = self._request(
             0,
             action=SCRIPT,
             permission=SCRIPT,
-            effect=strictest(bound.action.effect for bound in actions),
+            effect=strictest(bound_action.action.effect for bound_action in actions),
             arguments={},
             digest=call_digest(SCRIPT, {"code": code}),
             # With their digests: an action that was changed since is not what the person approved.
-            action_digest=call_digest(SCRIPT, {bound.name: bound.digest for bound in actions}),
+            action_digest=call_digest(
+                SCRIPT, {bound_action.name: bound_action.digest for bound_action in actions}
+            ),
             code=self._log.redactor.text(code),
-            actions=tuple(bound.name for bound in actions),
-            effects={bound.name: bound.action.effect for bound in actions},
+            actions=tuple(bound_action.name for bound_action in actions),
+            effects={bound_action.name: bound_action.action.effect for bound_action in actions},
         )
-        asked, decided = _question_about(request, past)
+        request_event, decision_event = _question_about(request, question)
         case = Case(
-            key=call_key(request), make_request=lambda: request, asked=asked, decided=decided
+            key=call_key(request),
+            make_request=lambda: request,
+            asked=request_event,
+            decided=decision_event,
         )
         answer = await self._judged(case)
         if isinstance(answer.decision, Approved):
@@ -154,7 +159,7 @@ class TaskApprovals:
         call: Call,
         verdict: NeedsApproval | Allowed | None = None,
         *,
-        past: RecordedCall | None = None,
+        recorded_call: RecordedCall | None = None,
         outcome_unknown: bool = False,
         changed: bool = False,
     ) -> Answer:
@@ -163,8 +168,8 @@ class TaskApprovals:
         Args:
             call: The call.
             verdict: The verdict of the connection.
-            past: The recorded call of a resumed task. Its decision counts, and its request is
-                reused, unless the call is shown differently now.
+            recorded_call: The recorded call of a resumed task. Its decision counts, and its request
+                is reused, unless the call is shown differently now.
             outcome_unknown: Whether the question is to repeat a call that was begun.
             changed: Whether a person was asked before about a different call.
         """
@@ -175,10 +180,10 @@ class TaskApprovals:
             call=call,
             verdict=verdict,
             outcome_unknown=outcome_unknown,
-            lapsed=past is not None and past.lapsed,
+            lapsed=recorded_call is not None and recorded_call.lapsed,
         )
-        if past is not None:
-            case.asked, case.decided = await self._question_of(case, past)
+        if recorded_call is not None:
+            case.asked, case.decided = await self._question_of(case, recorded_call)
         return await self._judged(case)
 
     async def _judged(self, case: Case) -> Answer:
@@ -206,65 +211,72 @@ class TaskApprovals:
             before = answer_before(self._log.events, case.request)
             if before is not None:
                 return Answer.given(recorded(before), "policy", before.by)
-        refused = self._decisions.refused.get(case.key)
+        refusal = self._decisions.refused.get(case.key)
         # A refusal of the call says nothing about repeating an interrupted call.
-        if refused is None or case.outcome_unknown:
+        if refusal is None or case.outcome_unknown:
             return None
-        why = f"{refused} (refused before in this task, and not asked again)"
-        return Answer.given(Rejected(reason=why), "policy")
+        reason = f"{refusal} (refused before in this task, and not asked again)"
+        return Answer.given(Rejected(reason=reason), "policy")
 
-    async def _note_remembered(self, case: Case, found: RememberedDecision) -> None:
+    async def _note_remembered(self, case: Case, remembered: RememberedDecision) -> None:
         """Record in this task that an earlier decision allows a call."""
         await self._log.record(
             ApprovalRemembered,
             call_id=case.request.call_id,
             action=case.request.action,
             digest=case.request.digest,
-            by=found.by,
-            decided_at=found.at,
-            from_task=found.task_id,
-            from_request=found.request_id,
+            by=remembered.by,
+            decided_at=remembered.at,
+            from_task=remembered.task_id,
+            from_request=remembered.request_id,
         )
 
-    async def _question_of(self, case: Case, past: RecordedCall) -> Question:
+    async def _question_of(self, case: Case, recorded_call: RecordedCall) -> Question:
         """Return the recorded request and decision, unless the call is shown differently now."""
-        asked, decided = past.question_of(outcome_unknown=case.outcome_unknown)
-        if asked is None or _is_policy_pending(asked, decided):
-            return None, decided
-        if (reason := self._what_changed(case, asked)) is None:
-            return asked, decided
-        if decided is None:
-            await self._void(asked, reason)
+        request_event, decision_event = recorded_call.question_of(
+            outcome_unknown=case.outcome_unknown
+        )
+        if request_event is None or _is_policy_pending(request_event, decision_event):
+            return None, decision_event
+        if (reason := self._what_changed(case, request_event)) is None:
+            return request_event, decision_event
+        if decision_event is None:
+            await self._void(request_event, reason)
             case.changed = True
             return None, None
         # Now the call is shown differently: a rejection still holds, an approval does not.
-        is_yes = decided.decision in ("approved", "edited")
+        is_yes = decision_event.decision in ("approved", "edited")
         case.changed = case.changed or is_yes
-        return (None, None) if is_yes else (asked, decided)
+        return (None, None) if is_yes else (request_event, decision_event)
 
-    def _what_changed(self, case: Case, asked: ApprovalRequested) -> str | None:
+    def _what_changed(self, case: Case, request_event: ApprovalRequested) -> str | None:
         """Return how a call differs from its recorded request; None if they are equal."""
         call = case.call
         assert call is not None  # noqa: S101 - a question about a call
-        if (asked.digest, asked.shown_digest, asked.files_digest) != (call.digest, *_shown(case)):
+        if (request_event.digest, request_event.shown_digest, request_event.files_digest) != (
+            call.digest,
+            *_shown(case),
+        ):
             return "what is to be done has changed since it was shown"
         if case.is_question:
             return None
-        if ApprovalRule.from_data(asked.rule) != self._shared.rule_of(call.bound.name):
+        if ApprovalRule.from_data(request_event.rule) != self._shared.rule_of(call.bound.name):
             return "the team's rule has changed since it was shown"
-        if asked.effect != call.bound.action.effect:
+        if request_event.effect != call.bound.action.effect:
             return "the effect of the action has changed since it was shown"
         return None
 
-    async def close(self, past: RecordedCall) -> None:
+    async def close(self, recorded_call: RecordedCall) -> None:
         """Close the pending request about a call that no longer needs approval."""
-        asked, decided = past.question_of(outcome_unknown=False)
-        if asked is not None and decided is None and not past.lapsed:
-            await self._void(asked, "the action needs no approval any more")
+        request_event, decision_event = recorded_call.question_of(outcome_unknown=False)
+        if request_event is not None and decision_event is None and not recorded_call.lapsed:
+            await self._void(request_event, "the action needs no approval any more")
 
-    async def _void(self, asked: ApprovalRequested, reason: str) -> None:
+    async def _void(self, request_event: ApprovalRequested, reason: str) -> None:
         answer = Answer.given(Rejected(reason=reason), "changed")
-        await self._log.record(ApprovalDecided, request_id=asked.request_id, **answer.data())
+        await self._log.record(
+            ApprovalDecided, request_id=request_event.request_id, **answer.data()
+        )
 
     @property
     def can_answer(self) -> bool:
@@ -287,12 +299,16 @@ class TaskApprovals:
         if task.wait_approvals or config.wait_approvals:
             return
         is_pre_approved = self._mode.is_pre_approved
-        asking = [bound.name for bound in tools if bound.asks and not is_pre_approved(bound)]
-        if not asking or any(named.can_ask for named in self._shared.channels):
+        asking = [
+            bound_action.name
+            for bound_action in tools
+            if bound_action.asks and not is_pre_approved(bound_action)
+        ]
+        if not asking or any(channel.can_ask for channel in self._shared.channels):
             return
-        listed = ", ".join(asking[:5]) + (f" and {len(asking) - 5} more" if asking[5:] else "")
+        action_list = ", ".join(asking[:5]) + (f" and {len(asking) - 5} more" if asking[5:] else "")
         raise AgentConfirmationError(
-            f"approval_mode is interactive, and nobody can be asked about {listed}",
+            f"approval_mode is interactive, and nobody can be asked about {action_list}",
             hint="run it on a terminal, pass on_confirm=…, let it wait with --wait-approvals, or "
             "choose approve_all or strict; approval_rules names actions to approve",
         )
@@ -303,28 +319,28 @@ class TaskApprovals:
         """Make the request about a call."""
         call, verdict, redactor = case.call, case.verdict, self._log.redactor
         assert call is not None  # noqa: S101 - the request about a script is made beforehand
-        bound, safe = call.bound, redactor.text
-        omitted = {n: v for n, v in bound.action.defaults.items() if n not in call.arguments}
+        bound_action, redact = call.bound, redactor.text
+        omitted = {n: v for n, v in bound_action.action.defaults.items() if n not in call.arguments}
         shown_digest, files_digest = _shown(case)
         return self._request(
             call.number,
-            action=bound.name,
-            permission=bound.action.permission,
-            effect=bound.action.effect,
+            action=bound_action.name,
+            permission=bound_action.action.permission,
+            effect=bound_action.action.effect,
             arguments=copy_of(redactor.value(call.arguments)),
             defaults=copy_of(redactor.value(omitted)),
-            description=None if call.description is None else safe(call.description),
+            description=None if call.description is None else redact(call.description),
             digest=call.digest,
-            action_digest=bound.digest,
+            action_digest=bound_action.digest,
             shown_digest=shown_digest,
             files_digest=files_digest,
-            reason=safe(verdict.reason) if isinstance(verdict, NeedsApproval) else None,
-            preview=None if verdict is None or verdict.preview is None else safe(verdict.preview),
-            files={safe(name): size for name, size in _sizes(call, verdict).items()},
+            reason=redact(verdict.reason) if isinstance(verdict, NeedsApproval) else None,
+            preview=None if verdict is None or verdict.preview is None else redact(verdict.preview),
+            files={redact(name): size for name, size in _sizes(call, verdict).items()},
             outcome_unknown=case.outcome_unknown,
             changed=case.changed,
             is_question=case.is_question,
-            fit=None if case.is_question else bound.action.validate,
+            fit=None if case.is_question else bound_action.action.validate,
             line=call.line,
             origins=copy_of(self._sources(call)),
         )
@@ -372,24 +388,30 @@ def _sizes(call: Call, verdict: NeedsApproval | Allowed | None) -> dict[str, int
     return sizes | ({} if verdict is None else dict(verdict.files))
 
 
-def _question_about(request: ApprovalRequest, past: Question) -> Question:
+def _question_about(request: ApprovalRequest, question: Question) -> Question:
     """Return the recorded request and decision of a script, if script and plan are unchanged.
 
     Args:
         request: The request for the script now.
-        past: The request and the decision that are recorded for the same attempt.
+        question: The request and the decision that are recorded for the same attempt.
     """
-    asked, decided = past
-    if asked is None or call_key(asked) != call_key(request) or _is_policy_pending(asked, decided):
+    request_event, decision_event = question
+    if (
+        request_event is None
+        or call_key(request_event) != call_key(request)
+        or _is_policy_pending(request_event, decision_event)
+    ):
         return None, None
-    if decided is not None and decided.request_id != asked.request_id:
-        return asked, None
-    return asked, decided
+    if decision_event is not None and decision_event.request_id != request_event.request_id:
+        return request_event, None
+    return request_event, decision_event
 
 
-def _is_policy_pending(asked: ApprovalRequested, decided: ApprovalDecided | None) -> bool:
+def _is_policy_pending(
+    request_event: ApprovalRequested, decision_event: ApprovalDecided | None
+) -> bool:
     """Return whether the process ended before it recorded the policy's decision on a request.
 
     If the policy has changed and now requires a person, a new request is made.
     """
-    return asked.by_policy and decided is None
+    return request_event.by_policy and decision_event is None

@@ -41,19 +41,19 @@ class RememberedDecisions:
         key: str | None,
         project: str,
         redactor: Redactor,
-        past: Sequence[Event] = (),
+        events: Sequence[Event] = (),
     ) -> None:
         self._journal = journal
         self._task_id = task_id
         self._redactor = redactor
         self.key = key
         self.project = project
-        self.refused = refused_calls(past)
+        self.refused = refused_calls(events)
         """The calls that a person refused in this task, with the reason."""
         self._task_decisions: list[RememberedDecision] = []
-        for asked, decided in _decided(past):
-            decision = RememberedDecision.from_events(asked, decided)
-            if decision is not None and decided.remember == "task":
+        for request_event, decision_event in _decided(events):
+            decision = RememberedDecision.from_events(request_event, decision_event)
+            if decision is not None and decision_event.remember == "task":
                 self._task_decisions.append(decision)
 
     @property
@@ -90,12 +90,12 @@ class RememberedDecisions:
         if not isinstance(self._journal, SupportsRemembered):
             return ()
         try:
-            found = await self._journal.remembered()
+            decisions = await self._journal.remembered()
         except DelfError as error:
             self._redactor.log_failure(_log, "remembered decisions cannot be read", error)
             return ()
-        own = (self.key, self.project)
-        return [d for d in found if d.task_id == self._task_id or (d.key, d.project) == own]
+        scope = (self.key, self.project)
+        return [d for d in decisions if d.task_id == self._task_id or (d.key, d.project) == scope]
 
 
 def remembering(journal: Journal) -> SupportsRemembered:
@@ -109,12 +109,13 @@ def remembering(journal: Journal) -> SupportsRemembered:
     return journal
 
 
-def refused_calls(past: Sequence[Event]) -> dict[CallKey, str]:
+def refused_calls(events: Sequence[Event]) -> dict[CallKey, str]:
     """Return the calls that a person rejected, with the reasons, from a resumed task's journal."""
     return {
-        call_key(asked): decided.reason or "rejected"
-        for asked, decided in _decided(past)
-        if decided.decision == "rejected" and is_refusal(decided.source, asked)
+        call_key(request_event): decision_event.reason or "rejected"
+        for request_event, decision_event in _decided(events)
+        if decision_event.decision == "rejected"
+        and is_refusal(decision_event.source, request_event)
     }
 
 
@@ -127,12 +128,12 @@ def answer_before(events: Iterable[Event], question: ApprovalRequest) -> Approva
         events: The task's events.
         question: The question now.
     """
-    found: ApprovalDecided | None = None
-    for asked, decided in _decided(events):
-        is_same = asked.is_question and call_key(asked) == call_key(question)
-        if is_same and decided.decision == "answered" and decided.source == "person":
-            found = decided if asked.script < question.script else None
-    return found
+    earlier_decision: ApprovalDecided | None = None
+    for request_event, decision_event in _decided(events):
+        is_same = request_event.is_question and call_key(request_event) == call_key(question)
+        if is_same and decision_event.decision == "answered" and decision_event.source == "person":
+            earlier_decision = decision_event if request_event.script < question.script else None
+    return earlier_decision
 
 
 def is_refusal(source: DecisionSource, request: ApprovalRequest) -> bool:
@@ -145,11 +146,11 @@ def call_key(request: ApprovalRequest) -> CallKey:
     return request.digest, request.action_digest, request.worker
 
 
-def _decided(past: Iterable[Event]) -> Iterator[tuple[ApprovalRequested, ApprovalDecided]]:
+def _decided(events: Iterable[Event]) -> Iterator[tuple[ApprovalRequested, ApprovalDecided]]:
     """Yield the requests of a task that were decided, with the decisions."""
-    asked: dict[str, ApprovalRequested] = {}
-    for event in past:
+    requests_by_id: dict[str, ApprovalRequested] = {}
+    for event in events:
         if isinstance(event, ApprovalRequested):
-            asked[event.request_id] = event
-        elif isinstance(event, ApprovalDecided) and event.request_id in asked:
-            yield asked[event.request_id], event
+            requests_by_id[event.request_id] = event
+        elif isinstance(event, ApprovalDecided) and event.request_id in requests_by_id:
+            yield requests_by_id[event.request_id], event

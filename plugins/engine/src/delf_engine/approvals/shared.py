@@ -65,18 +65,18 @@ class Approvals:
         """
         is_open = self.config.approval_mode == "interactive"
         return [
-            named
-            for named in self.channels
-            if isinstance(named.channel, SupportsQuestions)
-            and (is_open or isinstance(named.channel, QuestionCallback))
-            and (task.interactive or not named.needs_presence)
+            channel
+            for channel in self.channels
+            if isinstance(channel.channel, SupportsQuestions)
+            and (is_open or isinstance(channel.channel, QuestionCallback))
+            and (task.interactive or not channel.needs_presence)
         ]
 
     def can_answer(self, task: TaskRequest) -> bool:
         """Return False if certainly nobody can answer a task's questions; otherwise True."""
         if self.may_wait(task, is_question=True):
             return True
-        return any(named.can_ask for named in self.question_channels(task))
+        return any(channel.can_ask for channel in self.question_channels(task))
 
     def rule_of(self, action: str) -> ApprovalRule | None:
         """Return the team's rule for an action.
@@ -84,8 +84,10 @@ class Approvals:
         Among several matching rules, the longest pattern counts.
         """
         rules = self._rules_about(action)
-        found = {key: rule for key, rule in rules.items() if isinstance(rule, ApprovalRule)}
-        return found[max(found, key=len)] if found else None
+        approval_rules = {
+            key: rule for key, rule in rules.items() if isinstance(rule, ApprovalRule)
+        }
+        return approval_rules[max(approval_rules, key=len)] if approval_rules else None
 
     def is_approved(self, action: str) -> bool:
         """True if a rule approves an action beforehand."""

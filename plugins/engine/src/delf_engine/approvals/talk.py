@@ -43,9 +43,9 @@ class Assignment:
 Talk = Comment | Assignment
 
 
-def talk_data(request_id: str, talk: Talk, who: Decider) -> dict[str, Any]:
+def talk_data(request_id: str, talk: Talk, decider: Decider) -> dict[str, Any]:
     """Encode a comment or an assignment as the data of a note."""
-    head = {"request_id": request_id, "by": who.name, "key": who.key, "via": who.via}
+    head = {"request_id": request_id, "by": decider.name, "key": decider.key, "via": decider.via}
     match talk:
         case Comment(text=text):
             return {**head, "text": text}
@@ -108,16 +108,16 @@ class RequestTalk:
         self._lock = asyncio.Lock()
         self._working: set[asyncio.Task[None]] = set()
 
-    def take(self, talk: Talk, who: Decider, note: int | None) -> None:
+    def take(self, talk: Talk, decider: Decider, note: int | None) -> None:
         """Record a comment or an assignment soon; from any thread.
 
         Args:
             talk: The comment or assignment.
-            who: The author.
+            decider: The author.
             note: The position of the note in the journal's inbox, if any. A resumed task reads its
                 notes again, so a note that is already recorded is ignored.
         """
-        self._loop.call_soon_threadsafe(self._begin, talk, who, note)
+        self._loop.call_soon_threadsafe(self._begin, talk, decider, note)
 
     async def ended(self) -> None:
         """Wait until everything taken so far is recorded and reported."""
@@ -125,12 +125,12 @@ class RequestTalk:
         while self._working:
             await asyncio.wait({*self._working})
 
-    def _begin(self, talk: Talk, who: Decider, note: int | None) -> None:
-        work = asyncio.create_task(self._record(talk, who, note))
+    def _begin(self, talk: Talk, decider: Decider, note: int | None) -> None:
+        work = asyncio.create_task(self._record(talk, decider, note))
         self._working.add(work)
         work.add_done_callback(self._working.discard)
 
-    async def _record(self, talk: Talk, who: Decider, note: int | None) -> None:
+    async def _record(self, talk: Talk, decider: Decider, note: int | None) -> None:
         async with self._lock:
             before = reactions_to(self._log.events, self._request.request_id)
             if note is not None and any(one.note == note for one in before):
@@ -139,10 +139,10 @@ class RequestTalk:
                 check_talk(talk, before)
                 head: dict[str, Any] = {
                     "request_id": self._request.request_id,
-                    "by": who.name,
-                    "key": who.key,
+                    "by": decider.name,
+                    "key": decider.key,
                     "note": note,
-                    "via": who.via,
+                    "via": decider.via,
                 }
                 match talk:
                     case Comment(text=text):
@@ -151,7 +151,7 @@ class RequestTalk:
                         await self._log.record(ApprovalAssigned, **head, to=to)
             except DelfError as error:
                 _log.warning(
-                    "a comment or assignment of %s is not recorded: %s", who.name, error.message
+                    "a comment or assignment of %s is not recorded: %s", decider.name, error.message
                 )
                 return
             after = reactions_to(self._log.events, self._request.request_id)
@@ -161,14 +161,14 @@ class RequestTalk:
         newest = reactions[-1]
         if isinstance(newest, ApprovalVoted):
             return
-        for named in self._channels:
-            if not isinstance(named.channel, SupportsDiscussion):
+        for channel in self._channels:
+            if not isinstance(channel.channel, SupportsDiscussion):
                 continue
             try:
-                await named.channel.show_discussion(self._request, newest, reactions[:-1])
+                await channel.channel.show_discussion(self._request, newest, reactions[:-1])
             except (
                 Exception
             ) as error:  # a plugin may raise anything; other channels still get the event
                 self._log.redactor.log_failure(
-                    _log, f"the channel {named.name} reports no comment", error
+                    _log, f"the channel {channel.name} reports no comment", error
                 )

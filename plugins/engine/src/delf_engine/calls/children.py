@@ -133,19 +133,19 @@ class ChildTasks:
 
     def begun(self, call_id: int) -> list[ChildStarted]:
         """Return the children that a call had started before a resume."""
-        found = (event for event in self._run.log.events if isinstance(event, ChildStarted))
-        return [event for event in found if event.call_id == call_id]
+        starts = (event for event in self._run.log.events if isinstance(event, ChildStarted))
+        return [event for event in starts if event.call_id == call_id]
 
     async def delegate(
-        self, call: Call, child: ChildTask, begun: list[ChildStarted]
+        self, call: Call, child: ChildTask, starts: list[ChildStarted]
     ) -> ChildResult:
         """Run a child task, or continue the recorded child.
 
         Args:
             call: The waiting call.
             child: The task.
-            begun: Children that the call had started earlier; the continued one is removed from the
-                list.
+            starts: Children that the call had started earlier; the continued one is removed from
+                the list.
 
         Raises:
             TaskLimitError: If the nesting or the number of children exceeds its limit.
@@ -156,18 +156,18 @@ class ChildTasks:
                 hint=f"tasks nest at most {MAX_LEVELS} levels deep",
             )
         request = self._request(child, call)
-        recorded = next((event for event in begun if event.task == child.task), None)
+        recorded = next((event for event in starts if event.task == child.task), None)
         self._reserved_calls.discard(call.number)
         if recorded is None:
             self._count_child()
         else:
-            begun.remove(recorded)
+            starts.remove(recorded)
             request = replace(request, task_id=recorded.child_id)
         key = call.number, request.task_id
         work = self._running.get(key)
         if work is None:
-            working = self._work(call, request, is_resumed=recorded is not None)
-            work = self._running[key] = asyncio.create_task(working)
+            child_work = self._work(call, request, is_resumed=recorded is not None)
+            work = self._running[key] = asyncio.create_task(child_work)
         async with self._run.permit.released():
             await asyncio.wait({work})
         self._running.pop(key, None)
@@ -200,8 +200,8 @@ class ChildTasks:
         """Run a child, and record its start and end in the parent's journal."""
         log, child_id = self._run.log, request.task_id  # a new run of the task has the same log
         worker = None if request.child is None else request.child.worker
-        finished: dict[str, Any] = {"call_id": call.number, "child_id": child_id}
-        await log.record(ChildStarted, **finished, task=request.task, worker=worker)
+        end_fields: dict[str, Any] = {"call_id": call.number, "child_id": child_id}
+        await log.record(ChildStarted, **end_fields, task=request.task, worker=worker)
         started = time.perf_counter()
         try:
             if is_resumed:
@@ -209,15 +209,15 @@ class ChildTasks:
             result = await self._runtime.run_child(request)
         except asyncio.CancelledError:
             if not self._is_left:
-                finished |= {"status": False, "duration_ms": _ms_since(started)}
-                log.record_soon(ChildFinished, **finished, error="the task was cancelled")
+                end_fields |= {"status": False, "duration_ms": _ms_since(started)}
+                log.record_soon(ChildFinished, **end_fields, error="the task was cancelled")
             raise
         except TaskLeftError as error:
             self._is_left, self.unfinished = True, error
             raise
         await log.record(
             ChildFinished,
-            **finished,
+            **end_fields,
             status=result.status,
             duration_ms=_ms_since(started),
             error=result.error,
@@ -259,8 +259,8 @@ class ChildTasks:
         is_own = child.trust == "own" or child.task in call.arguments.values()
         changes: dict[str, Any] = {}
         if child.llm is not None:
-            chosen = self._run.chosen_llm(child.llm)
-            changes |= {"llm": chosen, "light_llm": None, "heavy_llm": None}
+            llm = self._run.chosen_llm(child.llm)
+            changes |= {"llm": llm, "light_llm": None, "heavy_llm": None}
         for name in ("system_prompt", "retry_count", "rerun_count", "strategy"):
             if getattr(child, name) is not None:
                 changes[name] = getattr(child, name)

@@ -80,14 +80,14 @@ class CallContexts:
             call: The call.
             again: Whether the call was started before a resume.
         """
-        begun = self.children.begun(call.number) if again else []
+        starts = self.children.begun(call.number) if again else []
         context = self._run.resources.agent.context
 
         def delegate(child: ChildTask) -> Awaitable[ChildResult]:
             if child.tools is not None and child.worker is None:
                 # Approvals of other tools with these names must not apply to these tools.
                 child = replace(child, worker=call.bound.connection.name)
-            return self.children.delegate(call, child, begun)
+            return self.children.delegate(call, child, starts)
 
         def say(text: str) -> None:
             output = self._outputs.setdefault(call.number, RedactedStream(self._run.log.redactor))
@@ -124,27 +124,27 @@ class CallContexts:
         A file that cannot be read now stays unreadable for the call, because nobody approved its
         content.
         """
-        known = self._files()
+        file_names = self._files()
         texts = _texts_in(call.arguments)
-        named = {*texts, *(text.rpartition("/")[2] for text in texts)}
-        for name in sorted(named & {*known}):
+        argument_texts = {*texts, *(text.rpartition("/")[2] for text in texts)}
+        for name in sorted(argument_texts & {*file_names}):
             # The action itself reports an unreadable file.
             with contextlib.suppress(ToolRefusedError, OSError):
-                await asyncio.to_thread(read_once, call.files, known, name, _MAX_FROZEN)
-        call.absent = named - call.files.keys()
+                await asyncio.to_thread(read_once, call.files, file_names, name, _MAX_FROZEN)
+        call.absent = argument_texts - call.files.keys()
 
     def _read_file(
-        self, call: Call, name: str, most: int, read: Callable[[], bytes] | None
+        self, call: Call, name: str, max_bytes: int, reader: Callable[[], bytes] | None
     ) -> bytes:
         """Read a file for a call, once; called in threads."""
         names = {name, Path(name).name}
         is_kept = not names.isdisjoint(call.files)
-        if read is None and not is_kept and not names.isdisjoint(call.absent):
+        if reader is None and not is_kept and not names.isdisjoint(call.absent):
             raise ToolRefusedError(
                 f"{name[:200]!r} could not be read when a person was asked about this call; "
                 "make the call again"
             )
-        return read_once(call.files, self._files(), name, most, read)
+        return read_once(call.files, self._files(), name, max_bytes, reader)
 
     def _files(self) -> dict[str, Path]:
         inputs = {file.name: Path(file.path) for file in self._run.inputs}
@@ -174,7 +174,7 @@ class CallContexts:
         Consent releases data out of delf's control, so the question counts as an irreversible
         action.
         """
-        asked = Action(
+        proposed_action = Action(
             name=name,
             permission=name,
             effect="irreversible",
@@ -187,7 +187,7 @@ class CallContexts:
         title = f"{call.bound.connection.name}.{name}"
         inner = replace(
             call,
-            bound=BoundAction(call.bound.connection, asked, title, asks=True),
+            bound=BoundAction(call.bound.connection, proposed_action, title, asks=True),
             arguments=arguments,
             description=None,
             digest=call_digest(title, {"question": question, "arguments": arguments}),
@@ -203,14 +203,14 @@ class CallContexts:
 
 def _texts_in(value: Any) -> set[str]:
     """Return the texts in arguments at any depth, without dict keys."""
-    found: set[str] = set()
+    texts: set[str] = set()
     waiting: list[Any] = [value]
     while waiting:
         item = waiting.pop()
         if isinstance(item, (str, PurePath)):
-            found.add(str(item))
+            texts.add(str(item))
         elif isinstance(item, Mapping):
             waiting += cast("Mapping[Any, Any]", item).values()
         elif isinstance(item, (list, tuple, set, frozenset)):
             waiting += cast("Sequence[Any]", item)
-    return found
+    return texts

@@ -122,15 +122,15 @@ class Gate:
         """Record that the script stopped waiting for a call, by its session's request number."""
         self._records.abandon(request)
 
-    def close(self, *, left: bool = False) -> None:
+    def close(self, *, is_abandoned: bool = False) -> None:
         """Refuse new calls from now on.
 
         Args:
-            left: Whether the task will be resumed. The script then gets no answer, so that it
-                cannot take a path that its replay will not.
+            is_abandoned: Whether the task will be resumed. The script then gets no answer, so that
+                it cannot take a path that its replay will not.
         """
         self._closed = True
-        self._left = self._left or left
+        self._left = self._left or is_abandoned
 
     async def wait_for_calls(self, seconds: float) -> None:
         """Wait for the remaining calls after their script ended.
@@ -143,16 +143,16 @@ class Gate:
         Raises:
             UnrecordedCallError: If the end of a call could not be recorded.
         """
-        late = self._call_tasks - {asyncio.current_task()}
-        if late:
-            _, late = await asyncio.wait(late, timeout=seconds)
+        pending_calls = self._call_tasks - {asyncio.current_task()}
+        if pending_calls:
+            _, pending_calls = await asyncio.wait(pending_calls, timeout=seconds)
         for call in self._records.under_way:
-            why = f"it had not ended {seconds:g} s after its script, and may go on"
+            reason = f"it had not ended {seconds:g} s after its script, and may go on"
             # Every remaining call gets its end, also after one could not be recorded; that error is
             # raised below.
             with contextlib.suppress(UnrecordedCallError):
-                await self._records.end(call, "cancelled", error=why, cancellation="cut_off")
-        for task in late:
+                await self._records.end(call, "cancelled", error=reason, cancellation="cut_off")
+        for task in pending_calls:
             task.cancel()
         if self._records.lost is not None:
             raise self._records.lost
@@ -198,17 +198,19 @@ class Gate:
         if self._closed:
             return self._too_late()
         try:
-            bound = self._tools.find(request.connection, request.method)
+            bound_action = self._tools.find(request.connection, request.method)
         except ToolRefusedError as error:
             return await self._refuse(number, name, "ToolNotAllowed", error, None)
         try:
-            named, description = bound.bind(request.args, request.kwargs)
-            if is_large(named):
+            arguments, description = bound_action.bind(request.args, request.kwargs)
+            if is_large(arguments):
                 # Checking a large value takes long enough to stop all other tasks of the event
                 # loop.
-                call = await asyncio.to_thread(self._check, number, bound, named, description)
+                call = await asyncio.to_thread(
+                    self._check, number, bound_action, arguments, description
+                )
             else:
-                call = self._check(number, bound, named, description)
+                call = self._check(number, bound_action, arguments, description)
             call.alone, call.line = request.alone, request.line
         except ToolRefusedError as error:
             desc = request.kwargs.get("desc")
@@ -224,30 +226,33 @@ class Gate:
 
     async def _do(self, call: Call, request: CallRequest) -> CallAnswer:
         """Make a call if allowed, or return its recorded end."""
-        past = None
+        recorded_call = None
         if self._replay.active:
-            past = await self._replay.call(call.digest, alone=request.alone)
-        if past is not None and past.finished is not None:
+            recorded_call = await self._replay.call(call.digest, alone=request.alone)
+        if recorded_call is not None and recorded_call.finished is not None:
             # Also during replay: the script may make the same call again after the replay.
-            if past.finished.outcome_unknown:
+            if recorded_call.finished.outcome_unknown:
                 self._maker.unknown_outcomes.add(call.digest)
-            if past.decision is not None and past.decision.decision == "changes_requested":
+            if (
+                recorded_call.decision is not None
+                and recorded_call.decision.decision == "changes_requested"
+            ):
                 self._is_outdated = self._runs_script
-            return past.answer()
-        if past is not None:
-            call.number = past.call_id
-            call.begun = call.again = past.started is not None
+            return recorded_call.answer()
+        if recorded_call is not None:
+            call.number = recorded_call.call_id
+            call.begun = call.again = recorded_call.started is not None
         self._records.serve(request.call_id, call)
-        if past is None and self._is_outdated:
+        if recorded_call is None and self._is_outdated:
             return await self._reject(call, "changes to the script were requested")
-        if past is None:
+        if recorded_call is None:
             if call.digest in self._maker.unknown_outcomes:
                 return await self._ask_after_unknown_outcome(call)
             return await self._ask_and_make(call)
         # A read is repeated; any other call may have taken effect already.
-        if past.started is not None and past.started.effect != "read":
-            return await self._ask_whether_again(call, past)
-        return await self._ask_and_make(call, past)
+        if recorded_call.started is not None and recorded_call.started.effect != "read":
+            return await self._ask_whether_again(call, recorded_call)
+        return await self._ask_and_make(call, recorded_call)
 
     def _too_late(self) -> Raised:
         """Return the answer for a call after the task's end; raise if the script must stop."""
@@ -257,7 +262,9 @@ class Gate:
             raise TaskLeftError("the task was left: no call is made any more")
         return Raised("ToolError", "the task is over; no call is made any more")
 
-    async def _ask_and_make(self, call: Call, past: RecordedCall | None = None) -> CallAnswer:
+    async def _ask_and_make(
+        self, call: Call, recorded_call: RecordedCall | None = None
+    ) -> CallAnswer:
         try:
             # The script may have given up a call that waits for a person, for which the task has
             # released its permit: no other call may begin before the permit is acquired again.
@@ -269,34 +276,34 @@ class Gate:
         # Calls that start child tasks first reserve their places, so that no person approves a call
         # that cannot be made.
         if not call.bound.action.resumes:
-            return await self._judge(call, past)
+            return await self._judge(call, recorded_call)
         try:
             problem = await self._contexts.children.make_room(call)
             if problem is not None:
                 await self._records.until_others_ended(call)
                 message = f"{call.bound.name} is not made: {problem}"
                 return await self._turn_down(call, message, "ToolError")
-            return await self._judge(call, past)
+            return await self._judge(call, recorded_call)
         except asyncio.CancelledError:
             await self._records.not_started(call)
             raise
         finally:
             self._contexts.children.leave_room(call)
 
-    async def _judge(self, call: Call, past: RecordedCall | None) -> CallAnswer:
+    async def _judge(self, call: Call, recorded_call: RecordedCall | None) -> CallAnswer:
         """Check a call, ask for approval if needed, and make the call if allowed."""
         verdict = await self._verdict(call)
         if isinstance(verdict, Refused):
             return await self._turn_down(call, _refused(call, verdict.message))
         if call.bound.name == ASK:
-            return await self._question(call, past)
+            return await self._question(call, recorded_call)
         needs_nobody = not call.bound.asks and isinstance(verdict, Allowed)
         if needs_nobody and not await self._approvals.requires_review(call):
-            if past is not None:
+            if recorded_call is not None:
                 # The rules have changed since the recorded request, which would stay open forever.
-                await self._approvals.close(past)
+                await self._approvals.close(recorded_call)
             return await self._make(call)
-        answer = await self._ask(call, past, verdict)
+        answer = await self._ask(call, recorded_call, verdict)
         if isinstance(answer.decision, Approved):
             return await self._make(call)
         if isinstance(answer.decision, RefusedByCheck):
@@ -305,18 +312,18 @@ class Gate:
             self._is_outdated = self._runs_script
         return await self._reject(call, why_not(answer.decision), can_retry=_can_retry(answer))
 
-    async def _question(self, call: Call, past: RecordedCall | None) -> CallAnswer:
+    async def _question(self, call: Call, recorded_call: RecordedCall | None) -> CallAnswer:
         """Ask a person a script's question, whose answer is the result of the call."""
         try:
-            answer = await self._approvals.decide(call, past=past)
+            answer = await self._approvals.decide(call, recorded_call=recorded_call)
         except asyncio.CancelledError:
             await self._records.cancel(call, "cancelled before it was answered")
             raise
         if isinstance(answer.decision, Answered):
             await self._records.begin(call)
             return await self._answer_as_made(call, answer.decision.answer)
-        why = f"the question has no answer: {why_not(answer.decision)}"
-        return await self._reject(call, why, can_retry=_can_retry(answer))
+        reason = f"the question has no answer: {why_not(answer.decision)}"
+        return await self._reject(call, reason, can_retry=_can_retry(answer))
 
     async def _verdict(self, call: Call) -> Verdict:
         """Return the combined verdict of the script's guard and the connection."""
@@ -337,7 +344,7 @@ class Gate:
             return Allowed()
         self._checks.append(f"the check of {call.bound.name}")
         try:
-            asked = ProposedCall(
+            proposed_call = ProposedCall(
                 action=call.bound.action.name,
                 # A copy: a check that changes its arguments would change what is made after a
                 # person has seen something else.
@@ -346,10 +353,10 @@ class Gate:
                 context=self._contexts.of(call),
             )
             if inspect.iscoroutinefunction(check):
-                verdict = await check(asked)
+                verdict = await check(proposed_call)
             else:
-                plain = functools.partial(check, asked)
-                verdict = await self._threads.run(plain, lambda: call.abandoned)
+                check_call = functools.partial(check, proposed_call)
+                verdict = await self._threads.run(check_call, lambda: call.abandoned)
                 verdict = await verdict if inspect.isawaitable(verdict) else verdict
         except asyncio.CancelledError:
             if is_cancelled():
@@ -365,22 +372,24 @@ class Gate:
             return verdict
         return Refused(message=f"it could not be checked: check returned {type(verdict).__name__}")
 
-    async def _turn_down(self, call: Call, why: str, kind: str = "ToolNotAllowed") -> Raised:
+    async def _turn_down(self, call: Call, reason: str, kind: str = "ToolNotAllowed") -> Raised:
         """Record a refused call and return its answer."""
-        message, digest = self._redactor.text(why)[:_MAX_MESSAGE], call.digest
-        await self._records.end(call, "refused", error=message, raised=kind, digest=digest)
+        message, digest = self._redactor.text(reason)[:_MAX_MESSAGE], call.digest
+        await self._records.end(call, "refused", error=message, error_name=kind, digest=digest)
         return Raised(kind, message)
 
-    async def _ask_whether_again(self, call: Call, past: RecordedCall) -> CallAnswer:
+    async def _ask_whether_again(self, call: Call, recorded_call: RecordedCall) -> CallAnswer:
         """Ask a person whether to repeat an interrupted call."""
-        unfit, edited = None, past.edited_arguments
+        unfit, edited = None, recorded_call.edited_arguments
         if edited is not None:
             try:
                 self._edit(call, edited)
             except ToolRefusedError as error:  # its secrets were redacted, or a check has changed
                 unfit = f"its recorded arguments do not fit: {error.message}"
                 call.arguments = dict(edited)
-                call.digest = call.digest if past.started is None else past.started.digest
+                call.digest = (
+                    call.digest if recorded_call.started is None else recorded_call.started.digest
+                )
         if unfit is None and self._is_resumable(call):
             await self._until_others_ended()
             return await self._make(call)
@@ -394,11 +403,11 @@ class Gate:
                 f"{self._replay.before.process} began it and may be alive: it is silent, "
                 "and may be making the call still"
             )
-        answer = await self._ask(call, past, verdict, outcome_unknown=True)
+        answer = await self._ask(call, recorded_call, verdict, outcome_unknown=True)
         match answer.decision:
             case AlreadyDone(result=result):
                 return await self._answer_as_made(call, result)
-            case Approved() if past.lost_arguments:
+            case Approved() if recorded_call.lost_arguments:
                 reason = "its edited arguments held a secret, which the journal does not have"
             case Approved() if unfit is not None:
                 reason = unfit
@@ -421,9 +430,9 @@ class Gate:
             return await self._turn_down(call, _refused(call, verdict.message))
         # Stored before the question, because an edit by the person gives the call another digest.
         unknown_digest = call.digest
-        why = "the same call was made before, and its answer was lost: it may have been done"
-        asked = verdict.asking(why)
-        answer = await self._ask(call, None, asked, outcome_unknown=True)
+        reason = "the same call was made before, and its answer was lost: it may have been done"
+        approval = verdict.asking(reason)
+        answer = await self._ask(call, None, approval, outcome_unknown=True)
         match answer.decision:
             case AlreadyDone(result=result):
                 # The outcome is known now: an identical call is asked about only by its own rules.
@@ -487,7 +496,7 @@ class Gate:
     async def _ask(
         self,
         call: Call,
-        past: RecordedCall | None,
+        recorded_call: RecordedCall | None,
         verdict: Allowed | NeedsApproval,
         *,
         outcome_unknown: bool = False,
@@ -497,12 +506,16 @@ class Gate:
         An approved call is checked once more before it is made; if its effect differs from the one
         shown, the person is asked again. The same holds for an edited call whose basis changed.
         """
-        changed = self._edited_before(call, past)
+        changed = self._edited_before(call, recorded_call)
         for _ in range(_MAX_QUESTIONS):
             try:
                 await self._contexts.freeze(call)
                 answer = await self._approvals.decide(
-                    call, verdict, past=past, outcome_unknown=outcome_unknown, changed=changed
+                    call,
+                    verdict,
+                    recorded_call=recorded_call,
+                    outcome_unknown=outcome_unknown,
+                    changed=changed,
                 )
             except asyncio.CancelledError:
                 await self._records.cancel(call, "cancelled before it was decided")
@@ -512,8 +525,8 @@ class Gate:
                 try:
                     self._edit(call, decision.arguments)
                 except ToolRefusedError as error:
-                    why = f"the edited arguments do not fit: {error.message}"
-                    return replace(answer, decision=Rejected(reason=why))
+                    reason = f"the edited arguments do not fit: {error.message}"
+                    return replace(answer, decision=Rejected(reason=reason))
             elif not isinstance(decision, Approved) or not answer.was_shown or not verdict.digest:
                 return answer
             # A person may take hours: the call is checked again, so that what is made is what was
@@ -522,25 +535,27 @@ class Gate:
             if isinstance(now, Refused):
                 return replace(answer, decision=RefusedByCheck(reason=now.message))
             if answer.asks_again:
-                verdict, past, changed = now, None, True
+                verdict, recorded_call, changed = now, None, True
                 continue
             if now.basis == verdict.basis and (is_edited or now.digest == verdict.digest):
                 call.basis = now.basis
                 return replace(answer, decision=Approved())
-            verdict, past, changed = now, None, True
+            verdict, recorded_call, changed = now, None, True
         return Answer(Rejected(reason="its effect changes too quickly for a person to check it"))
 
-    def _edited_before(self, call: Call, past: RecordedCall | None) -> bool:
+    def _edited_before(self, call: Call, recorded_call: RecordedCall | None) -> bool:
         """Restore the edited arguments of a resumed call's last request; return False if unchanged.
 
         Edited arguments that contained secrets are lost, because the journal has no secrets; the
         call is then asked about with the script's arguments.
         """
-        if past is None or past.started is not None:
+        if recorded_call is None or recorded_call.started is not None:
             return False
         original, is_edited = call.arguments, False
-        for asked, decided in past.edits:
-            edit = with_secrets(Edited(arguments=decided.arguments or {}), asked, call.arguments)
+        for request_event, decision_event in recorded_call.edits:
+            edit = with_secrets(
+                Edited(arguments=decision_event.arguments or {}), request_event, call.arguments
+            )
             try:
                 assert isinstance(edit, Edited)  # noqa: S101 - an edit stays one
                 self._edit(call, edit.arguments)
@@ -564,7 +579,12 @@ class Gate:
     async def _reject(self, call: Call, reason: str, *, can_retry: bool = True) -> Raised:
         message, kind = f"{call.bound.name} was rejected: {reason}", REJECTED
         await self._records.end(
-            call, "rejected", error=message, raised=kind, digest=call.digest, can_retry=can_retry
+            call,
+            "rejected",
+            error=message,
+            error_name=kind,
+            digest=call.digest,
+            can_retry=can_retry,
         )
         return Raised(kind, message, can_retry=can_retry)
 
@@ -578,14 +598,14 @@ def _can_retry(answer: Answer) -> bool:
 
 def _seen(call: Call) -> ScriptCall:
     """Return the view of a call that a :class:`CallGuard` gets."""
-    bound = call.bound
+    bound_action = call.bound
     return ScriptCall(
-        name=bound.name,
-        effect=bound.action.effect,
+        name=bound_action.name,
+        effect=bound_action.action.effect,
         arguments=call.arguments,
-        built_in=bound.built_in,
+        built_in=bound_action.built_in,
     )
 
 
-def _refused(call: Call, why: str) -> str:
-    return f"{call.bound.name} is refused: {why}"
+def _refused(call: Call, reason: str) -> str:
+    return f"{call.bound.name} is refused: {reason}"

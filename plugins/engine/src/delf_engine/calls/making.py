@@ -84,8 +84,8 @@ class CallMaker:
                     if action.is_async:
                         result = await action.call(**arguments)
                     else:
-                        plain = functools.partial(action.call, **arguments)
-                        result = await self._threads.run(plain, lambda: call.abandoned)
+                        call_action = functools.partial(action.call, **arguments)
+                        result = await self._threads.run(call_action, lambda: call.abandoned)
                         if isinstance(result, Coroutine):
                             result = await cast("Coroutine[Any, Any, Any]", result)
             finally:
@@ -112,7 +112,7 @@ class CallMaker:
             if isinstance(error, (TaskLimitError, BudgetExceededError)):
                 await self._until_others_ended(call, started)
             return await self._fail(call, started, message, cause=error)
-        await self._records.end(call, "ok", started, result=result, safe=_CLEAN)
+        await self._records.end(call, "ok", started, result=result, public_texts=_CLEAN)
         for warning in [*notes, *([] if note is None else [note])]:
             await self._log.record(Warned, message=f"{call.bound.name}: {warning}")
         return Returned(result, encoded)
@@ -144,7 +144,7 @@ class CallMaker:
             "error",
             started,
             error=message,
-            raised=kind,
+            error_name=kind,
             can_retry=can_retry,
             outcome_unknown=outcome_unknown,
             http_status=status,

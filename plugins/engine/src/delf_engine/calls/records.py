@@ -128,14 +128,14 @@ class CallRecords:
         await self._end_unmade(call)
 
     async def _end_unmade(self, call: Call) -> None:
-        why = "cancelled before it was made"
-        await self.end(call, "cancelled", error=why, cancellation="not_started")
+        reason = "cancelled before it was made"
+        await self.end(call, "cancelled", error=reason, cancellation="not_started")
 
-    async def cancel(self, call: Call, why: str, started: float = 0.0) -> None:
+    async def cancel(self, call: Call, reason: str, started: float = 0.0) -> None:
         """Record a cancelled call: by its script, or because its sandbox died."""
-        how: Cancellation = "abandoned" if call.abandoned else "cut_off"
+        cancellation: Cancellation = "abandoned" if call.abandoned else "cut_off"
         with contextlib.suppress(TaskLeftError):  # a task that will be resumed records no end
-            await self.end(call, "cancelled", started, error=why, cancellation=how)
+            await self.end(call, "cancelled", started, error=reason, cancellation=cancellation)
 
     async def end(
         self,
@@ -145,13 +145,13 @@ class CallRecords:
         *,
         result: Any = None,
         error: str | None = None,
-        raised: str | None = None,
+        error_name: str | None = None,
         digest: str | None = None,
         cancellation: Cancellation | None = None,
         can_retry: bool = True,
         outcome_unknown: bool = False,
         http_status: int | None = None,
-        safe: Collection[str] = SAFE,
+        public_texts: Collection[str] = SAFE,
     ) -> None:
         """Record the end of a call, once.
 
@@ -161,13 +161,13 @@ class CallRecords:
             started: The start by ``time.perf_counter()``; 0 if the call was not made.
             result: The result for the script.
             error: The error message.
-            raised: The exception that the script sees.
+            error_name: The exception that the script sees.
             digest: The identity of a call that has no other event.
             cancellation: Why it was cancelled.
             can_retry: Whether another script could succeed.
             outcome_unknown: Whether the failed call may have taken effect.
             http_status: The HTTP status of an answer that was an error.
-            safe: Names of fields that need no redaction.
+            public_texts: Names of fields that need no redaction.
 
         Raises:
             UnrecordedCallError: If the journal fails to store the end of a started call.
@@ -183,7 +183,7 @@ class CallRecords:
         try:
             await self._log.record(
                 CallFinished,
-                safe=safe,
+                public_texts=public_texts,
                 ends_call=is_own or cancellation == "not_started",
                 call_id=call.number,
                 action=call.bound.name,
@@ -192,7 +192,7 @@ class CallRecords:
                 result=result,
                 error=error,
                 description=call.description,
-                raised=raised,
+                raised=error_name,
                 digest=digest,
                 cancellation=cancellation,
                 can_retry=can_retry,
@@ -202,12 +202,12 @@ class CallRecords:
         except Exception as failure:
             if not call.begun:
                 raise
-            lost = _unrecorded(call, failure)
-            self.lost = self.lost or lost
-            raise lost from failure
+            unrecorded = _unrecorded(call, failure)
+            self.lost = self.lost or unrecorded
+            raise unrecorded from failure
 
 
 def _unrecorded(call: Call, failure: Exception) -> UnrecordedCallError:
-    why = failure.message if isinstance(failure, DelfError) else repr(failure)
-    what = f"{call.bound.name} (call {call.number}) was begun, and its end could not be recorded"
-    return UnrecordedCallError(f"{what}: {why}")
+    cause = failure.message if isinstance(failure, DelfError) else repr(failure)
+    message = f"{call.bound.name} (call {call.number}) was begun, and its end could not be recorded"
+    return UnrecordedCallError(f"{message}: {cause}")

@@ -59,9 +59,9 @@ class Results:
     def _cleaned(self, result: Any) -> tuple[Any, bytes]:
         encoded = self.encode(result)
         if self._redactor.knows_any and self._redactor.is_in(encoded):
-            read = _read(encoded)
-            clean = self._redactor.value(read)
-            if clean is not read:
+            decoded = _read(encoded)
+            clean = self._redactor.value(decoded)
+            if clean is not decoded:
                 return freeze(clean), self.encode(clean)
         # Frozen from the encoding, so that it equals the result of the script.
         return result if type(result) in PLAIN else freeze(_read(encoded)), encoded

@@ -20,8 +20,8 @@ class ToolThreads:
         most: The maximum number of concurrent functions.
     """
 
-    def __init__(self, most: int) -> None:
-        self._pool = ThreadPoolExecutor(most, thread_name_prefix="delf-tool")
+    def __init__(self, max_threads: int) -> None:
+        self._pool = ThreadPoolExecutor(max_threads, thread_name_prefix="delf-tool")
         self._jobs: set[Future[Ended]] = set()
         self._closed = False
 
@@ -44,14 +44,14 @@ class ToolThreads:
             RuntimeError: After :meth:`close`, or if no thread can be started.
         """
         # A list that is cleared on the call or withdrawal: the pool itself keeps queued functions.
-        held: list[Callable[[], Any]] = [partial(copy_context().run, function)]
+        pending_work: list[Callable[[], Any]] = [partial(copy_context().run, function)]
         del function
         job: Future[Ended] = Future()
         try:
-            self._pool.submit(_call, job, held)
+            self._pool.submit(_call, job, pending_work)
         except RuntimeError:  # no new thread can be started: a running one will take the job
             if self._closed or not self._jobs:
-                held.clear()
+                pending_work.clear()
                 raise
         self._jobs.add(job)
         job.add_done_callback(self._jobs.discard)
@@ -59,7 +59,7 @@ class ToolThreads:
             await _end_of(job)
         except asyncio.CancelledError:
             if job.cancel():
-                held.clear()
+                pending_work.clear()
                 raise
             if abandoned():
                 raise
@@ -104,11 +104,11 @@ def _finish(end: asyncio.Future[None]) -> None:
         end.set_result(None)
 
 
-def _call(job: Future[Ended], held: list[Callable[[], Any]]) -> None:
+def _call(job: Future[Ended], pending_work: list[Callable[[], Any]]) -> None:
     """Run a queued function unless it was withdrawn, and pass any exception to its future."""
     if not job.set_running_or_notify_cancel():
         return
     try:
-        job.set_result((held.pop()(), None))
+        job.set_result((pending_work.pop()(), None))
     except BaseException as error:
         job.set_result((None, error))

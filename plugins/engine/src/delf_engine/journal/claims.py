@@ -63,8 +63,8 @@ class Claims:
                 # expires.
                 await to_its_end(self._release(journal, task_id))
             except (DelfError, TimeoutError) as error:
-                why = str(error) or "the journal does not answer"
-                _log.warning("task %s is not free for others yet: %s", task_id, why)
+                cause = str(error) or "the journal does not answer"
+                _log.warning("task %s is not free for others yet: %s", task_id, cause)
 
     @staticmethod
     async def _release(journal: SharedJournal, task_id: str) -> None:

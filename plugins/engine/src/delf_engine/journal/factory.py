@@ -26,9 +26,9 @@ def durable_journal(host: PluginHost) -> str | None:
     Args:
         host: The plugins.
     """
-    found = [spec for spec in host.specs(JournalSpec) if spec.durable]
-    found.sort(key=lambda spec: (not spec.shared, spec.name))
-    return found[0].name if found else None
+    durable_specs = [spec for spec in host.specs(JournalSpec) if spec.durable]
+    durable_specs.sort(key=lambda spec: (not spec.shared, spec.name))
+    return durable_specs[0].name if durable_specs else None
 
 
 def make_journal(
@@ -72,9 +72,9 @@ def need_durable_journal(host: PluginHost, purpose: str) -> str:
     name = durable_journal(host)
     if name is not None:
         return name
-    for known, package in packages("journal").items():
+    for journal_name, package in packages("journal").items():
         if any(record.distribution == package for record in host.records()):
-            host.spec(JournalSpec, known)  # raises with the reason why it cannot be used
+            host.spec(JournalSpec, journal_name)  # raises with the reason why it cannot be used
     raise host.with_load_failures(
         OptionalDependencyError(
             f"{purpose} needs a journal that outlives the process", package=durable_package()

@@ -90,8 +90,8 @@ def is_torn(events: Sequence[Event]) -> bool:
 
 def last_script(events: Sequence[Event]) -> int:
     """Return the number of the event before the model was asked for the last script; 0 if none."""
-    asked = (e.seq for e in reversed(events) if isinstance(e, ModelCalled))
-    return next(asked, 1) - 1
+    call_places = (e.seq for e in reversed(events) if isinstance(e, ModelCalled))
+    return next(call_places, 1) - 1
 
 
 def with_own_files(events: Sequence[Event], at: int) -> list[Event]:
@@ -103,25 +103,25 @@ def with_own_files(events: Sequence[Event], at: int) -> list[Event]:
         events: The task's events.
         at: The number of the last event to copy.
     """
-    written = [e for e in events if isinstance(e, FileWritten) and e.seq <= at]
-    if not written:
+    writes = [e for e in events if isinstance(e, FileWritten) and e.seq <= at]
+    if not writes:
         return list(events)
     folder = Path(tempfile.mkdtemp(prefix=OUTPUT_PREFIX)).resolve()
     copies: dict[str, Path] = {}
-    for number, path in enumerate(dict.fromkeys(event.path for event in written)):
+    for number, path in enumerate(dict.fromkeys(event.path for event in writes)):
         target = folder / str(number) / Path(path).name
         target.parent.mkdir()
         try:
             copies[path] = Path(shutil.copyfile(path, target))
         except OSError:
             continue  # no longer on this machine
-    found: list[Event] = []
+    own_events: list[Event] = []
     for event in events:
         if not isinstance(event, FileWritten) or event.seq > at:
-            found.append(event)
+            own_events.append(event)
         elif event.path in copies:
-            found.append(replace(event, path=str(copies[event.path])))
-    return found
+            own_events.append(replace(event, path=str(copies[event.path])))
+    return own_events
 
 
 def forked(
@@ -159,12 +159,12 @@ def forked(
             hint=f"it has events from {first} to {last}: delf runs events {other} shows them",
         )
     before = [e for e in events if e.seq <= at and not isinstance(e, _NOT_COPIED)]
-    begun = {event.call_id for event in before if isinstance(event, CallStarted)}
-    begun -= {event.call_id for event in before if isinstance(event, CallFinished)}
+    open_calls = {event.call_id for event in before if isinstance(event, CallStarted)}
+    open_calls -= {event.call_id for event in before if isinstance(event, CallFinished)}
     before += [
         event
         for event in events
-        if event.seq > at and isinstance(event, CallFinished) and event.call_id in begun
+        if event.seq > at and isinstance(event, CallFinished) and event.call_id in open_calls
     ]
     before = _without_approvals(before)
     if script is not None:
@@ -179,17 +179,17 @@ def forked(
     for number, event in enumerate(before, 1):
         changed = replace(_unpaid(event), task_id=task_id, seq=number)
         if isinstance(changed, TaskStarted):
-            kept = {name: v for name, v in changed.setup.items() if name != ASKED_FROM}
-            own = {**kept, **(setup or {}), COPIED: len(before)}
+            kept_setup = {name: v for name, v in changed.setup.items() if name != ASKED_FROM}
+            own_setup = {**kept_setup, **(setup or {}), COPIED: len(before)}
             if changed.key != key:  # the task's text was written by the other task's owner
                 asker = name_of_holder(changed.key)
-                own[SHAPED] = list(dict.fromkeys((*kept.get(SHAPED, ()), asker)))
+                own_setup[SHAPED] = list(dict.fromkeys((*kept_setup.get(SHAPED, ()), asker)))
             changed = replace(
-                changed, conversation=None, parent=None, worker=None, key=key, setup=own
+                changed, conversation=None, parent=None, worker=None, key=key, setup=own_setup
             )
-        elif (asked := getattr(changed, "request_id", None)) is not None:
+        elif (request_id := getattr(changed, "request_id", None)) is not None:
             # With the old id, an answer to the other task's request would count here, too.
-            name = names.setdefault(asked, f"req_{secrets.token_hex(8)}")
+            name = names.setdefault(request_id, f"req_{secrets.token_hex(8)}")
             changed = replace(changed, request_id=name)
             if isinstance(changed, ApprovalDecided):
                 changed = replace(changed, remember="no", key=None, project=None)
@@ -208,19 +208,19 @@ def _unpaid(event: Event) -> Event:
 
 def _without_approvals(events: Sequence[Event]) -> list[Event]:
     """Remove questions, votes and approvals of unfinished calls."""
-    ended = {event.call_id for event in events if isinstance(event, CallFinished)}
+    ended_calls = {event.call_id for event in events if isinstance(event, CallFinished)}
     last = max((e.seq for e in events if isinstance(e, ScriptFinished)), default=0)
     open_requests = {
         event.request_id
         for event in events
         if isinstance(event, ApprovalRequested)
-        and not (event.seq < last if event.code is not None else event.call_id in ended)
+        and not (event.seq < last if event.code is not None else event.call_id in ended_calls)
     }
     return [
         event
         for event in events
         if getattr(event, "request_id", None) not in open_requests
-        and not (isinstance(event, ApprovalRemembered) and event.call_id not in ended)
+        and not (isinstance(event, ApprovalRemembered) and event.call_id not in ended_calls)
     ]
 
 
@@ -230,19 +230,21 @@ def _written_by_a_person(events: Sequence[Event], at: int, script: str) -> list[
     Raises:
         UnknownTaskError: If no script followed the event.
     """
-    later = [event for event in events if event.seq > at]
-    replied = next((e for e in later if isinstance(e, ModelReplied) and is_script(e)), None)
+    later_events = [event for event in events if event.seq > at]
+    replied = next((e for e in later_events if isinstance(e, ModelReplied) and is_script(e)), None)
     if replied is None:
         raise UnknownTaskError(
             f"no model wrote a script after event {at}",
             hint="without a script, the model is asked for one",
         )
-    asked = [e for e in later if isinstance(e, ModelCalled) and e.number == replied.number]
+    call_events = [
+        e for e in later_events if isinstance(e, ModelCalled) and e.number == replied.number
+    ]
     text = f"```python\n{script.rstrip()}\n```"
     answer = replace(
         replied, model=PERSON, text=text, calls=(), usage=Usage(), cost_usd=0.0, duration_ms=0.0
     )
-    return [*asked, answer]
+    return [*call_events, answer]
 
 
 def is_script(event: ModelReplied) -> bool:

@@ -58,17 +58,17 @@ def _awaited(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     limited = function.__name__ not in _UNLIMITED
 
     @functools.wraps(function)
-    async def method(*arguments: Any, **named: Any) -> Any:
+    async def method(*arguments: Any, **keywords: Any) -> Any:
         limit = asyncio.timeout(ANSWER_SECONDS if limited else None)
         try:
             async with limit:
-                return await contained(lambda: function(*arguments, **named))
+                return await contained(lambda: function(*arguments, **keywords))
         except DelfError:
             raise
         except Exception as error:
             if limit.expired():
-                what = f"the journal {name!r} did not answer {function.__name__}()"
-                raise JournalFailedError(f"{what} within {ANSWER_SECONDS:g} s") from error
+                message = f"the journal {name!r} did not answer {function.__name__}()"
+                raise JournalFailedError(f"{message} within {ANSWER_SECONDS:g} s") from error
             raise_because(_failed(name, function, error), error)
 
     return method
@@ -76,9 +76,9 @@ def _awaited(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 def _iterated(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     @functools.wraps(function)
-    async def method(*arguments: Any, **named: Any) -> AsyncIterator[Any]:
+    async def method(*arguments: Any, **keywords: Any) -> AsyncIterator[Any]:
         try:
-            async for item in function(*arguments, **named):
+            async for item in function(*arguments, **keywords):
                 yield item
         except DelfError:
             raise
@@ -89,5 +89,5 @@ def _iterated(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def _failed(name: str, function: Callable[..., Any], error: Exception) -> JournalFailedError:
-    what = f"the journal {name!r} failed in {function.__name__}(): {described(error)}"
-    return JournalFailedError(what)
+    message = f"the journal {name!r} failed in {function.__name__}(): {described(error)}"
+    return JournalFailedError(message)

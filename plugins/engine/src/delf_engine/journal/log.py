@@ -98,7 +98,7 @@ class TaskLog:
         self,
         kind: type[Event],
         *,
-        safe: Collection[str] = SAFE,
+        public_texts: Collection[str] = SAFE,
         ends_call: bool = False,
         **fields: Any,
     ) -> None:
@@ -108,7 +108,7 @@ class TaskLog:
 
         Args:
             kind: The event's class.
-            safe: Names of fields that need no redaction.
+            public_texts: Names of fields that need no redaction.
             ends_call: Whether the event is the outcome of a call, which is recorded even after
                 :meth:`leave`.
             fields: The event's own fields; task, sequence number and time are added.
@@ -120,7 +120,7 @@ class TaskLog:
         if self._over or (self._left and not ends_call):
             raise self._ended(kind)
         if self.redactor.knows_any:
-            fields = self._without_secrets(fields, safe)
+            fields = self._without_secrets(fields, public_texts)
         # Before the first await, because the caller may change its objects afterwards.
         large = any(type(value) not in PLAIN and is_large(value) for value in fields.values())
         fields = (
@@ -149,15 +149,15 @@ class TaskLog:
             self._deadline = asyncio.get_running_loop().time() + seconds
 
     async def _record(self, kind: type[Event], fields: dict[str, Any]) -> None:
-        written = False
+        is_written = False
         try:
             async with self._lock:
                 if self._has_more:
                     await self._write_waiting()
-                written = True
+                is_written = True
                 await self._write(kind, fields)
         except asyncio.CancelledError:
-            if not written:
+            if not is_written:
                 self._waiting.append((kind, fields))
             self._flush_soon()
             raise
@@ -191,9 +191,13 @@ class TaskLog:
         self._waiting.append((kind, frozen_fields(kind, fields)))
         self._flush_soon()
 
-    def _without_secrets(self, fields: dict[str, Any], safe: Collection[str]) -> dict[str, Any]:
+    def _without_secrets(
+        self, fields: dict[str, Any], public_texts: Collection[str]
+    ) -> dict[str, Any]:
         clean = self.redactor.value
-        return {name: value if name in safe else clean(value) for name, value in fields.items()}
+        return {
+            name: value if name in public_texts else clean(value) for name, value in fields.items()
+        }
 
     def leave(self) -> None:
         """From now on record only outcomes of calls, so that the task can be resumed."""
@@ -269,8 +273,8 @@ class TaskLog:
     def _queue_output(self) -> None:
         """Queue buffered output and clock reads behind earlier events."""
         if self._readings or self._turns:
-            seen = {"readings": tuple(self._readings), "turns": tuple(self._turns)}
-            self._waiting.append((ClockRead, seen))
+            observations = {"readings": tuple(self._readings), "turns": tuple(self._turns)}
+            self._waiting.append((ClockRead, observations))
             self._readings.clear()
             self._turns.clear()
         if self._printed:  # as one event: a script may print thousands of short texts

@@ -71,8 +71,8 @@ class RecordedCall:
     @property
     def lost_arguments(self) -> bool:
         """True if the edited arguments contained a secret, which the journal does not store."""
-        decided = None if self.decision is None else self.decision.arguments
-        return REDACTED in repr(decided) or REDACTED in repr(self.edited_arguments)
+        edited_arguments = None if self.decision is None else self.decision.arguments
+        return REDACTED in repr(edited_arguments) or REDACTED in repr(self.edited_arguments)
 
     def question_of(
         self, *, outcome_unknown: bool
@@ -93,17 +93,17 @@ class RecordedCall:
 
     def answer(self) -> CallAnswer:
         """Return the answer that the script got."""
-        done = self.finished
-        if done is None:
+        end = self.finished
+        if end is None:
             raise ValueError("the call has no recorded end")
-        if done.raised is not None:
+        if end.raised is not None:
             return Raised(
-                done.raised,
-                done.error or "",
-                can_retry=done.can_retry,
-                http_status=done.http_status,
+                end.raised,
+                end.error or "",
+                can_retry=end.can_retry,
+                http_status=end.http_status,
             )
-        return Returned(done.result) if done.status == "ok" else ToolMessage(str(done.result))
+        return Returned(end.result) if end.status == "ok" else ToolMessage(str(end.result))
 
 
 @dataclass(kw_only=True)
@@ -160,7 +160,7 @@ class Recording:
         self._callers: dict[int, RecordedScript] = {}
         self._call_by_request: dict[str, RecordedCall] = {}
         self._script_by_request: dict[str, RecordedScript] = {}
-        own = script = self.scripts[0] = RecordedScript(attempt=0)
+        script_of_calls = script = self.scripts[0] = RecordedScript(attempt=0)
         for event in events:
             if isinstance(event, ev.ScriptGenerated):
                 script = self.scripts[event.attempt] = RecordedScript(attempt=event.attempt)
@@ -168,7 +168,7 @@ class Recording:
             if isinstance(event, ev.ScriptFinished):
                 # What comes between scripts is the strategy's own: counted to the last script, its
                 # calls would be expected from that script.
-                script = own
+                script = script_of_calls
             names = event.replay_key
             if names is not None:
                 key = (type(event), *(getattr(event, name) for name in names))
@@ -178,9 +178,9 @@ class Recording:
         for script in self.scripts.values():
             # After a crash the script runs again and makes its calls again; only after an end does
             # nobody wait for them.
-            ended = script.finished is not None and script.finished.status != "crashed"
+            is_finished = script.finished is not None and script.finished.status != "crashed"
             for call in script.calls:
-                call.is_over = ended
+                call.is_over = is_finished
 
     def knows(self, kind: type[ev.Event], fields: Mapping[str, Any]) -> bool:
         """Return True if an event is recorded; each recorded event matches once."""
@@ -256,10 +256,10 @@ class Recording:
 
     def _end_draft(self, purpose: str) -> None:
         """Turn the journalled pieces of a truncated answer into a recorded reply."""
-        written = self._drafts.pop(purpose, ())
-        if written:
-            text = "".join(event.text for event in written)
-            calls = tuple(call for event in written for call in event.calls)
+        deltas = self._drafts.pop(purpose, ())
+        if deltas:
+            text = "".join(event.text for event in deltas)
+            calls = tuple(call for event in deltas for call in event.calls)
             reply = ModelReply(text=text, calls=calls, model="", finish_reason="cut")
             self.replies[purpose].append(reply)
 
@@ -269,72 +269,78 @@ class Recording:
         digest: str,
         script: RecordedScript,
     ) -> RecordedCall:
-        past = self._calls.get(event.call_id)
-        if past is None:
-            past = RecordedCall(
+        recorded_call = self._calls.get(event.call_id)
+        if recorded_call is None:
+            recorded_call = RecordedCall(
                 call_id=event.call_id,
                 action=event.action,
                 digest=digest,
                 # The script may give up a call before the call's first event is recorded.
                 unseen=event.call_id in self._abandoned,
             )
-            self._calls[event.call_id] = past
+            self._calls[event.call_id] = recorded_call
             self._callers[event.call_id] = script
             self.last_call = max(self.last_call, event.call_id)
-            script.calls.append(past)
-            script.steps.append(-past.call_id)
-        return past
+            script.calls.append(recorded_call)
+            script.steps.append(-recorded_call.call_id)
+        return recorded_call
 
-    def _take_request(self, event: ev.ApprovalRequested, past: RecordedCall) -> None:
-        if event.action != past.action:
+    def _take_request(self, event: ev.ApprovalRequested, recorded_call: RecordedCall) -> None:
+        if event.action != recorded_call.action:
             return  # a tool's own question during the call
-        self._call_by_request[event.request_id] = past
-        past.lapsed = False
+        self._call_by_request[event.request_id] = recorded_call
+        recorded_call.lapsed = False
         if event.outcome_unknown:
-            past.question, past.verdict = event, None
+            recorded_call.question, recorded_call.verdict = event, None
         else:
-            before, decided = past.request, past.decision
-            if before is not None and decided is not None and decided.decision == "edited":
-                past.edits.append((before, decided))
-            past.request, past.decision = event, None
+            before, decision = recorded_call.request, recorded_call.decision
+            if before is not None and decision is not None and decision.decision == "edited":
+                recorded_call.edits.append((before, decision))
+            recorded_call.request, recorded_call.decision = event, None
 
     def _take_decision(self, event: ev.ApprovalDecided) -> None:
-        past = self._call_by_request.get(event.request_id)
-        if past is None:
+        recorded_call = self._call_by_request.get(event.request_id)
+        if recorded_call is None:
             return
         if event.source == "sandbox_died":
-            past.lapsed = True
-        elif past.question is not None and past.question.request_id == event.request_id:
-            past.verdict = event
-        elif past.request is not None and past.request.request_id == event.request_id:
-            past.decision = event
+            recorded_call.lapsed = True
+        elif (
+            recorded_call.question is not None
+            and recorded_call.question.request_id == event.request_id
+        ):
+            recorded_call.verdict = event
+        elif (
+            recorded_call.request is not None
+            and recorded_call.request.request_id == event.request_id
+        ):
+            recorded_call.decision = event
             if event.source == "changed":  # the changed call has not been asked about
-                past.request = past.decision = None
+                recorded_call.request = recorded_call.decision = None
 
     def _take_abandoned(self, event: ev.CallAbandoned) -> None:
         self.last_call = max(self.last_call, event.call_id)
-        past = self._calls.get(event.call_id)
-        if past is None:
+        recorded_call = self._calls.get(event.call_id)
+        if recorded_call is None:
             self._abandoned.add(event.call_id)
             return
-        past.unseen = True
+        recorded_call.unseen = True
 
     def _take_end(self, event: ev.CallFinished, script: RecordedScript) -> None:
         self.last_call = max(self.last_call, event.call_id)
-        past = self._calls.get(event.call_id)
-        if past is None and event.digest is not None:
-            past = self._call(event, event.digest, script)
-        if past is None:
+        recorded_call = self._calls.get(event.call_id)
+        if recorded_call is None and event.digest is not None:
+            recorded_call = self._call(event, event.digest, script)
+        if recorded_call is None:
             self.known[_refusal(event.action, event.error)] += 1
             return
         # Not an end: the call may have gone on after its sandbox died, so a resume has to ask.
         if event.cancellation == "cut_off":
-            past.cut_off = True
+            recorded_call.cut_off = True
             return
         if event.cancellation == "not_started":  # its decision stays valid
-            past.started, past.cut_off = None, True
+            recorded_call.started, recorded_call.cut_off = None, True
             return
-        past.finished = event
+        recorded_call.finished = event
         self._callers[event.call_id].steps.append(event.call_id)
 
 

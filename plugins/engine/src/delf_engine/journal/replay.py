@@ -70,33 +70,33 @@ class _Course:
         if not self._unclaimed.get(digest):
             return None
         # Equal calls are interchangeable: coroutines may make them in another order than before.
-        past = self._unclaimed[digest].popleft()
-        self._expected.pop(past.call_id, None)
+        recorded_call = self._unclaimed[digest].popleft()
+        self._expected.pop(recorded_call.call_id, None)
         self._move()
-        return past
+        return recorded_call
 
-    async def turn(self, past: RecordedCall | None, *, alone: bool) -> None:
+    async def turn(self, recorded_call: RecordedCall | None, *, alone: bool) -> None:
         """Wait for a call's turn in the recorded order.
 
         Args:
-            past: The recorded call; None for a new call.
+            recorded_call: The recorded call; None for a new call.
             alone: Whether the script is blocked until the answer arrives.
 
         Raises:
             ReplayMismatch: If the turn can never come.
         """
-        if past is None:
+        if recorded_call is None:
             number, is_turn = _AFTER_RECORD, not self._steps
-        elif past.finished is None:
+        elif recorded_call.finished is None:
             number, is_turn = _AFTER_ANSWERS, not self._answers
         else:
-            number = past.call_id
+            number = recorded_call.call_id
             is_turn = bool(self._steps) and self._steps[0] == number
         if not is_turn:
             if alone:
                 # A blocked script makes no other call, so the steps before this one never happen:
                 # waiting would last until the task's timeout.
-                raise self._stuck(past)
+                raise self._stuck(recorded_call)
             await self._wait(number)
         # The step goes once its turn has come: removed earlier, it would let the next answer
         # overtake this one.
@@ -128,10 +128,12 @@ class _Course:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def _stuck(self, past: RecordedCall | None) -> ReplayMismatch:
+    def _stuck(self, recorded_call: RecordedCall | None) -> ReplayMismatch:
         expected = ", ".join(_named(call) for call in self.expected[:3]) or "an earlier answer"
-        made = "a call that is not recorded" if past is None else _named(past)
-        return _mismatch(f"the script makes {made} where the journal has {expected}")
+        description = (
+            "a call that is not recorded" if recorded_call is None else _named(recorded_call)
+        )
+        return _mismatch(f"the script makes {description} where the journal has {expected}")
 
 
 class Replay:
@@ -197,9 +199,9 @@ class Replay:
         if self._course is None:
             return text
         script = self._course.script
-        known = min(script.left_to_print, len(text))
-        script.left_to_print -= known
-        return text[known:]
+        recorded_length = min(script.left_to_print, len(text))
+        script.left_to_print -= recorded_length
+        return text[recorded_length:]
 
     # -- scripts --------------------------------------------------------------------------
 
@@ -254,17 +256,17 @@ class Replay:
         course = self._course
         if course is None:
             return None
-        past, finished = course.take(digest), course.script.finished
-        if past is not None and past.was_abandoned:
-            if alone and finished is not None:
-                raise _beyond(finished)
+        recorded_call, script_end = course.take(digest), course.script.finished
+        if recorded_call is not None and recorded_call.was_abandoned:
+            if alone and script_end is not None:
+                raise _beyond(script_end)
             await asyncio.get_running_loop().create_future()  # until it is given up again
         # Before the check below: until its turn comes, the recorded calls of other coroutines may
         # still be due.
-        await course.turn(past, alone=alone)
-        if past is None and finished is not None:
-            raise _beyond(finished)
-        return past
+        await course.turn(recorded_call, alone=alone)
+        if recorded_call is None and script_end is not None:
+            raise _beyond(script_end)
+        return recorded_call
 
     def unfinished(self) -> ReplayMismatch | None:
         """Return the error for a script whose time ran out while it waited for a recorded step."""
@@ -274,17 +276,17 @@ class Replay:
         return _mismatch(f"the task's time was over before {expected} came again")
 
 
-def _beyond(finished: ev.ScriptFinished) -> ReplayMismatch:
-    return _mismatch(f"a script that was {finished.status!r} makes a further call")
+def _beyond(script_end: ev.ScriptFinished) -> ReplayMismatch:
+    return _mismatch(f"a script that was {script_end.status!r} makes a further call")
 
 
 def _named(call: RecordedCall) -> str:
     return f"{call.action} (call {call.call_id})"
 
 
-def _mismatch(what: str) -> ReplayMismatch:
+def _mismatch(subject: str) -> ReplayMismatch:
     return ReplayMismatch(
-        what,
+        subject,
         hint="resume with the same tools, files and versions; calls that depend on anything but "
         "tools, clock and chance of the script cannot be replayed",
     )

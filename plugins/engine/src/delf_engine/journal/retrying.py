@@ -48,16 +48,16 @@ def next_try(
 
 def without_attempts(events: Sequence[ev.Event]) -> list[ev.Event]:
     """Remove the failures after which the task was retried or continued."""
-    kept: list[ev.Event] = []
+    kept_events: list[ev.Event] = []
     for event in events:
         if isinstance(event, ev.TaskFinished) and event.code != BudgetExceededError.code:
             continue  # continued after its timeout
         if not isinstance(event, (ev.TaskPostponed, ev.TaskFinished)):
-            kept.append(event)
-        elif (index := _failed_read(kept)) is not None:
+            kept_events.append(event)
+        elif (index := _failed_read(kept_events)) is not None:
             ends = (ev.CallFinished, ev.ApprovalDecided)
-            kept[index:] = [e for e in kept[index + 1 :] if isinstance(e, ends)]
-    return kept
+            kept_events[index:] = [e for e in kept_events[index + 1 :] if isinstance(e, ends)]
+    return kept_events
 
 
 def _was_away(error: BaseException | None) -> bool:
@@ -70,8 +70,8 @@ def _was_away(error: BaseException | None) -> bool:
 def _has_open_change(events: Sequence[ev.Event]) -> bool:
     """Return True if a write call has an unknown outcome."""
     ends = {e.call_id: e.status for e in events if isinstance(e, ev.CallFinished)}
-    begun = (e for e in events if isinstance(e, ev.CallStarted) and e.effect != "read")
-    return any(ends.get(event.call_id, "cancelled") == "cancelled" for event in begun)
+    starts = (e for e in events if isinstance(e, ev.CallStarted) and e.effect != "read")
+    return any(ends.get(event.call_id, "cancelled") == "cancelled" for event in starts)
 
 
 def _script_failed(events: Sequence[ev.Event]) -> bool:

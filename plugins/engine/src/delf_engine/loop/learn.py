@@ -15,15 +15,15 @@ async def learn(run: TaskRun, answer: str) -> None:
         return
     if any(isinstance(event, FactsLearned) for event in run.log.events):
         return  # learned before the process died
-    safe = run.log.redactor.text
-    done = DoneTask(
-        task=safe(run.request.task),
-        answer=safe(answer),
+    redact = run.log.redactor.text
+    done_task = DoneTask(
+        task=redact(run.request.task),
+        answer=redact(answer),
         known=run.context.facts,
         ask=functools.partial(run.ask, "learn"),
         trust=run.trust,
     )
     async with run.log.step(Step.LEARN), run.failures_as_warnings("nothing was learned"):
-        facts = await run.memory.learn(done)
+        facts = await run.memory.learn(done_task)
         if facts:
             await run.log.record(FactsLearned, facts=tuple(facts))

@@ -131,7 +131,7 @@ class TaskPipeline:
         except asyncio.CancelledError:
             await to_its_end(self._cancel(work))
             raise
-        return await to_its_end(self._finish(text, error), failed=self._log_lost_end)
+        return await to_its_end(self._finish(text, error), on_failure=self._log_lost_end)
 
     async def _lose_sandbox(self, error: SandboxDied) -> TaskOutcome:
         """Leave a task whose sandbox died to be resumed at once, with its children running."""
@@ -184,8 +184,8 @@ class TaskPipeline:
         await select(run, seconds)
         is_whole = run.tools.fits(run.config.tools_budget) and not run.tools.is_chosen
         if not is_whole and isinstance(self._strategy, SupportsOwnTools):
-            own = self._strategy.own_tools(run.tool_choice())
-            run.tools = await run.tools.with_builtins(own)
+            connections = self._strategy.own_tools(run.tool_choice())
+            run.tools = await run.tools.with_builtins(connections)
         if run.tools is not tools:
             self._host.use(run.tools)
         if runs_scripts(self._strategy):
@@ -197,8 +197,10 @@ class TaskPipeline:
         await load_context(run)
         answer: Any = await self._strategy.solve(self._host)
         if not isinstance(answer, str):
-            given = f"{type(answer).__name__} in place of text"
-            raise PluginError(f"the strategy {type(self._strategy).__name__} answered with {given}")
+            answer_type = f"{type(answer).__name__} in place of text"
+            raise PluginError(
+                f"the strategy {type(self._strategy).__name__} answered with {answer_type}"
+            )
         await self._warn_of_unused_tools()
         return answer
 
@@ -216,14 +218,14 @@ class TaskPipeline:
         if not work.done():
             # A replay that waited for a missing call is a mismatch, not a timeout.
             unfinished = self._run.replay.unfinished()
-            why = self._waits_for()
-            host.close(left=unfinished is not None, cut=True)
+            awaited_work = self._waits_for()
+            host.close(is_abandoned=unfinished is not None, was_cut=True)
             await self._abandon(work)
             seconds = self._run.clock.seconds
-            late = TaskTimeoutError(
-                f"Timeout: the task did not end within {seconds:g} s; it waited for {why}"
+            timeout_error = TaskTimeoutError(
+                f"Timeout: the task did not end within {seconds:g} s; it waited for {awaited_work}"
             )
-            return host.output, unfinished or late
+            return host.output, unfinished or timeout_error
         error = host.stopped or work.exception()
         if error is None and host.scripts.variables and host.scripts.sandbox.alive:
             async with self._run.failures_as_warnings(
@@ -231,7 +233,7 @@ class TaskPipeline:
             ):
                 session = await host.scripts.sandbox.session()
                 await keep_variables(self._run, session, host.scripts.variables)
-        host.close(left=isinstance(error, TaskLeftError))
+        host.close(is_abandoned=isinstance(error, TaskLeftError))
         host.scripts.sandbox.retire()
         if error is None:
             text = work.result()
@@ -246,12 +248,12 @@ class TaskPipeline:
             foreign = cause or error
             described = describe_exception(foreign)
             words = described.removeprefix(f"{type(foreign).__name__}: ")
-            inside = DelfError(
+            internal_error = DelfError(
                 f"an unexpected {type(foreign).__name__} inside {self._place_of(error)}: {words}",
                 hint="the log has the traceback; please report it",
             )
-            inside.__cause__ = error
-            error = inside
+            internal_error.__cause__ = error
+            error = internal_error
         if isinstance(error, ToolException) and self._run.request.child is None:
             return await self._refused(error)
         return host.output, error
@@ -297,8 +299,10 @@ class TaskPipeline:
         is_left = self._is_left
         self._log.hurry(_LAST_SECONDS)
         try:
-            cut = self._run.clock.is_over
-            self._host.close(left=is_left, cut=cut)  # before the log, which records the calls' ends
+            is_out_of_time = self._run.clock.is_over
+            self._host.close(
+                is_abandoned=is_left, was_cut=is_out_of_time
+            )  # before the log, which records the calls' ends
             if is_left:
                 self._log.leave()
             if work is not None:
@@ -317,7 +321,7 @@ class TaskPipeline:
         return TaskStoppedError("the task was stopped")
 
     async def _finish(
-        self, text: str, error: DelfError | None, stopped: StoppedBy | None = None
+        self, text: str, error: DelfError | None, stopper: StoppedBy | None = None
     ) -> TaskOutcome:
         run, log = self._run, self._log
         try:
@@ -357,8 +361,8 @@ class TaskPipeline:
                 cost_usd=cost_of(log.events),
                 files=dict(outcome.files),
                 value=outcome.value,
-                by=None if stopped is None else stopped.name,
-                via="" if stopped is None else stopped.via,
+                by=None if stopper is None else stopper.name,
+                via="" if stopper is None else stopper.via,
             )
         except DelfError as lost:
             if not isinstance(error, TaskTimeoutError):
@@ -384,11 +388,11 @@ class TaskPipeline:
     async def _leave(self, outcome: TaskOutcome) -> None:
         """End this process's work without an end in the journal; record the reason if possible."""
         error = outcome.error
-        why = "not resumed" if isinstance(error, ReplayMismatch) else "stopped"
+        reason = "not resumed" if isinstance(error, ReplayMismatch) else "stopped"
         try:
             try:
                 message = "" if error is None else error.message
-                await self._log.record(Warned, message=f"{why}: {message}")
+                await self._log.record(Warned, message=f"{reason}: {message}")
             finally:
                 await self._log.end()
         except Exception as failure:
@@ -457,7 +461,9 @@ async def load_context(run: TaskRun) -> None:
     if not sources:
         return
     async with run.log.step(Step.CONTEXT):
-        asked = (facts_of(name, source, run.request.task) for name, source in sources.items())
-        texts = await asyncio.gather(*asked)
+        facts_by_source = (
+            facts_of(name, source, run.request.task) for name, source in sources.items()
+        )
+        texts = await asyncio.gather(*facts_by_source)
         live = {name: text for name, text in zip(sources, texts, strict=True) if text}
         run.context = replace(run.context, live=live)

@@ -32,16 +32,16 @@ async def recall(run: TaskRun, seconds: float) -> None:
 
 
 async def _facts(run: TaskRun, memory: AgentMemory, seconds: float) -> list[str]:
-    safe = run.log.redactor.text
+    redact = run.log.redactor.text
     with notes_of_call() as notes:
         try:
-            found = await memory.recall(safe(run.request.task), seconds)
+            facts = await memory.recall(redact(run.request.task), seconds)
         except MemoryRetrievalError as error:
-            await run.warn(f"nothing was recalled: {safe(error.message)}")
+            await run.warn(f"nothing was recalled: {redact(error.message)}")
             return []
     for message in notes:
-        await run.warn(safe(message))
-    return [safe(fact) for fact in found]
+        await run.warn(redact(message))
+    return [redact(fact) for fact in facts]
 
 
 _KEEP_SECONDS: Final = 15.0
@@ -74,20 +74,20 @@ async def keep_turn(run: TaskRun, text: str, error: DelfError | None) -> None:
     if run.request.conversation is None:
         return
     answer = text if error is None else _failure(text, error)
-    safe, again = run.log.redactor.text, run.replay.resumed
+    redact, is_resumed = run.log.redactor.text, run.replay.resumed
     try:
         async with asyncio.timeout(_KEEP_SECONDS):
-            words, task_id = safe(run.request.task), run.request.task_id
+            words, task_id = redact(run.request.task), run.request.task_id
             await run.request.conversation.keep(
-                words, safe(answer), task_id, trust=run.trust, again=again
+                words, redact(answer), task_id, trust=run.trust, again=is_resumed
             )
     except TimeoutError:
-        why = f"its store did not answer within {_KEEP_SECONDS:g} s"
+        reason = f"its store did not answer within {_KEEP_SECONDS:g} s"
     except Exception as problem:
-        why = problem.message if isinstance(problem, DelfError) else repr(problem)
+        reason = problem.message if isinstance(problem, DelfError) else repr(problem)
     else:
         return
-    await run.warn(f"the conversation may lack this task: {why}")
+    await run.warn(f"the conversation may lack this task: {reason}")
 
 
 def _failure(text: str, error: DelfError) -> str:

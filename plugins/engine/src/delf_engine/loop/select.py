@@ -33,18 +33,20 @@ async def select(run: TaskRun, seconds: float) -> None:
     Raises:
         PrefilterError: If a prefilter that the user named fails.
     """
-    past = run.replay.selected() if run.replay.resumed else None
+    recorded_selection = run.replay.selected() if run.replay.resumed else None
     mode = run.config.prefilter_mode  # may be the default of the task's strategy
     chosen_by = _ALL
-    if past is not None:
-        if past.by != _ALL:
-            run.tools = run.tools.showing(frozenset(past.actions))
+    if recorded_selection is not None:
+        if recorded_selection.by != _ALL:
+            run.tools = run.tools.showing(frozenset(recorded_selection.actions))
     elif mode not in ("auto", "off") or (
         mode == "auto" and not run.tools.fits(run.config.tools_budget)
     ):
         chosen_by = await _choose(run, seconds)
-    shown = tuple(bound.name for bound in run.tools.shown if not bound.built_in)
-    await run.log.record(ToolsSelected, actions=shown, by=chosen_by)
+    shown_names = tuple(
+        bound_action.name for bound_action in run.tools.shown if not bound_action.built_in
+    )
+    await run.log.record(ToolsSelected, actions=shown_names, by=chosen_by)
 
 
 async def _choose(run: TaskRun, seconds: float) -> str:
@@ -64,7 +66,7 @@ async def _choose(run: TaskRun, seconds: float) -> str:
 
 async def _chosen(run: TaskRun, choice: Choice, task: str, seconds: float) -> Sequence[str] | None:
     """Return the names that a prefilter chose, best first; None if the prefilter failed."""
-    safe = run.log.redactor
+    redactor = run.log.redactor
     try:
         async with asyncio.timeout(seconds):
             prefilter = choice.made()
@@ -73,17 +75,19 @@ async def _chosen(run: TaskRun, choice: Choice, task: str, seconds: float) -> Se
             require_type(selection, Selection, f"the prefilter {choice.name!r}")
             return selection.names
     except TimeoutError:
-        why = f"it did not end within {seconds:g} s"
+        reason = f"it did not end within {seconds:g} s"
     except DelfError as error:
-        why = error.message
+        reason = error.message
     except Exception as error:
-        safe.log_failure(_log, f"the prefilter {choice.name!r} failed", error)
-        why = f"an unexpected {describe_exception(error)}"
-    why = safe.text(why)
+        redactor.log_failure(_log, f"the prefilter {choice.name!r} failed", error)
+        reason = f"an unexpected {describe_exception(error)}"
+    reason = redactor.text(reason)
     if choice.forced:
         raise PrefilterError(
-            f"the prefilter {choice.name!r} failed: {why}",
+            f"the prefilter {choice.name!r} failed: {reason}",
             hint='prefilter_mode="auto" needs no prefilter',
         )
-    await run.warn(f"tools are chosen by their words: the prefilter {choice.name!r} failed: {why}")
+    await run.warn(
+        f"tools are chosen by their words: the prefilter {choice.name!r} failed: {reason}"
+    )
     return None

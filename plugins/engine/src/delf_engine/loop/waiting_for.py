@@ -46,8 +46,12 @@ def waiting_for(events: Sequence[Event]) -> str | None:
             case _:
                 pass
     if questions:
-        asked = [*filter(None, questions.values())]
-        return f"a decision about {_some(asked)}" if asked else "an answer to a question"
+        open_requests = [*filter(None, questions.values())]
+        return (
+            f"a decision about {_some(open_requests)}"
+            if open_requests
+            else "an answer to a question"
+        )
     if calls:
         return f"an answer of {_some(calls.values())}"
     return None if model is None else f"an answer of the model {model}"
@@ -55,5 +59,5 @@ def waiting_for(events: Sequence[Event]) -> str | None:
 
 def _some(names: Collection[str]) -> str:
     first = list(names)[:3]
-    more = len(names) - len(first)
-    return ", ".join(first) + (f" and {more} more" if more else "")
+    omitted_count = len(names) - len(first)
+    return ", ".join(first) + (f" and {omitted_count} more" if omitted_count else "")

@@ -153,26 +153,26 @@ class ModelClient:
         draft: Draft | None = None,
     ) -> tuple[ModelReply, LLMConfig | None]:
         """Ask the first available model; return its answer, and the model if it was asked now."""
-        past = self.replay.reply(request.purpose) if self.replay.resumed else None
-        if past is not None:
+        recorded_reply = self.replay.reply(request.purpose) if self.replay.resumed else None
+        if recorded_reply is not None:
             if on_delta is not None:
-                _replay_to(past, on_delta)
-            return without_reasoning(past), None
+                _replay_to(recorded_reply, on_delta)
+            return without_reasoning(recorded_reply), None
         request = self._made_ready(request, instruct=not continues)
         remaining = deque(models)
         while True:
-            chosen = remaining.popleft()
-            price = await self._price(chosen)
+            current = remaining.popleft()
+            price = await self._price(current)
             try:
                 async with self.ledger.reserved(
-                    lambda c=chosen, p=price: self.ledger.estimate(c, request, p)
+                    lambda c=current, p=price: self.ledger.estimate(c, request, p)
                 ):
-                    reply = await self._ask(chosen, request, attempt, on_delta, session, draft)
-                    return without_reasoning(reply), chosen
+                    reply = await self._ask(current, request, attempt, on_delta, session, draft)
+                    return without_reasoning(reply), current
             except LLMExecutionError as error:
                 if not remaining or not _is_unavailable(error):
                     raise
-                await self._fall_back(chosen, remaining[0], error)
+                await self._fall_back(current, remaining[0], error)
 
     def _available(self, config: LLMConfig) -> list[LLMConfig]:
         """Return a model with its fallbacks; the ones that failed a moment ago come last."""
@@ -183,13 +183,15 @@ class ModelClient:
             models, key=lambda model: self._unavailable_until.get(_account(model), now) > now
         )
 
-    async def _fall_back(self, failed: LLMConfig, other: LLMConfig, error: DelfError) -> None:
+    async def _fall_back(self, failed_model: LLMConfig, other: LLMConfig, error: DelfError) -> None:
         """Warn of the fallback, and ask the failed model last for some time."""
         # A prompt that is too long says nothing about the next, shorter prompt.
         if not getattr(error, "too_long", False):
-            self._unavailable_until[_account(failed)] = time.monotonic() + _AWAY_SECONDS
-        another = f"{other.model} with another key" if other.model == failed.model else other.model
-        message = f"{failed.model} is not available, so {another} is asked: {error.message}"
+            self._unavailable_until[_account(failed_model)] = time.monotonic() + _AWAY_SECONDS
+        another = (
+            f"{other.model} with another key" if other.model == failed_model.model else other.model
+        )
+        message = f"{failed_model.model} is not available, so {another} is asked: {error.message}"
         await self.log.record(Warned, message=message)
 
     async def ask_whole(
@@ -205,38 +207,44 @@ class ModelClient:
             LLMExecutionError: If the answer stays incomplete, with an excerpt.
             DelfError: If the call failed after retries.
         """
-        asked, received, continuations = request, "", _MAX_CONTINUATIONS
+        current_request, received_text, continuations = request, "", _MAX_CONTINUATIONS
         is_limited = "max_tokens" in request.settings
         model: LLMConfig | None = None
         while True:
             # Only the model that began an answer continues it.
-            goes_on = model is not None and bool(received)
+            goes_on = model is not None and bool(received_text)
             models = [model] if model is not None and goes_on else self._available(config)
             try:
-                reply, model = await self._ask_in_order(models, asked, attempt)
+                reply, model = await self._ask_in_order(models, current_request, attempt)
             except LLMExecutionError as error:
-                others = [one for one in self._available(config) if one != model]
-                can_fall_back = goes_on and others and continuations and _is_unavailable(error)
+                other_models = [one for one in self._available(config) if one != model]
+                can_fall_back = (
+                    goes_on and other_models and continuations and _is_unavailable(error)
+                )
                 if model is None or not can_fall_back:
                     raise
-                await self._fall_back(model, others[0], error)
-                asked, received, continuations = request, "", continuations - 1
+                await self._fall_back(model, other_models[0], error)
+                current_request, received_text, continuations = request, "", continuations - 1
                 continue
-            whole = join_continuation(received, reply.text)
-            if reply.broken_by is None and (reply.calls or whole is not None):
-                return replace(reply, text=whole) if received and whole is not None else reply
+            joined = join_continuation(received_text, reply.text)
+            if reply.broken_by is None and (reply.calls or joined is not None):
+                return (
+                    replace(reply, text=joined) if received_text and joined is not None else reply
+                )
             if reply.broken_by == "length" and is_limited:
                 return reply
             # Repeated breaks mean an outage; a long answer only needs more continuations.
             if reply.broken_by == "break":
                 continuations = min(continuations, _MAX_BREAKS)
             if reply.broken_by in ("filter", "refusal") or not continuations:
-                raise truncation_error(replace(reply, text=received + reply.text))
+                raise truncation_error(replace(reply, text=received_text + reply.text))
             continuations -= 1
             if reply.broken_by != "break":
-                anew = bool(reply.calls) or not (whole or "").strip()
-                asked = _continuation_of(request, reply, whole or received, anew=anew)
-                received = "" if anew else whole or ""
+                anew = bool(reply.calls) or not (joined or "").strip()
+                current_request = _continuation_of(
+                    request, reply, joined or received_text, anew=anew
+                )
+                received_text = "" if anew else joined or ""
 
     def _made_ready(self, request: ModelRequest, *, instruct: bool) -> ModelRequest:
         """Return the request after redaction, with the user's instructions added."""
@@ -282,33 +290,33 @@ class ModelClient:
         draft: Draft | None,
     ) -> ModelReply:
         number = self.log.next_model_call()
-        same, prompt = 0, None
+        shared_count, prompt = 0, None
         if self.keep_prompts:
             # Only new messages are stored: else each turn would store the conversation again.
             before = self.log.prompted.get(request.purpose, ())
             self.log.prompted[request.purpose] = request.messages
             size = sum(len(message.text) for message in request.messages)
             if size <= _PACKED_AT_ONCE:
-                same, prompt = pack(request.messages, before)
+                shared_count, prompt = pack(request.messages, before)
             else:
-                same, prompt = await asyncio.to_thread(pack, request.messages, before)
+                shared_count, prompt = await asyncio.to_thread(pack, request.messages, before)
         await self.log.record(
             ModelCalled,
-            safe=_SAFE_PROMPT,
+            public_texts=_SAFE_PROMPT,
             model=config.model,
             purpose=request.purpose,
             attempt=attempt,
             number=number,
-            same=same,
+            same=shared_count,
             prompt=prompt,
             tools=tuple(tool.name for tool in request.tools),
             server_side=config.server_side_tools_for(request.purpose),
         )
         # Started after the journal's write, which is not the model's time.
         started = time.perf_counter()
-        shown: list[str] = []
+        shown_pieces: list[str] = []
         try:
-            reply = await self._answer(config, request, on_delta, session, draft, shown)
+            reply = await self._answer(config, request, on_delta, session, draft, shown_pieces)
         except Exception as error:
             if not isinstance(error, DelfError):
                 name = self.pool.name_of(config)
@@ -328,13 +336,13 @@ class ModelClient:
             )
             if draft is not None and not draft.is_empty:
                 return draft.reply
-            if shown and not isinstance(error, BudgetExceededError | EndlessAnswerError):
-                text = "".join(shown)
+            if shown_pieces and not isinstance(error, BudgetExceededError | EndlessAnswerError):
+                text = "".join(shown_pieces)
                 return ModelReply(text=text, model=config.model, finish_reason="cut")
             raise
         reply = self.redactor.value(reply)
-        used = counted(request, reply)
-        cost = await self._cost(config, reply, used)
+        usage = counted(request, reply)
+        cost = await self._cost(config, reply, usage)
         self.ledger.learn(config, request, cost)
         self.ledger.add(reply.usage, cost, self.log.task_id)
         if draft is not None:
@@ -361,13 +369,13 @@ class ModelClient:
         on_delta: OnDelta | None,
         session: ModelSession | None,
         draft: Draft | None,
-        so_far: list[str],
+        received_pieces: list[str],
     ) -> ModelReply:
-        """Get the model's answer, passing pieces to listeners and collecting them in ``so_far``."""
-        watched = self.stream and request.purpose != "call"
+        """Get the model's answer, passing pieces to listeners and to ``received_pieces``."""
+        is_watched = self.stream and request.purpose != "call"
         if session is None:
             model = self.pool.get(config)
-            if on_delta is None and not watched:
+            if on_delta is None and not is_watched:
                 reply = await model.complete(request)
                 require_type(reply, ModelReply, f"the model {config.model!r}")
                 calls = sum(len(call.arguments) for call in reply.calls)
@@ -376,24 +384,24 @@ class ModelClient:
             pieces = model.stream(request)
         else:
             pieces = session.send(request)
-        watch = self.on_delta if watched else None
+        watch = self.on_delta if is_watched else None
 
         def show(delta: ModelDelta) -> None:
-            typed = None
+            deltas = None
             if (delta.text or delta.whole) and on_delta is not None:
                 if draft is not None:
                     draft.add(delta)
-                typed = on_delta(delta)
+                deltas = on_delta(delta)
             if delta.text and delta.call is None:
-                so_far.append(delta.text)
-                typed = (delta,) if typed is None else typed
+                received_pieces.append(delta.text)
+                deltas = (delta,) if deltas is None else deltas
             if watch is not None:
-                for seen in typed or ():
-                    watch(seen)
+                for seen_delta in deltas or ():
+                    watch(seen_delta)
 
         final: ModelReply | None = None
-        async with aclosing(bounded(pieces, config)) as coming:
-            async for piece in coming:
+        async with aclosing(bounded(pieces, config)) as stream:
+            async for piece in stream:
                 if not isinstance(piece, ModelDelta):
                     require_type(piece, ModelReply, f"the stream of the model {config.model!r}")
                     final = piece
@@ -419,12 +427,12 @@ def _continuation_of(
     request: ModelRequest, reply: ModelReply, text: str, *, anew: bool
 ) -> ModelRequest:
     """Build the request that continues an answer which reached its token limit."""
-    more = () if reply.max_tokens is None else (("max_tokens", 2 * reply.max_tokens),)
-    shown = (assistant(text),) if text.strip() else ()
+    options = () if reply.max_tokens is None else (("max_tokens", 2 * reply.max_tokens),)
+    shown_messages = (assistant(text),) if text.strip() else ()
     return replace(
         request,
-        messages=(*request.messages, *shown, user(continuation_request(whole=anew))),
-        settings={**request.settings, **dict(more)},
+        messages=(*request.messages, *shown_messages, user(continuation_request(is_cut_call=anew))),
+        settings={**request.settings, **dict(options)},
     )
 
 

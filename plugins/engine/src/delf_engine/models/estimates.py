@@ -34,14 +34,14 @@ class Estimate(NamedTuple):
 
 def counted(request: ModelRequest, reply: ModelReply) -> Usage:
     """Return a reply's token counts, estimated from its length if the server does not count."""
-    used = reply.usage
-    if not used.input_tokens:
-        used = replace(used, input_tokens=input_tokens(request))
-    if not used.output_tokens:
+    usage = reply.usage
+    if not usage.input_tokens:
+        usage = replace(usage, input_tokens=input_tokens(request))
+    if not usage.output_tokens:
         content = "".join((reply.text, *(call.arguments for call in reply.calls)))
         tokens = math.ceil(len(content.encode("utf-8", "replace")) * _TOKENS_PER_BYTE)
-        used = replace(used, output_tokens=tokens)
-    return used
+        usage = replace(usage, output_tokens=tokens)
+    return usage
 
 
 def input_tokens(request: ModelRequest) -> int:

@@ -117,21 +117,21 @@ class Ledger:
         """
         if self.within is not None:
             self.within.check(expected_usd)
-        limit, used = self.budget_usd, self.cost_usd
+        limit, used_usd = self.budget_usd, self.cost_usd
         if limit is None:
             return
-        if used >= limit:
+        if used_usd >= limit:
             raise BudgetExceededError(
-                f"the budget of ${limit:g} is used up (${used:.6f} spent)",
+                f"the budget of ${limit:g} is used up (${used_usd:.6f} spent)",
                 limit_usd=limit,
-                cost_usd=used,
+                cost_usd=used_usd,
             )
-        if used + expected_usd > limit:
+        if used_usd + expected_usd > limit:
             raise BudgetExceededError(
                 f"the next model call would cost about ${expected_usd:.6f}, and of the budget of "
-                f"${limit:g} only ${limit - used:.6f} are left (${used:.6f} spent)",
+                f"${limit:g} only ${limit - used_usd:.6f} are left (${used_usd:.6f} spent)",
                 limit_usd=limit,
-                cost_usd=used,
+                cost_usd=used_usd,
                 expected_usd=expected_usd,
             )
         if self.unpriced_calls and not self.allow_unpriced:
@@ -166,15 +166,15 @@ class Ledger:
         """
         dearest = self.dearest.get((config.model, request.purpose))
         limit = output_limit(request.settings) or output_limit(config.settings)
-        expected, most = dearest or 0.0, math.inf if dearest is None else dearest
+        expected, highest = dearest or 0.0, math.inf if dearest is None else dearest
         if price is not None:
             tokens = input_tokens(request)
             longest = limit or price.max_output_tokens or 0
             expected = max(
                 expected, price.cost(Usage(input_tokens=tokens, output_tokens=limit or 0))
             )
-            most = max(most, price.cost(Usage(input_tokens=tokens, output_tokens=longest)))
-        return Estimate(expected, most)
+            highest = max(highest, price.cost(Usage(input_tokens=tokens, output_tokens=longest)))
+        return Estimate(expected, highest)
 
     def learn(self, config: LLMConfig, request: ModelRequest, cost_usd: float | None) -> None:
         """Record the cost of a reply, for later estimates."""
@@ -274,20 +274,22 @@ class Ledger:
             else:
                 self.cost_usd += cost_usd
 
-    def begin(self, task_id: str, past: Sequence[Event] = (), *, parent: str | None = None) -> None:
+    def begin(
+        self, task_id: str, events: Sequence[Event] = (), *, parent: str | None = None
+    ) -> None:
         """Register a task; its cost in an earlier process is added once.
 
         Args:
             task_id: The task.
-            past: The journal of a resumed task.
+            events: The journal of a resumed task.
             parent: The parent task, whose cost includes this task's.
         """
         with self._lock:
             if parent is not None:
                 self._payers[task_id] = self._payers.get(parent, parent)
-            known = task_id in self._tasks or task_id in self._ended
+            is_known = task_id in self._tasks or task_id in self._ended
             self._tasks.add(task_id)
-        for event in () if known else past:
+        for event in () if is_known else events:
             if isinstance(event, ModelReplied):
                 self._count(event.usage, event.cost_usd, task_id)
             elif isinstance(event, ChildFinished) and event.cost_usd is not None:
@@ -295,7 +297,7 @@ class Ledger:
                 self._ended.add(event.child_id)
                 self._count(Usage(), event.cost_usd, task_id)
         if self.within is not None:
-            self.within.begin(task_id, past, parent=parent)
+            self.within.begin(task_id, events, parent=parent)
 
     def end(self, task_id: str) -> None:
         """Forget a task that is over."""

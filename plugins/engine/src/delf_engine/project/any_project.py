@@ -90,12 +90,14 @@ def project_at(
 
     if not isinstance(path, (str, os.PathLike)):
         return path
-    given = Path(path).expanduser()
-    if given.is_file():
-        return load_project(given.absolute().parent, file=given, trust=trust)
-    if not given.is_dir():
-        raise ConfigurationError(f"{given} does not exist", hint="name a folder or a delf.toml")
-    return load_project(given, trust=trust)
+    project_path = Path(path).expanduser()
+    if project_path.is_file():
+        return load_project(project_path.absolute().parent, file=project_path, trust=trust)
+    if not project_path.is_dir():
+        raise ConfigurationError(
+            f"{project_path} does not exist", hint="name a folder or a delf.toml"
+        )
+    return load_project(project_path, trust=trust)
 
 
 def trust_of(project: AnyProject | None) -> Trust:
@@ -108,8 +110,8 @@ def trust_of(project: AnyProject | None) -> Trust:
     """
     if project is None:
         return Trust.here()
-    known = getattr(project, "trust", None)
-    return known if isinstance(known, Trust) else Trust.here(project.root)
+    trust = getattr(project, "trust", None)
+    return trust if isinstance(trust, Trust) else Trust.here(project.root)
 
 
 def connector_of(

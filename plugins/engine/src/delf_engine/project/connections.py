@@ -68,32 +68,34 @@ class Connector:
             return self._of_settings(name, kind or name, settings or {}, where)
 
     def _of_settings(
-        self, name: str, kind: str, settings: Mapping[str, Any], where: str
+        self, name: str, kind: str, settings: Mapping[str, Any], place: str
     ) -> Connection:
-        values, own = Values(), dict(settings)
-        permissions = {key: own.pop(key, None) for key in ("allow", "confirm", "trust", "contents")}
-        for key, value in own.items():
-            values.put((key,), value, lambda at: f"{where} {'.'.join(at)}", self.folder)
+        values, own_settings = Values(), dict(settings)
+        permissions = {
+            key: own_settings.pop(key, None) for key in ("allow", "confirm", "trust", "contents")
+        }
+        for key, value in own_settings.items():
+            values.put((key,), value, lambda at: f"{place} {'.'.join(at)}", self.folder)
         entry = ConnectionEntry(
-            name=name, type=kind, where=where, values=values, environ=self.environ, **permissions
+            name=name, type=kind, where=place, values=values, environ=self.environ, **permissions
         )
         if "." in kind:
-            return _make(_class_at(kind, where), entry, kind)
+            return _make(_class_at(kind, place), entry, kind)
         return _of_type(self.host, entry)
 
 
-def _class_at(path: str, where: str) -> type[Connection]:
+def _class_at(path: str, place: str) -> type[Connection]:
     """Return the class at a dotted path."""
     module, _, name = path.rpartition(".")
     try:
-        found = getattr(importlib.import_module(module), name)
+        attribute = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise ConfigurationError(
-            f"{where}: there is no {path}: {error}", hint="the path of a class, as package.Class"
+            f"{place}: there is no {path}: {error}", hint="the path of a class, as package.Class"
         ) from None
-    if not (isinstance(found, type) and issubclass(found, Connection)):
-        raise ConfigurationError(f"{where}: {path} is not a class of connections")
-    return cast("type[Connection]", found)
+    if not (isinstance(attribute, type) and issubclass(attribute, Connection)):
+        raise ConfigurationError(f"{place}: {path} is not a class of connections")
+    return cast("type[Connection]", attribute)
 
 
 def _named(
@@ -140,18 +142,21 @@ def _type(host: PluginHost, entries: Mapping[str, ConnectionEntry], name: str) -
         return host.spec(ConnectionSpec, name)
     except PluginError as error:
         # The user more likely misspelt an instance's name than named an uninstalled type.
-        close = did_you_mean(name, entries)
-        if not close:
+        suggestion = did_you_mean(name, entries)
+        if not suggestion:
             raise
-        listed = ", ".join(entries)
+        entry_names = ", ".join(entries)
         raise ConfigurationError(
-            f"unknown connection {name!r}{close}", hint=f"configured: {listed}; {error.hint}"
+            f"unknown connection {name!r}{suggestion}",
+            hint=f"configured: {entry_names}; {error.hint}",
         ) from None
 
 
 def _make(factory: Any, entry: ConnectionEntry, owner: str) -> Connection:
-    own: Any = getattr(factory, "Settings", None)
-    settings = entry.settings_under(own.model_fields if own is not None else ())
+    settings_class: Any = getattr(factory, "Settings", None)
+    settings = entry.settings_under(
+        settings_class.model_fields if settings_class is not None else ()
+    )
     words = {"trust": entry.trust, "contents": entry.contents}
     arguments: dict[str, Any] = {
         "name": entry.name,
@@ -162,7 +167,7 @@ def _make(factory: Any, entry: ConnectionEntry, owner: str) -> Connection:
     }
     _check_arguments(factory, entry, arguments)
     try:
-        made = factory(**arguments)
+        connection = factory(**arguments)
     except (ConnectionConfigurationError, AgentConfirmationError) as error:
         message = error.message.removeprefix(f"{entry.name}: ")
         raise type(error)(f"{entry.where}: {message}", hint=error.hint) from None
@@ -170,7 +175,7 @@ def _make(factory: Any, entry: ConnectionEntry, owner: str) -> Connection:
         raise
     except Exception as error:
         raise PluginError(f"{entry.where}: {owner} failed to make it: {explain(error)}") from error
-    return made
+    return connection
 
 
 def _check_arguments(factory: Any, entry: ConnectionEntry, arguments: Mapping[str, Any]) -> None:
@@ -183,7 +188,7 @@ def _check_arguments(factory: Any, entry: ConnectionEntry, arguments: Mapping[st
     # A constructor that takes any keyword checks keywords itself, as the base class does.
     if any(item.kind is item.VAR_KEYWORD for item in parameters.values()):
         return
-    known = [
+    setting_names = [
         name
         for name in parameters
         if name not in ("name", "allow", "confirm", "metadata", "trust", "contents")
@@ -191,12 +196,12 @@ def _check_arguments(factory: Any, entry: ConnectionEntry, arguments: Mapping[st
     for key in arguments:
         if key not in parameters:
             raise ConnectionConfigurationError(
-                f"{entry.where}: unknown setting {key!r}{did_you_mean(key, known)}",
-                hint=f"its settings: {', '.join(known)}",
+                f"{entry.where}: unknown setting {key!r}{did_you_mean(key, setting_names)}",
+                hint=f"its settings: {', '.join(setting_names)}",
             )
-    for name in known:
+    for name in setting_names:
         if parameters[name].default is inspect.Parameter.empty and name not in arguments:
             raise ConnectionConfigurationError(
                 f"{entry.where}: setting {name!r} is missing",
-                hint=f"its settings: {', '.join(known)}",
+                hint=f"its settings: {', '.join(setting_names)}",
             )

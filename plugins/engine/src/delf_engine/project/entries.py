@@ -62,7 +62,7 @@ class ConnectionEntry:
         """
         prefix = f"{PREFIX}{self.name.upper()}_"
         in_environ = {key for key in fields if self.environ.get(f"{prefix}{key.upper()}")}
-        stronger = {path[0] for path, given in self.values.leaves() if not given.from_file}
+        stronger = {path[0] for path, setting in self.values.leaves() if not setting.from_file}
         return self.values.resolve(self.environ, without=in_environ - stronger)
 
 
@@ -82,8 +82,8 @@ class PluginOptions(Mapping[str, Mapping[str, Any]]):
 
     def __getitem__(self, name: str) -> Mapping[str, Any]:
         section = self.sections[name]
-        options = section.resolve(self._environ, without=set(found := self._variables(name)))
-        return {**options, **found}
+        options = section.resolve(self._environ, without=set(variables := self._variables(name)))
+        return {**options, **variables}
 
     def leaves(self, name: str) -> Iterator[tuple[tuple[str, ...], Given]]:
         """Yield the options of a plugin as written, with their origins."""
@@ -92,14 +92,14 @@ class PluginOptions(Mapping[str, Mapping[str, Any]]):
     def _variables(self, name: str) -> dict[str, Any]:
         """Return the values of variables that override options of the file."""
         prefix = f"{PREFIX}{name.upper().replace('-', '_')}_"
-        found: dict[str, Any] = {}
-        for path, given in self.sections[name].leaves():
+        variables: dict[str, Any] = {}
+        for path, setting in self.sections[name].leaves():
             text = self._environ.get(f"{prefix}{path[0].upper()}")
-            if text and given.from_file and len(path) == 1:
+            if text and setting.from_file and len(path) == 1:
                 source = source_of(text, "environment")
-                is_text = isinstance(given.value, str)
-                found[path[0]] = SourcedText(text, source) if is_text else scalar(text)
-        return found
+                is_text = isinstance(setting.value, str)
+                variables[path[0]] = SourcedText(text, source) if is_text else scalar(text)
+        return variables
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.sections)
@@ -125,56 +125,58 @@ def entries_of(
     Raises:
         ConfigurationError: For an invalid name or section.
     """
-    written: Collection[str] = document.get("connections", {})
+    file_entries: Collection[str] = document.get("connections", {})
     entries: dict[str, ConnectionEntry] = {}
     for name, values in connections.items():
-        where = f"{path} [connections.{name}]" if name in written else f"--set connections.{name}"
-        own = {key: _take(values, key, where) for key in _OWN_KEYS}
-        close = did_you_mean(name, written)
-        if name not in written and close and own["type"] is None:
+        place = (
+            f"{path} [connections.{name}]" if name in file_entries else f"--set connections.{name}"
+        )
+        own_values = {key: _take(values, key, place) for key in _OWN_KEYS}
+        suggestion = did_you_mean(name, file_entries)
+        if name not in file_entries and suggestion and own_values["type"] is None:
             raise ConfigurationError(
-                f"{where}: there is no such connection{close}",
+                f"{place}: there is no such connection{suggestion}",
                 hint=f"a new one needs its type: --set connections.{name}.type=…",
             )
-        kind: Any = name if own["type"] is None else own["type"]
+        kind: Any = name if own_values["type"] is None else own_values["type"]
         if not isinstance(kind, str):
             raise ConfigurationError(
-                f"{where} type: it is {type(kind).__name__}, not a name",
+                f"{place} type: it is {type(kind).__name__}, not a name",
                 hint='the name of a type of connection, as in type = "sql"',
             )
         entries[name] = ConnectionEntry(
             name=name,
             type=kind,
-            allow=own["allow"],
-            confirm=own["confirm"],
+            allow=own_values["allow"],
+            confirm=own_values["confirm"],
             **{key: _take_table(values, key) for key in _OWN_TABLES},
-            where=where,
+            where=place,
             values=values,
             environ=environ,
         )
     return entries
 
 
-def _take(values: Values, key: str, where: str) -> Any:
+def _take(values: Values, key: str, place: str) -> Any:
     """Remove and return a value that is not one of the type's settings."""
-    found = [(path, given) for path, given in values.leaves() if path[0] == key]
+    settings = [(path, setting) for path, setting in values.leaves() if path[0] == key]
     values.drop((key,))
-    if any(len(path) > 1 for path, _ in found):
+    if any(len(path) > 1 for path, _ in settings):
         raise ConfigurationError(
-            f"{where} {key}: it cannot be a table",
+            f"{place} {key}: it cannot be a table",
             hint="a name" if key == "type" else "true, false, an action's name or a list of names",
         )
-    return found[0][1].value if found else None
+    return settings[0][1].value if settings else None
 
 
 def _take_table(values: Values, key: str) -> Any:
     """Remove and return a text, list or table; None if absent."""
     single: Any = None
     table: dict[str, Any] = {}
-    for path, given in values.leaves():
+    for path, setting in values.leaves():
         if path[0] == key and len(path) == 1:
-            single = given.value
+            single = setting.value
         elif path[0] == key:
-            table[".".join(path[1:])] = given.value
+            table[".".join(path[1:])] = setting.value
     values.drop((key,))
     return table or single

@@ -33,8 +33,8 @@ def read_config(path: Path) -> dict[str, Any]:
     """
     content = read_file(path, path.parent)
     if content is None:
-        what = "is not a file" if os.path.lexists(path) else "does not exist"
-        raise ConfigurationError(f"{path} {what}")
+        problem = "is not a file" if os.path.lexists(path) else "does not exist"
+        raise ConfigurationError(f"{path} {problem}")
     try:
         document = parse_toml(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -49,10 +49,10 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def _position(message: str) -> str:
-    found = _PLACE.search(message)
-    if found is None:
+    place_match = _PLACE.search(message)
+    if place_match is None:
         return ""
-    return f", line {found[1]}, column {found[2]}" if found[1] else ", at its end"
+    return f", line {place_match[1]}, column {place_match[2]}" if place_match[1] else ", at its end"
 
 
 def _check(path: Path, document: Mapping[str, Any]) -> None:
@@ -72,10 +72,10 @@ def _check(path: Path, document: Mapping[str, Any]) -> None:
     for key in document.get("agent", {}):
         check_agent_key(f"{path} [agent]", key)
     for name, content in document.get("connections", {}).items():
-        where = f"{path} [connections.{name}]"
-        check_instance_name(where, name)
+        place = f"{path} [connections.{name}]"
+        check_instance_name(place, name)
         for key in _table(path, f"connections.{name}", content):
-            check_connection_key(where, key)
+            check_connection_key(place, key)
     for name, content in document.get("plugins", {}).items():
         if name == PREFER:
             _check_prefer(path, content)
@@ -92,7 +92,7 @@ def _check_prefer(path: Path, content: object) -> None:
         )
 
 
-def check_agent_key(where: str, key: str) -> None:
+def check_agent_key(place: str, key: str) -> None:
     """Raise for an unknown key of ``[agent]``.
 
     Raises:
@@ -101,13 +101,13 @@ def check_agent_key(where: str, key: str) -> None:
     fields = tuple(AgentConfig.model_fields)
     if key in fields:
         return
-    close = f"; did you mean 'llm.{key}'?" if key in LLM_KEYS else did_you_mean(key, fields)
+    suggestion = f"; did you mean 'llm.{key}'?" if key in LLM_KEYS else did_you_mean(key, fields)
     raise ConfigurationError(
-        f"{where}: unknown key {key!r}{close}", hint=f"known keys: {', '.join(fields)}"
+        f"{place}: unknown key {key!r}{suggestion}", hint=f"known keys: {', '.join(fields)}"
     )
 
 
-def check_instance_name(where: str, name: str) -> None:
+def check_instance_name(place: str, name: str) -> None:
     """Raise for a connection name that is not a valid variable name.
 
     Raises:
@@ -116,10 +116,10 @@ def check_instance_name(where: str, name: str) -> None:
     try:
         check_name(name, "the connection name")
     except ToolDefinitionError as error:
-        raise ConfigurationError(f"{where}: {error.message}", hint=error.hint) from None
+        raise ConfigurationError(f"{place}: {error.message}", hint=error.hint) from None
 
 
-def check_connection_key(where: str, key: str) -> None:
+def check_connection_key(place: str, key: str) -> None:
     """Raise for a key with another meaning in a connection's constructor.
 
     Raises:
@@ -127,7 +127,7 @@ def check_connection_key(where: str, key: str) -> None:
     """
     if key in _RESERVED:
         raise ConfigurationError(
-            f"{where}: {key!r} cannot be set here",
+            f"{place}: {key!r} cannot be set here",
             hint="a connection's name is the name of its section",
         )
 

@@ -115,10 +115,10 @@ def read_folder(
     prices = read_file(root / PRICES_FILE, root)
     if prices is not None:
         items[PRICES_FILE] = digest_items(prices)
-    known = {**env.variables(environ), **environ}
+    variables = {**env.variables(environ), **environ}
     remaining_bytes = _MAX_BYTES
     host = host or PluginHost.discover(environ=environ)
-    for path in _values_of(root, document, env, known, host):
+    for path in _values_of(root, document, env, variables, host):
         name = path.relative_to(root).as_posix()
         if name in items:
             continue
@@ -126,8 +126,8 @@ def read_folder(
             raise ConfigurationError(f"{root} has more than {_MAX_FILES:,} files that decide")
         items[name], size = _digest(path, root, remaining_bytes)
         remaining_bytes -= size
-    named = list(_named(root, document, env, known))
-    if starts_program(document, named, [name for name, _ in env.entries]):
+    named_files = list(_named(root, document, env, variables))
+    if starts_program(document, named_files, [name for name, _ in env.entries]):
         items |= files_of_programs(root, items, _data(root, document))
     return Folder(root=root, file=file, document=document, env=env, items=items)
 
@@ -188,8 +188,10 @@ def _named(
 
 def _data(root: Path, document: Mapping[str, Any]) -> frozenset[Path]:
     """Return the paths that the settings name as data or as delf's own output."""
-    named = (value for path, value in leaves(document) if not _DATA_SETTINGS.isdisjoint(path))
-    texts = (text for value in named for text in texts_in(value) if len(text) <= _LONGEST_PATH)
+    path_values = (value for path, value in leaves(document) if not _DATA_SETTINGS.isdisjoint(path))
+    texts = (
+        text for value in path_values for text in texts_in(value) if len(text) <= _LONGEST_PATH
+    )
     return frozenset(Path(os.path.normpath(root / text)) for text in texts if "\0" not in text)
 
 
@@ -198,11 +200,11 @@ def _in_folder(root: Path, name: str) -> Path | None:
     if not name or len(name) > _LONGEST_PATH or not name.isprintable() or "://" in name:
         return None
     path = Path(os.path.normpath(root / os.path.expanduser(name)))  # noqa: PTH111
-    inside = path.is_relative_to(root) and is_file(path)
-    return path if inside and path.resolve().is_relative_to(root.resolve()) else None
+    is_inside = path.is_relative_to(root) and is_file(path)
+    return path if is_inside and path.resolve().is_relative_to(root.resolve()) else None
 
 
-def _digest(path: Path, root: Path, most: int) -> tuple[Mapping[str, str], int]:
+def _digest(path: Path, root: Path, max_bytes: int) -> tuple[Mapping[str, str], int]:
     """Return the digest of a file, as items, and the file's size.
 
     Raises:
@@ -215,7 +217,7 @@ def _digest(path: Path, root: Path, most: int) -> tuple[Mapping[str, str], int]:
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            if size > most:
+            if size > max_bytes:
                 raise ConfigurationError(
                     f"{path}: the files that decide have more than {_MAX_BYTES:,} bytes"
                 )

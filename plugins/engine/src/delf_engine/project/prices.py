@@ -96,16 +96,16 @@ def _entries(content: Any) -> dict[str, Any] | None:
     """Return a JSON object without its comments; None for another value."""
     if not isinstance(content, dict):
         return None
-    found = cast("dict[str, Any]", content)
-    return {name: value for name, value in found.items() if not name.startswith("_")}
+    entries = cast("dict[str, Any]", content)
+    return {name: value for name, value in entries.items() if not name.startswith("_")}
 
 
 def _price(entry: Any) -> Price:
-    given = _entries(entry)
-    if given is None:
+    fields = _entries(entry)
+    if fields is None:
         raise ValueError(f"{entry!r} is not an object with prices")
-    amounts = {name.removesuffix(_LONG): value for name, value in given.items()}
-    unknown = [name for name in given if name.removesuffix(_LONG) not in KEYS]
+    amounts = {name.removesuffix(_LONG): value for name, value in fields.items()}
+    unknown = [name for name in fields if name.removesuffix(_LONG) not in KEYS]
     if unknown:
         raise ValueError(f"unknown key {min(unknown)!r}{did_you_mean(min(unknown), KEYS)}")
     missing = {"input", "output"} - amounts.keys()

@@ -56,20 +56,20 @@ REST: Final = "(the other files)"
 """The entry for all files that are too many or too large to digest at each start."""
 
 
-def starts_program(document: Mapping[str, Any], named: list[Path], written: list[str]) -> bool:
+def starts_program(document: Mapping[str, Any], paths: list[Path], words: list[str]) -> bool:
     """Return True if the settings of a folder start a program, or may do so.
 
     Args:
         document: The content of ``delf.toml``.
-        named: Files that the settings name.
-        written: Names of the variables in ``.env``.
+        paths: Files that the settings name.
+        words: Names of the variables in ``.env``.
     """
     for path, value in leaves(document):
         if path[0] in ("connections", "plugins") and not _STARTING.isdisjoint(path[1:]) and value:
             return True
-    if any(name.lower().rpartition("_")[2] in _STARTING for name in written):
+    if any(name.lower().rpartition("_")[2] in _STARTING for name in words):
         return True
-    return any(_is_program(path) for path in named)
+    return any(_is_program(path) for path in paths)
 
 
 def _is_program(path: Path) -> bool:
@@ -86,13 +86,13 @@ def _is_program(path: Path) -> bool:
 
 
 def files_of_programs(
-    root: Path, known: Mapping[str, object], data: frozenset[Path] = frozenset()
+    root: Path, programs: Mapping[str, object], data: frozenset[Path] = frozenset()
 ) -> dict[str, Mapping[str, str]]:
     """Return the digests of all files that a program in a folder could run or import.
 
     Args:
         root: The folder.
-        known: The files that have a digest already.
+        programs: The files that have a digest already.
         data: Files and folders that the settings declare as data; code among them still counts.
 
     Returns:
@@ -102,37 +102,37 @@ def files_of_programs(
     Raises:
         ConfigurationError: If the folder has too many files.
     """
-    found: dict[str, Mapping[str, str]] = {}
+    files_by_program: dict[str, Mapping[str, str]] = {}
     rest = hashlib.sha256()
     remaining_bytes, has_rest = _MAX_BYTES, False
     for path, status in _files(root):
         name = path.relative_to(root).as_posix()
-        if name in known or (status is not None and _is_data(path, data)):
+        if name in programs or (status is not None and _is_data(path, data)):
             continue
         if status is None:  # a folder of installed packages
-            found[f"{name}/"] = {"": _mark_of_tree(path)}
+            files_by_program[f"{name}/"] = {"": _mark_of_tree(path)}
         elif stat.S_ISLNK(status.st_mode):
-            found[name] = {"": _digest(b"link " + os.fsencode(path.readlink()))}
-        elif len(found) < _MAX_READ and status.st_size <= remaining_bytes:
+            files_by_program[name] = {"": _digest(b"link " + os.fsencode(path.readlink()))}
+        elif len(files_by_program) < _MAX_READ and status.st_size <= remaining_bytes:
             remaining_bytes -= status.st_size
-            found[name] = {"": _digest(_content(path))}
+            files_by_program[name] = {"": _digest(_content(path))}
         else:
             has_rest = True
             rest.update(_mark(name, status))
     if has_rest:
-        found[REST] = {"": rest.hexdigest()}
-    return found
+        files_by_program[REST] = {"": rest.hexdigest()}
+    return files_by_program
 
 
 def _files(root: Path) -> Iterator[tuple[Path, os.stat_result | None]]:
     """Yield files and links with their status; None as status of a folder with packages."""
-    seen = 0
+    count = 0
     pending = [root]
     while pending:
         folder = pending.pop()
         for entry in _entries(folder):
-            seen += 1
-            if seen > _MAX_SEEN:
+            count += 1
+            if count > _MAX_SEEN:
                 raise ConfigurationError(
                     f"{root} has more than {_MAX_SEEN:,} files, and its settings start a program "
                     "that may load any of these",
@@ -152,8 +152,8 @@ def _files(root: Path) -> Iterator[tuple[Path, os.stat_result | None]]:
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
     try:
-        with os.scandir(folder) as found:
-            return sorted(found, key=lambda entry: entry.name)
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
         raise ConfigurationError(f"{folder} cannot be read: {error.strerror}") from error
 

@@ -86,8 +86,8 @@ class Project:
     @cached_property
     def _agent(self) -> AgentConfig:
         values = self.agent_values.resolve(self.environ, placed=_KNOWN_BY)
-        where = f"{self.file} [agent]" if self.file else "configuration"
-        config = make_config(values, where=where, origin=self.agent_values.origin)
+        place = f"{self.file} [agent]" if self.file else "configuration"
+        config = make_config(values, where=place, origin=self.agent_values.origin)
         return self._with_paths(config)
 
     @property
@@ -97,8 +97,8 @@ class Project:
         Raises:
             EnvironmentKeyError: If a referenced variable is not set.
         """
-        found = self._only("journal")
-        return None if found is None else str(found)
+        journal_name = self._only("journal")
+        return None if journal_name is None else str(journal_name)
 
     @property
     def observers(self) -> tuple[str, ...]:
@@ -107,13 +107,17 @@ class Project:
         Raises:
             EnvironmentKeyError: If a referenced variable is not set.
         """
-        found = self._only("observers") or ()
-        return (found,) if isinstance(found, str) else tuple(map(str, found))
+        observer_names = self._only("observers") or ()
+        return (
+            (observer_names,)
+            if isinstance(observer_names, str)
+            else tuple(map(str, observer_names))
+        )
 
     def _only(self, name: str) -> Any:
         """Return one setting of the agent as given; None if not given."""
-        others = {path[0] for path, _ in self.agent_values.leaves()} - {name}
-        return self.agent_values.resolve(self.environ, without=others).get(name)
+        other_names = {path[0] for path, _ in self.agent_values.leaves()} - {name}
+        return self.agent_values.resolve(self.environ, without=other_names).get(name)
 
     def connector(self, host: PluginHost) -> Connector:
         """Make the function that creates connections by name.
@@ -133,11 +137,11 @@ class Project:
         """Yield every configured secret, used or not."""
         sections = [self.agent_values, *self.plugin_options.sections.values()]
         sections += [entry.values for entry in self.connections.values()]
-        for path, given in (leaf for values in sections for leaf in values.written()):
+        for path, setting in (leaf for values in sections for leaf in values.written()):
             try:
-                value = substitute(given.value, self.environ, given.origin)
+                value = substitute(setting.value, self.environ, setting.origin)
             except ConfigurationError:
-                value = given.value  # a variable is missing; the other parts are still secret
+                value = setting.value  # a variable is missing; the other parts are still secret
             if not _SENT_ALONG.isdisjoint(path[:-1]) and isinstance(value, str):
                 yield from secrets_of_headers({path[-1]: value})
             elif not _KEYS.isdisjoint(path[:-1]) and isinstance(value, str):
@@ -147,12 +151,12 @@ class Project:
 
     def _with_paths(self, config: AgentConfig) -> AgentConfig:
         """Resolve relative paths from ``delf.toml`` against its folder."""
-        written = {path[0] for path, given in self.agent_values.leaves() if given.from_file}
+        file_keys = {path[0] for path, setting in self.agent_values.leaves() if setting.from_file}
         update: dict[str, Any] = {}
-        for name in {"files", "own_files"} & {*written}:
+        for name in {"files", "own_files"} & {*file_keys}:
             update[name] = tuple(beside(self.root, path) for path in getattr(config, name))
         for name in ("output_dir", "record"):
-            if name in written and (path := getattr(config, name)) is not None:
+            if name in file_keys and (path := getattr(config, name)) is not None:
                 update[name] = beside(self.root, path)
         return config.model_copy(update=update) if update else config
 
@@ -188,34 +192,34 @@ def load_project(
     """
     begin = _directory(start)
     process = dict(os.environ if environ is None else environ)
-    kept = KeptKeys.here().values(process) if environ is None else {}
-    given = Path(file).expanduser().absolute() if file is not None else None
-    folder = read_folder(begin, given, process, host)
+    stored_keys = KeptKeys.here().values(process) if environ is None else {}
+    file_path = Path(file).expanduser().absolute() if file is not None else None
+    folder = read_folder(begin, file_path, process, host)
     if not isinstance(trust, Trust):
         trust = Trust.here(*([folder.root] if trust else []))
     trust.check(folder.root, folder.items)
-    merged = {**kept, **folder.env.variables({**kept, **process}), **process}
+    variables = {**stored_keys, **folder.env.variables({**stored_keys, **process}), **process}
     document = {name: dict(section) for name, section in folder.document.items()}
     _place_journal(folder.file, document)
     if prefer := document.get("plugins", {}).pop(PREFER, None):
-        merged.setdefault("DELF_PREFER_PLUGINS", ",".join(prefer))
+        variables.setdefault("DELF_PREFER_PLUGINS", ",".join(prefer))
 
     agent, connections, plugins = _from_file(folder.file, document)
-    _put_layer(agent, list(_of_variables(merged, folder.env.path)))
+    _put_layer(agent, list(_of_variables(variables, folder.env.path)))
     _put_layer(agent, _put_overrides(overrides, connections, plugins))
-    named = [(key, value) for key, value in (flags or {}).items() if value is not None]
+    set_flags = [(key, value) for key, value in (flags or {}).items() if value is not None]
     _put_layer(
         agent,
-        [((key,), value, f"{key} on the command line", _TYPED) for key, value in named],
+        [((key,), value, f"{key} on the command line", _TYPED) for key, value in set_flags],
     )
-    entries = entries_of(folder.file, document, connections, merged)
+    entries = entries_of(folder.file, document, connections, variables)
     return Project(
         root=folder.root,
         file=folder.file,
         connections=entries,
-        plugin_options=PluginOptions(plugins, merged),
-        environ=merged,
-        warnings=(*folder.env.warnings, *texts.stray(merged, entries)),
+        plugin_options=PluginOptions(plugins, variables),
+        environ=variables,
+        warnings=(*folder.env.warnings, *texts.stray(variables, entries)),
         agent_values=agent,
         trust=trust,
     )
@@ -223,18 +227,18 @@ def load_project(
 
 def _place_journal(path: Path | None, document: dict[str, dict[str, Any]]) -> None:
     """Move ``[journal]`` into the options of delf's journal plugin."""
-    given = document.pop("journal", None)
-    if given is None:
+    journal_table = document.pop("journal", None)
+    if journal_table is None:
         return
     name = packages("journal")[usual("journal")].removeprefix(PLUGIN_PREFIX)
     plugins = document.setdefault("plugins", {})
-    duplicates = given.keys() & plugins.get(name, {}).keys()
+    duplicates = journal_table.keys() & plugins.get(name, {}).keys()
     if duplicates:
         raise ConfigurationError(
             f"{path} [journal] {min(duplicates)}: [plugins.{name}] says it, too",
             hint="set it in one place",
         )
-    plugins[name] = {**plugins.get(name, {}), **given}
+    plugins[name] = {**plugins.get(name, {}), **journal_table}
 
 
 _TYPED: Final[Source] = "command line"
@@ -330,11 +334,13 @@ def _named(path: tuple[str, ...], value: object) -> object:
 
 def _leave_endpoint(agent: Values, field: str, name: object) -> None:
     """Drop the endpoint of a file when another source replaces the file's model."""
-    known = {path: given for path, given in agent.leaves() if path[0] == field and given.from_file}
-    model = known.get((field, "model"))
+    file_fields = {
+        path: setting for path, setting in agent.leaves() if path[0] == field and setting.from_file
+    }
+    model = file_fields.get((field, "model"))
     if model is None or model.value == name:
         return
-    for path in known:
+    for path in file_fields:
         if path[1:2] and path[1] in _ENDPOINT:
             agent.drop(path)
 

@@ -64,19 +64,19 @@ def stray(environ: Mapping[str, str], instances: Collection[str]) -> Iterator[st
         instances: Names of connections, which are prefixes of their variables.
     """
     nested = [f"{field}{NESTED}{key}" for field in sorted(LLM_FIELDS) for key in LLM_KEYS]
-    known = [name.upper() for name in (*AgentConfig.model_fields, *nested)]
-    own = tuple(f"{PREFIX}{name.upper()}_" for name in instances)
+    option_names = [name.upper() for name in (*AgentConfig.model_fields, *nested)]
+    prefixes = tuple(f"{PREFIX}{name.upper()}_" for name in instances)
     for variable in sorted(environ):
         if (
             not variable.startswith(PREFIX)
             or variable in OTHER_VARIABLES
             or _path_of(variable) is not None
-            or variable.startswith(own)
+            or variable.startswith(prefixes)
         ):
             continue
         rest = variable.removeprefix(PREFIX).removeprefix(f"AGENT{NESTED}")
-        if close := difflib.get_close_matches(rest, known, n=1, cutoff=_LIKENESS):
-            yield f"{variable} is not a setting; did you mean {PREFIX}{close[0]}?"
+        if close_names := difflib.get_close_matches(rest, option_names, n=1, cutoff=_LIKENESS):
+            yield f"{variable} is not a setting; did you mean {PREFIX}{close_names[0]}?"
 
 
 def from_override(text: str, label: str = "--set ") -> tuple[str, tuple[str, ...], Any]:
@@ -98,23 +98,23 @@ def from_override(text: str, label: str = "--set ") -> tuple[str, tuple[str, ...
         raise ConfigurationError(
             f"{label}{key!r} is not KEY=VALUE", hint=f"as in {label}agent.timeout=30"
         )
-    where = f"{label}{key}"
+    place = f"{label}{key}"
     if section in ("connections", "plugins"):
         if len(path) < 3:
             raise ConfigurationError(
-                f"{where}: a section cannot be set as a whole", hint=f"{label}{section}.NAME.KEY=…"
+                f"{place}: a section cannot be set as a whole", hint=f"{label}{section}.NAME.KEY=…"
             )
         if section == "plugins":
             return section, path[1:], scalar(value)
-        check_instance_name(where, path[1])
-        check_connection_key(where, path[2])
+        check_instance_name(place, path[1])
+        check_connection_key(place, path[2])
         return section, path[1:], _parse_connection(path[2], value)
     if section == "agent":
         path = path[1:]
     if not path:
-        raise ConfigurationError(f"{where}: a section cannot be set as a whole")
-    check_agent_key(where, path[0])
-    _check_llm_key(where, path)
+        raise ConfigurationError(f"{place}: a section cannot be set as a whole")
+    check_agent_key(place, path[0])
+    _check_llm_key(place, path)
     return "agent", path, parse(path, value)
 
 
@@ -148,10 +148,10 @@ def _path_of(variable: str) -> tuple[str, ...] | None:
     return path if path[0] in AgentConfig.model_fields and all(path) else None
 
 
-def _check_llm_key(where: str, path: tuple[str, ...]) -> None:
+def _check_llm_key(place: str, path: tuple[str, ...]) -> None:
     if path[0] in LLM_FIELDS and len(path) > 1 and path[1] not in LLM_KEYS:
         raise ConfigurationError(
-            f"{where}: unknown key {path[1]!r}{did_you_mean(path[1], LLM_KEYS)}",
+            f"{place}: unknown key {path[1]!r}{did_you_mean(path[1], LLM_KEYS)}",
             hint=f"known keys: {', '.join(LLM_KEYS)}",
         )
 

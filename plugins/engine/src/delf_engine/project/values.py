@@ -103,8 +103,8 @@ class Values:
     def origin(self, path: Path) -> str | None:
         """Return the origin of the value at a path, or of one above or below it."""
         for length in range(len(path), 0, -1):
-            if (given := self._leaves.get(path[:length])) is not None:
-                return given.origin
+            if (setting := self._leaves.get(path[:length])) is not None:
+                return setting.origin
         return next((g.origin for p, g in self._leaves.items() if p[: len(path)] == path), None)
 
     def resolve(
@@ -127,17 +127,17 @@ class Values:
             ConfigurationError: For a malformed reference.
         """
         tree: dict[str, Any] = {}
-        for path, given in self._leaves.items():
+        for path, setting in self._leaves.items():
             if path[0] in without:
                 continue
             node = tree
             for key in path[:-1]:
                 node = node.setdefault(key, {})
-            value = given.value
-            if given.folder is not None:
-                value = substitute(value, environ, given.origin)
+            value = setting.value
+            if setting.folder is not None:
+                value = substitute(value, environ, setting.origin)
             if placed is None or path[0] in placed:
-                value = _placed(value, given)
+                value = _placed(value, setting)
             node[path[-1]] = value
         return tree
 
@@ -164,17 +164,17 @@ def substitute(value: Any, environ: Mapping[str, str], origin: str) -> Any:
     return value
 
 
-def _placed(value: Any, given: Given) -> Any:
+def _placed(value: Any, setting: Given) -> Any:
     """Return a value whose texts carry their source and folder."""
     if isinstance(value, str):
-        if given.folder is not None:
-            return FileText(value, given.folder)
-        return SourcedText(value, given.source)
+        if setting.folder is not None:
+            return FileText(value, setting.folder)
+        return SourcedText(value, setting.source)
     if isinstance(value, list):
-        return [_placed(item, given) for item in cast("list[Any]", value)]
+        return [_placed(item, setting) for item in cast("list[Any]", value)]
     if isinstance(value, Mapping):
         items = cast("Mapping[str, Any]", value).items()
-        return {key: _placed(item, given) for key, item in items}
+        return {key: _placed(item, setting) for key, item in items}
     return value
 
 

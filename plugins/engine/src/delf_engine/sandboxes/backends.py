@@ -63,9 +63,11 @@ class Probed:
     """
 
     def __init__(self, spec: SandboxSpec, backend: SandboxBackend) -> None:
-        declared: Any = getattr(backend, "isolation", spec.isolation)
-        known = declared if declared in ISOLATION_ORDER else "process"
-        self.claimed: Isolation = min(spec.isolation, known, key=isolation_rank)
+        declared_isolation: Any = getattr(backend, "isolation", spec.isolation)
+        claimed_isolation = (
+            declared_isolation if declared_isolation in ISOLATION_ORDER else "process"
+        )
+        self.claimed: Isolation = min(spec.isolation, claimed_isolation, key=isolation_rank)
         """The declared isolation: the weaker of the spec's and the backend's."""
         self._name = spec.name
         self._backend = backend
@@ -81,19 +83,19 @@ class Probed:
         """
         return await measure(self._backend, thorough=thorough)
 
-    def trusted_isolation(self, measured: Measured | None) -> Isolation:
+    def trusted_isolation(self, measurement: Measured | None) -> Isolation:
         """Return the isolation to rely on: ``process`` without a measurement."""
-        return "process" if measured is None else measured.trusted_isolation(self.claimed)
+        return "process" if measurement is None else measurement.trusted_isolation(self.claimed)
 
-    def explain(self, measured: Measured | None) -> str:
+    def explain(self, measurement: Measured | None) -> str:
         """Explain the isolation, and why it is not stronger."""
-        believed = self.trusted_isolation(measured)
+        believed = self.trusted_isolation(measurement)
         if believed == self.claimed:
             return f"{self._name} isolates by {believed} only"
         says = f"{self._name} says {self.claimed}, and is taken for {believed}"
-        if measured is None:
+        if measurement is None:
             return f"{says}: it was not measured"
-        reached = ", ".join(measured.reached)
-        if not reached and not measured.calls:
+        reached = ", ".join(measurement.reached)
+        if not reached and not measurement.calls:
             return f"{says}: a script got at no system call, so nothing else could be tried"
         return f"{says}: a script reached {reached or 'the kernel of this machine'}"

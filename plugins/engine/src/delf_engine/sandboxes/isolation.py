@@ -133,8 +133,8 @@ class _Bait:
 
     def has_changed_inputs(self) -> bool:
         """Return True if a script changed or removed an input file."""
-        given = self.given.encode()
-        return any(not path.is_file() or path.read_bytes() != given for path in self.inputs)
+        original = self.given.encode()
+        return any(not path.is_file() or path.read_bytes() != original for path in self.inputs)
 
 
 @contextlib.asynccontextmanager
@@ -218,7 +218,7 @@ async def measure(backend: SandboxBackend, *, thorough: bool = False) -> Measure
         in_processes = ["a process of the host"] * bait.is_hit
         in_processes += ["the environment of a process"] * (bait.secret in processes)
         reached = [*in_files, *in_network, *in_processes, *_lines(processes)]
-        found = Measured(
+        measurement = Measured(
             calls=calls,
             files=not in_files,
             network=not in_network,
@@ -228,11 +228,11 @@ async def measure(backend: SandboxBackend, *, thorough: bool = False) -> Measure
             reached=tuple(dict.fromkeys(reached)),
         )
     if not thorough:
-        return found
+        return measurement
     memory = await _is_limited(backend, _TAKES_MEMORY, replace(_LIMITS, memory_bytes=_MEMORY))
     cpu = await _is_limited(backend, _TAKES_TIME, replace(_LIMITS, cpu_seconds=_CPU))
-    forks = found.starts or await _is_limited(backend, WAYS + _TAKES_PROCESSES, _LIMITS, Done)
-    return replace(found, memory=memory, cpu=cpu, forks=forks)
+    forks = measurement.starts or await _is_limited(backend, WAYS + _TAKES_PROCESSES, _LIMITS, Done)
+    return replace(measurement, memory=memory, cpu=cpu, forks=forks)
 
 
 def _lines(text: str) -> list[str]:
@@ -292,13 +292,15 @@ async def _is_limited(
 
 def _is_another(kernel: str) -> bool:
     """Return True if the kernel described by a script differs from this one."""
-    own = platform.uname()
+    machine = platform.uname()
     try:
         boot = Path(_BOOT_ID).read_text(encoding="ascii").strip()
     except OSError:
         boot = "?"
     return (
-        bool(kernel.strip()) and boot not in kernel and f"{own.release} {own.version}" not in kernel
+        bool(kernel.strip())
+        and boot not in kernel
+        and f"{machine.release} {machine.version}" not in kernel
     )
 
 

@@ -81,10 +81,10 @@ class _Search:
         try:
             state = await self._ready(spec, backend)
             if isinstance(state, Available):
-                isolation, why = await self._isolation(spec, backend)
+                isolation, reason = await self._isolation(spec, backend)
                 if not self._is_weak(isolation):
                     return ChosenSandbox(spec, backend, isolation)
-                state = self._too_weak(why)
+                state = self._too_weak(reason)
         except BaseException:
             await _close(spec, backend)
             raise
@@ -94,9 +94,9 @@ class _Search:
     def _is_weak(self, isolation: Isolation) -> bool:
         return isolation_rank(isolation) < isolation_rank(self.config.min_isolation)
 
-    def _too_weak(self, why: str) -> Unavailable:
+    def _too_weak(self, reason: str) -> Unavailable:
         return Unavailable(
-            f"{why}, and min_isolation is {self.config.min_isolation!r}",
+            f"{reason}, and min_isolation is {self.config.min_isolation!r}",
             "choose a stronger sandbox, or lower min_isolation; delf doctor shows what was "
             "measured",
         )
@@ -121,15 +121,15 @@ class _Search:
         The isolation is measured only if more than ``process`` is required.
         """
         probed = Probed(spec, backend)
-        measured: Measured | None = None
+        measurement: Measured | None = None
         if probed.claimed != "process" and self.config.min_isolation != "process":
             try:
-                measured = await probed.measure()
+                measurement = await probed.measure()
             except Exception as error:  # a plugin may raise anything
                 _log.debug("the sandbox %s cannot be tried out", spec.name, exc_info=True)
-                why = f"{spec.name} says {probed.claimed}, and cannot be tried out: {error}"
-                return "process", why
-        return probed.trusted_isolation(measured), probed.explain(measured)
+                reason = f"{spec.name} says {probed.claimed}, and cannot be tried out: {error}"
+                return "process", reason
+        return probed.trusted_isolation(measurement), probed.explain(measurement)
 
 
 async def _close(spec: SandboxSpec, backend: SandboxBackend) -> None:
@@ -161,13 +161,13 @@ async def choose_sandbox(
     search = _Search(host=host, config=config, options=options, context=context or PluginContext())
     if config.sandbox == "auto":
         return await _choose_strongest(search)
-    found = await search.take(host.spec(SandboxSpec, config.sandbox))
-    if isinstance(found, Unavailable):
+    chosen_sandbox = await search.take(host.spec(SandboxSpec, config.sandbox))
+    if isinstance(chosen_sandbox, Unavailable):
         raise SandboxUnavailableError(
-            f"the sandbox {config.sandbox!r} does not work here: {found.reason}",
-            hint=found.hint or None,
+            f"the sandbox {config.sandbox!r} does not work here: {chosen_sandbox.reason}",
+            hint=chosen_sandbox.hint or None,
         )
-    return found
+    return chosen_sandbox
 
 
 async def _choose_strongest(search: _Search) -> ChosenSandbox:
@@ -182,24 +182,24 @@ async def _choose_strongest(search: _Search) -> ChosenSandbox:
         if spec.subset and search.config.allowed_libs:
             skipped.append(f"{spec.name} cannot import {', '.join(search.config.allowed_libs)}")
             continue
-        found = await search.take(spec)
-        if isinstance(found, Unavailable):
-            skipped.append(f"{spec.name}: {found.reason.removeprefix(f'{spec.name} ')}")
-            hint = hint or found.hint
+        chosen_sandbox = await search.take(spec)
+        if isinstance(chosen_sandbox, Unavailable):
+            skipped.append(f"{spec.name}: {chosen_sandbox.reason.removeprefix(f'{spec.name} ')}")
+            hint = hint or chosen_sandbox.hint
             continue
         skipped += [
             f"{other.name} isolates by {other.isolation}, but runs a subset of Python"
             for other in specs
             if other.subset and isolation_rank(other.isolation) > isolation_rank(spec.isolation)
         ]
-        return replace(found, warning=_warning(spec, skipped), passed_over=bool(skipped))
+        return replace(chosen_sandbox, warning=_warning(spec, skipped), passed_over=bool(skipped))
     if not specs:
         package = packages("sandbox")[usual("sandbox")]
         error = SandboxUnavailableError("no sandbox is installed", hint=how_to_install(package))
         raise search.host.with_load_failures(error)
-    least = search.config.min_isolation
+    min_isolation = search.config.min_isolation
     error = SandboxUnavailableError(
-        f"no sandbox with isolation {least!r} or stronger works here: {'; '.join(skipped)}",
+        f"no sandbox with isolation {min_isolation!r} or stronger works here: {'; '.join(skipped)}",
         hint=hint or None,
     )
     raise search.host.with_load_failures(error)
@@ -224,11 +224,11 @@ def make_limits(sandbox_config: Mapping[str, Any]) -> Limits:
     Raises:
         ConfigurationError: For an invalid limit.
     """
-    known = {field.name: field for field in dataclasses.fields(Limits)}
+    limit_fields = {field.name: field for field in dataclasses.fields(Limits)}
     values: dict[str, Any] = {}
     for name, value in sandbox_config.items():
         target = LIMIT_NAMES.get(name, name)
-        if target not in known:
+        if target not in limit_fields:
             continue
         is_size = target.endswith("_bytes")
         number = _size(name, value) if is_size else _number(name, value)

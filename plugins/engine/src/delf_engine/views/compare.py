@@ -60,19 +60,19 @@ def compared(task: TaskRecord, events: Sequence[Event]) -> Compared:
 
 
 def _scripts(trace: Trace) -> list[str]:
-    found: list[str] = []
+    lines: list[str] = []
     for number, code in enumerate(trace.scripts, 1):
-        found += [f"# script {number}", *code.rstrip().splitlines()]
-    return found
+        lines += [f"# script {number}", *code.rstrip().splitlines()]
+    return lines
 
 
 def _calls(trace: Trace) -> list[str]:
-    found: list[str] = []
+    lines: list[str] = []
     for call in trace.tool_calls:
-        given = ", ".join(f"{name}={_text(item)}" for name, item in call.arguments.items())
+        argument_list = ", ".join(f"{name}={_text(item)}" for name, item in call.arguments.items())
         outcome = call.error if call.error is not None else _text(call.result)
-        found.append(f"{call.name}({given}) → {call.status}: {outcome[:_RESULT]}")
-    return found
+        lines.append(f"{call.name}({argument_list}) → {call.status}: {outcome[:_RESULT]}")
+    return lines
 
 
 def _answer(events: Sequence[Event]) -> list[str]:

@@ -15,20 +15,20 @@ _PLAIN: Final = re.compile(r"\w")
 """Characters that can start a name without being taken for a formula."""
 
 
-def figures_csv(by: str, found: Sequence[Figures]) -> str:
+def figures_csv(by: str, figures: Sequence[Figures]) -> str:
     """Format figures as CSV with a header.
 
     A name that a spreadsheet could take for a formula is prefixed with ``'``.
 
     Args:
         by: The name of the first column.
-        found: The figures.
+        figures: The figures.
     """
     names = [field.name for field in fields(Figures) if field.name != "group"]
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow([by, *names])
-    for row in found:
+    for row in figures:
         group = row.group if not row.group or _PLAIN.match(row.group) else f"'{row.group}"
         writer.writerow([group, *(getattr(row, name) for name in names)])
     return out.getvalue()

@@ -78,19 +78,19 @@ class Prompt:
 
 def pack(messages: Sequence[Message], before: Sequence[Message]) -> tuple[int, str]:
     """Count the leading messages shared with the previous call, and compress the others."""
-    same = 0
+    shared_count = 0
     for one, other in zip(messages, before, strict=False):
         if one is not other and one != other:
             break
-        same += 1
-    written = [[message.role, _text_of(message)] for message in messages[same:]]
-    raw = zlib.compress(json.dumps(written).encode(), _LEVEL)
-    return same, base64.b64encode(raw).decode("ascii")
+        shared_count += 1
+    new_messages = [[message.role, _text_of(message)] for message in messages[shared_count:]]
+    raw = zlib.compress(json.dumps(new_messages).encode(), _LEVEL)
+    return shared_count, base64.b64encode(raw).decode("ascii")
 
 
 def prompts_of(events: Sequence[Event]) -> list[Prompt]:
     """Return all model calls of a task in order."""
-    found: dict[int, Prompt] = {}
+    prompts_by_number: dict[int, Prompt] = {}
     last: dict[str, tuple[PromptMessage, ...] | None] = {}
     copied = copied_events(events)
     for event in events:
@@ -98,8 +98,8 @@ def prompts_of(events: Sequence[Event]) -> list[Prompt]:
             case ModelCalled():
                 messages = _unpacked(event, last.get(event.purpose, ()))
                 last[event.purpose] = messages
-                number = event.number or len(found) + 1
-                found[number] = Prompt(
+                number = event.number or len(prompts_by_number) + 1
+                prompts_by_number[number] = Prompt(
                     number=number,
                     model=event.model,
                     purpose=event.purpose,
@@ -109,7 +109,7 @@ def prompts_of(events: Sequence[Event]) -> list[Prompt]:
                     tools=(*event.tools, *event.server_side),
                 )
             case ModelReplied():
-                prompt = _of(found, event)
+                prompt = _of(prompts_by_number, event)
                 if prompt is not None:
                     prompt.model, prompt.answer, prompt.calls = event.model, event.text, event.calls
                     prompt.usage, prompt.cost_usd = event.usage, event.cost_usd
@@ -117,20 +117,22 @@ def prompts_of(events: Sequence[Event]) -> list[Prompt]:
                     prompt.duration_ms = event.duration_ms
                     prompt.finish_reason, prompt.reply_id = event.finish_reason, event.reply_id
             case ModelFailed():
-                prompt = _of(found, event)
+                prompt = _of(prompts_by_number, event)
                 if prompt is not None:
                     prompt.error, prompt.duration_ms = event.error, event.duration_ms
             case _:
                 pass
-    return list(found.values())
+    return list(prompts_by_number.values())
 
 
-def _of(found: dict[int, Prompt], event: ModelReplied | ModelFailed) -> Prompt | None:
+def _of(prompts_by_number: dict[int, Prompt], event: ModelReplied | ModelFailed) -> Prompt | None:
     """Return the call that an event answers; without a number, the first of its purpose."""
     if event.number:
-        return found.get(event.number)
+        return prompts_by_number.get(event.number)
     waiting = (
-        p for p in found.values() if p.purpose == event.purpose and p.answer is None and not p.error
+        p
+        for p in prompts_by_number.values()
+        if p.purpose == event.purpose and p.answer is None and not p.error
     )
     return next(waiting, None)
 
@@ -142,12 +144,12 @@ def _unpacked(
         return None
     raw = zlib.decompressobj().decompress(base64.b64decode(event.prompt), _MAX_BYTES)
     shared = (before or ())[: event.same]
-    kept = [PromptMessage(message.role, message.text, same=True) for message in shared]
+    shared_messages = [PromptMessage(message.role, message.text, same=True) for message in shared]
     try:
         new: Any = json.loads(raw)
     except ValueError:
         new = [["", raw.decode("utf-8", "replace")]]
-    return (*kept, *(PromptMessage(str(role), str(text)) for role, text in new))
+    return (*shared_messages, *(PromptMessage(str(role), str(text)) for role, text in new))
 
 
 def _text_of(message: Message) -> str:

@@ -65,9 +65,11 @@ class StreamSnapshot:
         The format is that of the first system, which calls a failed task ``error`` and has no state
         for a task that waits for a person.
         """
-        plain = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "trace"}
+        values = {
+            name: getattr(self, name) for name in self.__dataclass_fields__ if name != "trace"
+        }
         state = _FIRST_WORDS.get(self.state, self.state.value)
-        return to_jsonable({**plain, "state": state, "is_terminal": self.is_terminal})
+        return to_jsonable({**values, "state": state, "is_terminal": self.is_terminal})
 
 
 def snapshot(events: Sequence[ev.Event], *, interrupted: bool = False) -> StreamSnapshot:

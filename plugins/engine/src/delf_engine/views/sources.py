@@ -25,15 +25,15 @@ def sources_of(events: Sequence[Event]) -> Mapping[int, Mapping[str, Any]]:
     """
     task = next((event.task for event in events if isinstance(event, TaskStarted)), "")
     origins = Origins(task, list, lambda _: None)
-    found: dict[int, dict[str, Any]] = {}
+    sources_by_call: dict[int, dict[str, Any]] = {}
     for at, event in enumerate(events):
         if isinstance(event, CallStarted):
             origins.follow(events[:at])
-            found[event.call_id] = {}
+            sources_by_call[event.call_id] = {}
             for path, text in values_of(event.arguments):
                 data = replace(origins.find(text), trust="own").data()
                 if data.pop("trust") and data["kind"] in ("task", "result"):
-                    found[event.call_id][path] = data
-            if len(found) == _MAX_CALLS:
+                    sources_by_call[event.call_id][path] = data
+            if len(sources_by_call) == _MAX_CALLS:
                 break
-    return found
+    return sources_by_call

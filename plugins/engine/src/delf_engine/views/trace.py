@@ -151,19 +151,23 @@ class Trace:
     ) -> None:
         match event:
             case ev.ApprovalRequested():
-                asked = ApprovalTrace(
+                approval = ApprovalTrace(
                     request_id=event.request_id, call_id=event.call_id, action=event.action
                 )
-                self._approval_by_request[event.request_id] = asked
+                self._approval_by_request[event.request_id] = approval
                 self._origins[event.call_id] = event.origins
-                self.approvals.append(asked)
+                self.approvals.append(approval)
             case ev.ApprovalDecided():
-                asked = self._approval_by_request.get(event.request_id)
-                if asked is not None:
-                    asked.decision, asked.by, asked.reason = event.decision, event.by, event.reason
-                    asked.edited, asked.answer = event.arguments, event.answer
+                approval = self._approval_by_request.get(event.request_id)
+                if approval is not None:
+                    approval.decision, approval.by, approval.reason = (
+                        event.decision,
+                        event.by,
+                        event.reason,
+                    )
+                    approval.edited, approval.answer = event.arguments, event.answer
                     if event.arguments is not None:
-                        self._origins.pop(asked.call_id, None)
+                        self._origins.pop(approval.call_id, None)
             case ev.ApprovalRemembered():
                 self.approvals.append(
                     ApprovalTrace(
@@ -335,19 +339,19 @@ class Trace:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the trace as JSON-ready data; types that JSON does not support are tagged."""
-        shown = [name for name in vars(self) if not name.startswith("_")]
-        plain = {name: getattr(self, name) for name in shown if name != "tool_calls"}
+        field_names = [name for name in vars(self) if not name.startswith("_")]
+        values = {name: getattr(self, name) for name in field_names if name != "tool_calls"}
         for name in ("utterances", "timeline", "usage_by_model", "usage_by_step", "changes"):
-            plain[name] = getattr(self, name)
-        plain["approvals"] = [
-            {name: to_jsonable_or_repr(getattr(asked, name)) for name in _ASKED_FIELDS}
-            for asked in self.approvals
+            values[name] = getattr(self, name)
+        values["approvals"] = [
+            {name: to_jsonable_or_repr(getattr(approval, name)) for name in _ASKED_FIELDS}
+            for approval in self.approvals
         ]
-        plain["tool_calls"] = [
+        values["tool_calls"] = [
             {name: to_jsonable_or_repr(getattr(call, name)) for name in _CALL_FIELDS}
             for call in self.tool_calls
         ]
-        return to_jsonable(plain)
+        return to_jsonable(values)
 
     def __repr__(self) -> str:
         return f"<Trace {self.task_id}: {len(self.tool_calls)} calls>"
