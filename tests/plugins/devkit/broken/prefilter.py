@@ -134,3 +134,16 @@ class TestAsksAboutEachTool(Good):
         for entry in catalog:
             await ask(f"Does {task!r} need {entry.name}?")
         return await super().select(task, catalog, ask)
+
+
+@breaks("test_prefilter_keeps_the_actions_a_task_needs", says="names an action twice")
+class TestNamesTwice(Good):
+    async def select(self, task, catalog, ask):
+        found = await super().select(task, catalog, ask)
+        return Selection(names=(*found.names, *found.names))
+
+
+@breaks("test_prefilter_keeps_the_actions_a_task_needs", says="are ignored: read all of it")
+class TestReadsTheFirstWords(Good):
+    async def select(self, task, catalog, ask):
+        return await super().select(task[:100], catalog, ask)

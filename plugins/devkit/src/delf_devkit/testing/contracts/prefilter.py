@@ -16,6 +16,7 @@ from delf_devkit.testing.contracts.base import Contract, missing, needs
 _MANY = 500
 _MAX_QUESTIONS = 20
 _MARK = "marmalade-7741"
+_POLITE = "Please. " * 40
 
 
 class PrefilterContract(Contract):
@@ -57,8 +58,16 @@ class PrefilterContract(Contract):
         for task in (*tasks, self.task):
             found = await prefilter.select(task, Catalog(self.catalog), self._ask())
             assert isinstance(found, Selection)
+            assert len({*found.names}) == len(found.names), (
+                f"a selection names an action twice: {[*found.names]}"
+            )
             missing = set(tasks[task]) - set(found.names)
             assert not missing, f"a task is not shown {sorted(missing)}: see `other_wanted`"
+        late = f"{_POLITE} {self.other_task}"
+        found = await prefilter.select(late, Catalog(self.catalog), self._ask())
+        assert {*self.other_wanted} <= {*found.names}, (
+            f"the words after {len(_POLITE)} characters of a task are ignored: read all of it"
+        )
 
     async def test_prefilter_selects_only_from_the_catalog(self, prefilter: Any) -> None:
         for catalog in (self.catalog, self.catalog[3:], self.catalog[:1]):
