@@ -209,6 +209,7 @@ try:
 except OSError:
     pass
 posix.close(file)
+posix.unlink("large")
 size
 """
         async with Bench(backend) as bench:
