@@ -4,8 +4,9 @@ import importlib
 
 import pytest
 
+from delf.specs import ConnectionSpec
 from delf.tools.action import actions_of
-from support.workspace import ROOT
+from support.workspace import PLUGINS
 
 OUTSIDE = {
     "skills.data", "gmail.attachment", "drive.download", "drive.text", "sheets.read",
@@ -19,9 +20,10 @@ SENT_OUT = {"web.scrape", "web.links", "web.tables", "web.feed", "websearch.sear
 
 
 def _declared():
-    for path in sorted(ROOT.glob("plugins/*/src/*/plugin.py")):
-        module = importlib.import_module(f"{path.parent.name}.plugin")
-        for spec in getattr(module, "delf_connections", list)():
+    for plugin in PLUGINS:
+        for spec in plugin.specs:
+            if not isinstance(spec, ConnectionSpec):
+                continue
             place, _, name = spec.factory.partition(":")
             owner = getattr(importlib.import_module(place), name)
             if isinstance(owner, type):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from delf import Memory
-from delf.hookspecs import DISTRIBUTION, ENTRY_POINT_GROUP, PLUGIN_API
+from delf.hookspecs import CONNECTIONS_GROUP, DISTRIBUTION, ENTRY_POINT_GROUP, PLUGIN_API
 from delf.packages.official import all_packages, package_of, packages
 from delf.plugins.host import PluginHost
 from delf.protocols.context import PluginContext
@@ -92,7 +92,13 @@ def _names() -> list[str]:
 def test_plugin_is_named_after_its_folder(plugin: Plugin) -> None:
     project = plugin.metadata["project"]
     assert project["name"] == f"delf-plugin-{plugin.name}"
-    assert project["entry-points"][ENTRY_POINT_GROUP] == {plugin.name: f"{plugin.module}.plugin"}
+    points = project["entry-points"]
+    if plugin.has_hooks:
+        assert points[ENTRY_POINT_GROUP] == {plugin.name: f"{plugin.module}.plugin"}
+    else:
+        (target,) = points[CONNECTIONS_GROUP].values()
+        assert [*points[CONNECTIONS_GROUP]] == [plugin.name]
+        assert target.startswith(f"{plugin.module}.")
     assert plugin.source.is_dir()
 
 
@@ -106,7 +112,9 @@ def test_plugin_declares_core_and_api_version(plugin: Plugin) -> None:
     assert f"delf-plugin-api-{PLUGIN_API}" in project["keywords"]
 
 
-@every_plugin
+@pytest.mark.parametrize(
+    "plugin", [plugin for plugin in PLUGINS if plugin.has_hooks], ids=lambda plugin: plugin.name
+)
 def test_plugin_modules_only_name_their_factories(plugin: Plugin) -> None:
     """Providers of models are data, too, and may stand in a module of their own."""
     path = plugin.source / "plugin.py"

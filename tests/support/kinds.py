@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import re
 from collections.abc import Mapping
@@ -110,10 +109,7 @@ def _libraries_of(kind: str) -> set[str]:
     """Libraries that plugins of one kind use; that of commands is theirs alone."""
     found: set[str] = set()
     for package in (*PLUGINS, *LIBRARIES):
-        if not (package.source / "plugin.py").exists():
-            continue
-        plugin = importlib.import_module(f"{package.module}.plugin")
-        offered = {spec.kind for hook, spec in HOOKS.items() if hasattr(plugin, hook)}
+        offered = {spec.kind for spec in package.specs}
         own = {"delf-cli"} if "command" in offered else set[str]()
         if offered == {"command"} == {kind}:
             found |= _needs(package) & own

@@ -10,7 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from delf.hookspecs import CONNECTIONS_GROUP, ENTRY_POINT_GROUP
 from delf.packages.official import module_of
+from delf.plugins.discovery import Candidate
+from delf.plugins.loader import load, new_manager
+from delf.specs import Spec
 
 ROOT: Final = Path(__file__).parents[2]
 CORE: Final = ROOT / "core"
@@ -37,6 +41,24 @@ class Library:
     @functools.cached_property
     def metadata(self) -> dict[str, Any]:
         return tomllib.loads((self.folder / "pyproject.toml").read_text())
+
+    @property
+    def has_hooks(self) -> bool:
+        """True if the package has a module of hooks; others name the classes of connections."""
+        return (self.source / "plugin.py").exists()
+
+    @functools.cached_property
+    def specs(self) -> tuple[Spec, ...]:
+        """The capabilities, as delf reads them from the entry points."""
+        points = self.metadata["project"].get("entry-points", {})
+        found: list[Spec] = []
+        for group in (ENTRY_POINT_GROUP, CONNECTIONS_GROUP):
+            for name, target in points.get(group, {}).items():
+                given = {"connection": target} if group == CONNECTIONS_GROUP else {}
+                record = load(Candidate(name=name, target=target, **given), new_manager())
+                assert record.reason is None, record.reason
+                found += record.specs
+        return tuple(found)
 
 
 class Plugin(Library):

@@ -7,6 +7,7 @@ from importlib import metadata
 
 import pytest
 
+from delf.hookspecs import CONNECTIONS_GROUP, ENTRY_POINT_GROUP
 from delf.plugins import discovery
 from delf.specs import ConnectionSpec
 from support.plugin_site import show_only
@@ -153,7 +154,11 @@ def test_installed_plugins_match_importlib_metadata():
     assert len(found) > 20
     for name, candidate in found.items():
         known = metadata.distribution(name)
-        points = {(p.name, p.value) for p in known.entry_points.select(group="delf")}
+        points = {
+            (point.name, point.value)
+            for group in (ENTRY_POINT_GROUP, CONNECTIONS_GROUP)
+            for point in known.entry_points.select(group=group)
+        }
         exported = {(p.name, p.value) for p in known.entry_points.select(group="delf.exports")}
         assert (candidate.name, candidate.target) in points
         assert set(candidate.exports) == exported

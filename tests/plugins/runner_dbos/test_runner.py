@@ -348,7 +348,7 @@ async def test_schedule_submits_one_task_per_firing(
 
 
 async def test_item_belongs_to_the_firing_that_saw_it_first(
-    runner: Runner, journal: SqlJournal, queue: NotedQueue, monkeypatch: pytest.MonkeyPatch
+    journal: SqlJournal, queue: Any, agents: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two firings that overlap see the same item, as neither knows the outcome of the other."""
 
@@ -363,7 +363,9 @@ async def test_item_belongs_to_the_firing_that_saw_it_first(
 
     monkeypatch.setattr(module, "items_of", items)
     monkeypatch.setattr(module, "last_seen", seen)
-    monkeypatch.setattr(runner, "_looks", SimpleNamespace(lend=lend))
+    looks: Any = SimpleNamespace(lend=lend)
+    options = RunnerOptions(queues={"q": QueueSettings()}, concurrency=1, lease=30.0, grace=0.0)
+    runner = Runner(journal, queue, agents, looks, options)
     watch = {"name": "w", "made": 1.0, "task": "Do it.", "queue": "q", "setup": {"folder": "/"}}
     context = {**watch, "each": "mails()"}
     started = [

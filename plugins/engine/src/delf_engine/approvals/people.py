@@ -94,12 +94,12 @@ class PeopleJudge:
     ) -> Answer:
         """Journal a request and its answer, even if unanswered; ask if the policy has none."""
         try:
-            display = self._show(request, case, by_policy=answer is not None)
+            showing = self._show(request, case, by_policy=answer is not None)
             if answer is not None:
-                await display
+                await showing
             else:
                 asking = Asking(self._shared, self._task, self._log, request)
-                answer = await asking.answer(display, asks_again=case.asked is not None)
+                answer = await asking.answer(showing, asks_again=case.asked is not None)
         except asyncio.CancelledError:
             # Cancelled while a person thinks: the request must not stay open for other readers.
             abandoned = case.call is not None and case.call.abandoned

@@ -70,8 +70,8 @@ class InProcessJournal:
             entry.outcome = None
             self._claimed.add(event.task_id)
         if self._queues:
-            for queue, task_filter in list(self._queues.items()):
-                if task_filter is None or task_filter == event.task_id:
+            for queue, watched_task in list(self._queues.items()):
+                if watched_task is None or watched_task == event.task_id:
                     queue.put_nowait(event)
         size = size_of(event)
         entry.size += size
