@@ -180,7 +180,7 @@ class Schedules(Protocol):
         ...
 
     async def test(self, name: str) -> str:
-        """Let a runner do the task once, now, with all changing calls denied.
+        """Start the task once now on a runner, with all changing calls denied.
 
         Returns:
             The name of the test, for :meth:`firing`.

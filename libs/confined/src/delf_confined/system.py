@@ -39,7 +39,7 @@ def libc() -> ctypes.CDLL:
 
 
 def die_with_parent(parent: int) -> None:
-    """Let the kernel kill this process when its parent dies, or exit if it is already dead.
+    """Tie this process to its parent: the kernel kills it when the parent dies; exit if it is dead.
 
     Args:
         parent: The process id.
@@ -52,7 +52,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def give_way() -> None:
-    """Let this process and its children leave processor time and memory to the host.
+    """Lower the priority of this process and its children, in processor time and memory.
 
     When memory runs out, the kernel ends such a process rather than the host. A process that
     crashes leaves no core dump: neither in a file, nor to a program of the system that reads core

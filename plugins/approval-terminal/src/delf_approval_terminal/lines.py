@@ -99,7 +99,7 @@ class Terminal:
         return typed.decode("utf-8", "replace").strip() if typed else None
 
     async def edit(self, prompt: str, text: str) -> str | None:
-        """Let the person edit a text in a line editor; return the text, None at Ctrl-D.
+        """Open a text in a line editor; return the edited text, None at Ctrl-D.
 
         Args:
             prompt: The prompt.
@@ -160,7 +160,7 @@ class Terminal:
 
 @contextmanager
 def _ctrl_c_typed(descriptor: int) -> Generator[None]:
-    """Let Ctrl-C end the line being read, if this process controls the terminal."""
+    """End the line being read at Ctrl-C, if this process controls the terminal."""
     try:
         before = termios.tcgetattr(descriptor)
     except termios.error:

@@ -187,7 +187,7 @@ class Repl:
 
     @contextmanager
     def _stopping(self, work: asyncio.Future[Response]) -> Generator[None]:
-        """Let Ctrl-C stop the task instead of the session, if a person is typing."""
+        """Stop the task instead of the session at Ctrl-C, if a person is typing."""
         loop = asyncio.get_running_loop()
         if not self._reader.interactive:
             yield

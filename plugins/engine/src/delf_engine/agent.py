@@ -853,7 +853,7 @@ class Agent(FixedAttributes, Generic[T]):
         return self._pending.decide(request_id, Rejected(reason=reason))
 
     def request_changes(self, request_id: str, reason: str) -> bool:
-        """Let the model plan again instead of making a call or running a script.
+        """Return a call or script to the model, which plans again with a person's wish.
 
         Raises ``DelfError`` if no model works on the task; the request then stays pending.
 

@@ -304,7 +304,7 @@ class Runtime:
         return events
 
     def _tell_learners(self, request: TaskRequest) -> None:
-        """Let connections learn from a finished task, in the background."""
+        """Pass a finished task to the connections that learn, in the background."""
         if request.child is not None or any(isinstance(e, TaskStarted) for e in request.past):
             return
         agent, redactor = self.resources.agent, self.resources.redactor

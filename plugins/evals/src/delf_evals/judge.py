@@ -46,7 +46,7 @@ class Judge:
         await self._agent.astop()
 
     def serve(self, checks: Iterable[Evaluator[Any, Any, Any]]) -> None:
-        """Let checks with a model ask it through delf: its keys, prices, retries and budget.
+        """Serve the models of checks through delf: its keys, prices, retries and budget.
 
         Args:
             checks: The checks. A model that a check names is used; others use the judge's.

@@ -187,7 +187,7 @@ class Link:
             await asyncio.wait({self._owner}, timeout=_CLOSE_SECONDS)
 
     async def _end(self) -> None:
-        """Let the owner task leave its contexts."""
+        """End the owner task, which closes its contexts."""
         owner, self._owner = self._owner, None
         self._stop.set()
         if owner is None or owner.done():

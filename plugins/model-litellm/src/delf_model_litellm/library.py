@@ -128,7 +128,7 @@ def _redirect_logs() -> None:
 
 
 def _raise_level(name: str) -> None:
-    """Let a logger pass only warnings and errors, unless the program has chosen a level."""
+    """Limit a logger to warnings and errors, unless the program has chosen a level."""
     logger = logging.getLogger(name)
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.WARNING)

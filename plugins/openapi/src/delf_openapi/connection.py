@@ -209,7 +209,7 @@ class APITool(Connection[OpenAPISettings]):
         return self._own.enrich
 
     async def setup(self, ask: SetupAsk) -> bool:
-        """Let a model improve descriptions and guess responses, once per version.
+        """Improve descriptions and guess responses with a model, once per version.
 
         The results are cached on disk by the specification's digest.
 

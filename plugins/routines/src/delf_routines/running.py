@@ -111,7 +111,7 @@ class RoutineStrategy:
         error: DelfError,
         calls_made: Sequence[Made],
     ) -> str:
-        """Let a model rewrite the script, run it here, and keep it as a proposal.
+        """Rewrite the script with a model, run it here, and keep it as a proposal.
 
         Raises:
             DelfError: If the repair fails: the routine's error if no model is available, else the

@@ -48,7 +48,7 @@ def configuration(url: str) -> DBOSConfig:
 
 
 def lock_claims() -> None:
-    """Let DBOS claim workflows under SQLite's write lock, so that limits hold across processes.
+    """Make DBOS claim workflows under SQLite's write lock, so that limits hold across processes.
 
     DBOS counts the workflows of a queue, then claims others. SQLite's driver begins a transaction
     only at the first write, so that two processes could both count before either claims.

@@ -195,7 +195,7 @@ class DbosQueue:
         )
 
     async def hand_on(self, workflows: Mapping[str, str]) -> None:
-        """Let other runners continue workflows, by DBOS's resume.
+        """Hand workflows to other runners, by DBOS's resume.
 
         Args:
             workflows: The queue of each workflow, by id.

@@ -135,7 +135,7 @@ class DbosSchedules:
         )
 
     async def test(self, name: str) -> str:
-        """Let a runner run the task once now, without any change."""
+        """Start the task once now on a runner, without any change."""
         schedule = await self.find(name)
         test = f"{_test_prefix(name)}{secrets.token_hex(8)}"
         options: EnqueueOptions = {

@@ -95,7 +95,7 @@ class ProjectSchedules:
             await schedules.remove(name)
 
     async def test(self, name: str, key: Key) -> s.FiringView:
-        """Let a runner do the task of a schedule once, now, without any change."""
+        """Start the task of a schedule once now on a runner, without any change."""
         with self._open() as schedules:
             await self._check_owner(schedules, name, key)
             return _firing(await schedules.firing(await schedules.test(name)))

@@ -213,7 +213,7 @@ class Tasks:
             self._work.add(shared_task(self._keep_forgetting(ages)))
 
     async def stop(self, seconds: float) -> None:
-        """Let running tasks finish within some seconds, then leave the others resumable.
+        """Wait some seconds for running tasks, then leave the others resumable.
 
         Args:
             seconds: The longest wait; tasks that wait for a person are left at once.

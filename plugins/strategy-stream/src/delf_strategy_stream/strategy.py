@@ -66,7 +66,7 @@ class StreamStrategy:
         return own_tools(choice)
 
     async def solve(self, host: StrategyHost) -> str:
-        """Let the model call tools until it answers.
+        """Make the model's tool calls until it answers.
 
         Raises:
             CodeGenerationError: If the model does not answer within ``max_turns``, or the answer is

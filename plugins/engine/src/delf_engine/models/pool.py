@@ -118,7 +118,7 @@ class ModelPool:
         return player.record(model, self._record, self._redactor.text)
 
     async def warm_up(self, config: LLMConfig) -> None:
-        """Let a model prepare for its first call, if supported."""
+        """Prepare a model for its first call, if supported."""
         model = self.get(config)
         if isinstance(model, SupportsEarlyStart):
             await model.warm_up()
