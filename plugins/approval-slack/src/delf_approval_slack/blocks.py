@@ -58,11 +58,11 @@ def escape_markup(text: str) -> str:
 
 def story_of(request: ApprovalRequest, page_url: str | None) -> list[Block]:
     """Return the message that a task's thread begins with."""
-    found = [plain(f"Task: {request.task or request.task_id}")]
+    blocks = [plain(f"Task: {request.task or request.task_id}")]
     text = f"delf · {request.task_id}"
     if page_url is not None:
         text += f" · {page_url.rstrip('/')}/#/{request.task_id}"
-    return [*found, _context(text)]
+    return [*blocks, _context(text)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,17 +87,17 @@ def lay_out(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> LaidOut:
         request: The request.
         so_far: The votes, comments and assignments of the request.
     """
-    question, *found = facts(request, so_far)
+    question, *other_facts = facts(request, so_far)
     files: dict[str, str] = {}
-    texts = [_fact_text(fact, files) for fact in found]
+    texts = [_fact_text(fact, files) for fact in other_facts]
     if len(question.text) > _MAX_HEADER_SIZE:
         texts.insert(0, _fact_text(question, files))
     sections = _pack_sections(texts, _USUAL_SECTION)
     if len(sections) > _MAX_SECTIONS:
         sections = _pack_sections(texts, _MAX_TEXT_SIZE)
     has_room = len(sections) <= _MAX_SECTIONS and len(files) <= _MAX_FILES
-    shown = [_header(question.text), *map(plain, sections[:_MAX_SECTIONS])]
-    return LaidOut(blocks=shown, files=[*files.items()][:_MAX_FILES], has_room=has_room)
+    blocks = [_header(question.text), *map(plain, sections[:_MAX_SECTIONS])]
+    return LaidOut(blocks=blocks, files=[*files.items()][:_MAX_FILES], has_room=has_room)
 
 
 def question_of(
@@ -156,8 +156,8 @@ def _fact_text(fact: Fact, files: dict[str, str]) -> str:
         return f"    ↑ {text}" if fact.kind is FactKind.ORIGIN else text
     name = _file_name(fact, files)
     files[name] = fact.text
-    begun = f"{fact.text[:_MAX_VALUE_SIZE]}… (whole in the thread: {name})"
-    cut = replace(fact, label=fact.label[:_MAX_VALUE_SIZE], text=begun)
+    beginning = f"{fact.text[:_MAX_VALUE_SIZE]}… (whole in the thread: {name})"
+    cut = replace(fact, label=fact.label[:_MAX_VALUE_SIZE], text=beginning)
     return "\n".join(plain_lines([cut], mark="⚠ "))
 
 
@@ -214,15 +214,15 @@ def answer_view(request: ApprovalRequest) -> dict[str, Any]:
 def reject_view(request: ApprovalRequest) -> dict[str, Any]:
     """Return the form that asks for the reason of a rejection."""
     more = {"multiline": True, "max_length": _MAX_INPUT_SIZE}
-    asked = _input(REASON, "Why? The script and the model read it.", more)
-    return _view("Reject", REJECT, request, [asked])
+    reason_input = _input(REASON, "Why? The script and the model read it.", more)
+    return _view("Reject", REJECT, request, [reason_input])
 
 
 def changes_view(request: ApprovalRequest) -> dict[str, Any]:
     """Return the form that asks what the model should change."""
     more = {"multiline": True, "max_length": _MAX_INPUT_SIZE}
-    asked = _input(REASON, "What should change? The model reads it and plans again.", more)
-    return _view("Ask for changes", CHANGES, request, [asked])
+    reason_input = _input(REASON, "What should change? The model reads it and plans again.", more)
+    return _view("Ask for changes", CHANGES, request, [reason_input])
 
 
 def edit_view(request: ApprovalRequest) -> dict[str, Any]:
@@ -250,9 +250,9 @@ def is_editable(request: ApprovalRequest) -> bool:
     if request.fit is None or request.code is not None or request.outcome_unknown:
         return False
     written = [text_of(value) for value in request.arguments.values()]
-    kept = [_survives_round_trip(value) for value in request.arguments.values()]
+    survivals = [_survives_round_trip(value) for value in request.arguments.values()]
     fits = all(0 < len(text) <= _MAX_INPUT_SIZE for text in written)
-    return bool(written) and len(written) <= _MAX_INPUTS and fits and all(kept)
+    return bool(written) and len(written) <= _MAX_INPUTS and fits and all(survivals)
 
 
 def edited_arguments(request: ApprovalRequest, fields: Mapping[str, str | None]) -> dict[str, Any]:
@@ -261,19 +261,19 @@ def edited_arguments(request: ApprovalRequest, fields: Mapping[str, str | None])
     Raises:
         ValueError: If the value of a non-text argument is not JSON; the error has the field's name.
     """
-    found: dict[str, Any] = {}
+    edited: dict[str, Any] = {}
     for name, value in request.arguments.items():
-        given = fields.get(name)
-        if given is None or given == text_of(value):
-            found[name] = "" if given is None and isinstance(value, str) else value
+        text = fields.get(name)
+        if text is None or text == text_of(value):
+            edited[name] = "" if text is None and isinstance(value, str) else value
         elif isinstance(value, str):
-            found[name] = given
+            edited[name] = text
         else:
             try:
-                found[name] = json.loads(given)
+                edited[name] = json.loads(text)
             except ValueError:
                 raise ValueError(name) from None
-    return found
+    return edited
 
 
 def result_of(text: str) -> Any:
@@ -314,20 +314,20 @@ def _survives_round_trip(value: Any) -> bool:
 
 
 def _button(label: str, action: str, request: ApprovalRequest) -> Block:
-    found: Block = {
+    button: Block = {
         "type": "button",
         "action_id": action,
         "text": _text(label),
         "value": request.request_id,
     }
     if action == APPROVE and not can_be_undone(request.effect):
-        found["confirm"] = {
+        button["confirm"] = {
             "title": _text(_cut(f"It {effect_words(request.effect).text}", 100)),
             "text": _text(_cut(facts(request)[0].text, 290)),
             "confirm": _text("Approve"),
             "deny": _text("Back"),
         }
-    return found | ({"style": "primary"} if action == APPROVE else {})
+    return button | ({"style": "primary"} if action == APPROVE else {})
 
 
 def _view(

@@ -227,13 +227,13 @@ class SlackChannel:
         """
         channel, text = self._settings.channel, escape_markup(title_of(request))
         thread = await self._thread(client, request)
-        known = await self._recorded_message(request.task_id, request.request_id)
+        message = await self._recorded_message(request.task_id, request.request_id)
         is_shown = await self._show_long(client, thread, request)
         blocks = question_of(request, offers_yes=is_shown, page_url=self._settings.page_url)
         with convert_failures("ask in Slack"):
-            if known is not None:
-                await client.chat_update(channel=channel, ts=known, text=text, blocks=blocks)
-                return known
+            if message is not None:
+                await client.chat_update(channel=channel, ts=message, text=text, blocks=blocks)
+                return message
             posted = await client.chat_postMessage(
                 channel=channel,
                 thread_ts=thread,
@@ -268,23 +268,23 @@ class SlackChannel:
     async def _thread(self, client: Any, request: ApprovalRequest) -> str:
         """Return the thread of a task; a new thread begins with the task's words."""
         async with self._posting:
-            known = self._threads.get(request.task_id)
-            known = known or await self._recorded_message(request.task_id, _THREAD)
-            if known is None:
+            thread = self._threads.get(request.task_id)
+            thread = thread or await self._recorded_message(request.task_id, _THREAD)
+            if thread is None:
                 with convert_failures("ask in Slack"):
-                    begun = await client.chat_postMessage(
+                    posted = await client.chat_postMessage(
                         channel=self._settings.channel,
                         text=escape_markup(f"delf works on: {request.task[:200]}"),
                         blocks=story_of(request, self._settings.page_url),
                         unfurl_links=False,
                         unfurl_media=False,
                     )
-                known = str(begun["ts"])
-                await self._record_message(request.task_id, _THREAD, known)
+                thread = str(posted["ts"])
+                await self._record_message(request.task_id, _THREAD, thread)
             if len(self._threads) >= _MAX_THREADS:
                 self._threads.pop(next(iter(self._threads)))
-            self._threads[request.task_id] = known
-            return known
+            self._threads[request.task_id] = thread
+            return thread
 
     async def _recorded_message(self, task_id: str, what: str) -> str | None:
         """Return the recorded Slack message of a request or of a task's thread."""
@@ -296,8 +296,8 @@ class SlackChannel:
             _log.warning("earlier messages in Slack are not known: %s", error.message)
             return None
         wanted = {"channel": self._settings.channel, "what": what}
-        found = [note.data for note in notes if note.kind == _NOTE]
-        return next((str(d["ts"]) for d in found if wanted.items() <= d.items()), None)
+        messages = [note.data for note in notes if note.kind == _NOTE]
+        return next((str(d["ts"]) for d in messages if wanted.items() <= d.items()), None)
 
     async def _record_message(self, task_id: str, what: str, ts: str) -> None:
         """Record a message in the journal, so that a process that resumes the task finds it."""
@@ -399,18 +399,18 @@ class SlackChannel:
             return
         try:
             decision, view = _BUTTONS[kind]
-            found, problem = await self._find_request(client, action.get("value"), user, decision)
-            if found is not None and problem is None and view is None:
-                problem = await self._decide(client, found, decision, user)
+            pending, problem = await self._find_request(client, action.get("value"), user, decision)
+            if pending is not None and problem is None and view is None:
+                problem = await self._decide(client, pending, decision, user)
             if problem is not None:
                 with convert_failures("answer a person in Slack"):
                     await client.chat_postEphemeral(
                         channel=self._settings.channel, user=str(user.get("id")), text=problem
                     )
-            elif found is not None and view is not None:
+            elif pending is not None and view is not None:
                 with convert_failures("open a form in Slack"):
                     await client.views_open(
-                        trigger_id=str(payload.get("trigger_id")), view=view(found.request)
+                        trigger_id=str(payload.get("trigger_id")), view=view(pending.request)
                     )
         except DelfError as error:
             _log.warning("%s", error.message)
@@ -425,10 +425,10 @@ class SlackChannel:
         kind = str(view.get("callback_id"))
         decision, _ = _BUTTONS.get(kind, _BUTTONS[EDIT])
         try:
-            found, problem = await self._find_request(
+            pending, problem = await self._find_request(
                 client, view.get("private_metadata"), user, decision
             )
-            if problem is not None or found is None:
+            if problem is not None or pending is None:
                 return _field_error(first_field, problem or _GONE)
             if kind == REJECT:
                 reason = (fields.get(REASON) or "").strip()
@@ -443,12 +443,12 @@ class SlackChannel:
                 note = (fields.get(REASON) or "").strip() or None
                 decision = AlreadyDone(result=result, reason=note)
             elif kind == ANSWER:
-                decision = _answer_to(found.request, fields.get(ANSWER) or "")
+                decision = _answer_to(pending.request, fields.get(ANSWER) or "")
             else:
-                arguments = edited_arguments(found.request, fields)
-                fit = found.request.fit
+                arguments = edited_arguments(pending.request, fields)
+                fit = pending.request.fit
                 decision = Edited(arguments=arguments if fit is None else fit(arguments))
-            problem = await self._decide(client, found, decision, user)
+            problem = await self._decide(client, pending, decision, user)
         except ValueError as error:
             return _field_error(str(error), "this is not JSON")
         except DelfError as error:
@@ -478,55 +478,61 @@ class SlackChannel:
         request = waiting.request if waiting is not None else record and record.requested
         if request is None:
             return None, _GONE
-        found = _PendingRequest(request, waiting, record)
-        return found, await self._problem(client, found, user, decision)
+        pending = _PendingRequest(request, waiting, record)
+        return pending, await self._problem(client, pending, user, decision)
 
     async def _problem(
-        self, client: Any, found: _PendingRequest, user: Mapping[str, Any], decision: Decision
+        self, client: Any, pending: _PendingRequest, user: Mapping[str, Any], decision: Decision
     ) -> str | None:
         """Return the reason why a person cannot decide; None if allowed."""
-        name = found.request.request_id
+        name = pending.request.request_id
         is_no = isinstance(decision, (Rejected, ChangesRequested))
-        so_far = () if found.record is None else found.record.so_far
-        has_room = lay_out(found.request, so_far).has_room
+        so_far = () if pending.record is None else pending.record.so_far
+        has_room = lay_out(pending.request, so_far).has_room
         if not is_no and (name in self._unshown or not has_room):
             return _NOT_SHOWN
         person = str(user.get("id") or "")
         if not await self._people.may(client, user):
             return "You may not decide this: you are not one of the configured approvers."
-        if found.request.rule and person not in self._settings.names:
+        if pending.request.rule and person not in self._settings.names:
             return "A rule of the team holds, and delf does not know you: `names` says who you are."
-        known = await self._people.known(person)
-        if known is not None and (known.revoked_at is not None or "decide" not in known.rights):
-            return f"You may not decide this: {known.name} has no right to decide in delf."
-        if found.record is None:
+        person_known = await self._people.known(person)
+        if person_known is not None and (
+            person_known.revoked_at is not None or "decide" not in person_known.rights
+        ):
+            return f"You may not decide this: {person_known.name} has no right to decide in delf."
+        if pending.record is None:
             return None
-        if known is not None and not await self._people.sees(known, found.record.task.key):
-            return f"You may not decide this: {known.name} does not see the task in delf."
-        return refusal_reason(found.record, await self._people.decider(client, user), decision)
+        if person_known is not None and not await self._people.sees(
+            person_known, pending.record.task.key
+        ):
+            return f"You may not decide this: {person_known.name} does not see the task in delf."
+        return refusal_reason(pending.record, await self._people.decider(client, user), decision)
 
     async def _decide(
-        self, client: Any, found: _PendingRequest, decision: Decision, user: Mapping[str, Any]
+        self, client: Any, pending: _PendingRequest, decision: Decision, user: Mapping[str, Any]
     ) -> str | None:
         """Apply the first decision; return the reason if it does not count."""
         decider = await self._people.decider(client, user)
-        if self._journal is None or found.record is None:
-            if found.waiting is not None and not found.waiting.answer.done():
-                found.waiting.answer.set_result(DecidedBy(decision=decision, who=decider))
+        if self._journal is None or pending.record is None:
+            if pending.waiting is not None and not pending.waiting.answer.done():
+                pending.waiting.answer.set_result(DecidedBy(decision=decision, who=decider))
             return None
         if isinstance(decision, Edited):  # send only the changed arguments
-            arguments = found.request.arguments
+            arguments = pending.request.arguments
             changed = {k: v for k, v in decision.arguments.items() if arguments.get(k) != v}
             decision = Edited(arguments=changed)
         final_decision = decision
         try:
-            _, decided = await send(self._journal, found.record, lambda _: final_decision, decider)
+            _, decided = await send(
+                self._journal, pending.record, lambda _: final_decision, decider
+            )
         except DelfError as error:
             return error.message
         if isinstance(decided, ApprovalVoted):
-            so_far = (*found.record.so_far, decided)
+            so_far = (*pending.record.so_far, decided)
             status = f"approved by {decided.by}, another is needed"
-            await self._update_question(client, found.request, so_far, status)
+            await self._update_question(client, pending.request, so_far, status)
         return None
 
     async def show_discussion(
@@ -570,8 +576,8 @@ class SlackChannel:
 
 async def _record(journal: SharedJournal, request_id: str) -> RequestRecord | None:
     """Return the record of a request by its full id."""
-    found = await journal.find_requests(request_id)
-    return next((one for one in found if one.requested.request_id == request_id), None)
+    records = await journal.find_requests(request_id)
+    return next((one for one in records if one.requested.request_id == request_id), None)
 
 
 def _needs_others(request: ApprovalRequest) -> bool:
@@ -614,7 +620,7 @@ _BUTTONS: Final[Mapping[str, tuple[Decision, _View | None]]] = {
 """The decision of each button, and the form it opens, if any."""
 
 
-def _answer_to(request: ApprovalRequest, given: str) -> Answered:
+def _answer_to(request: ApprovalRequest, text: str) -> Answered:
     """Return the answer of a form.
 
     Raises:
@@ -625,11 +631,11 @@ def _answer_to(request: ApprovalRequest, given: str) -> Answered:
         raise DelfError(_GONE)
     if question.choices:  # the form names a choice by its number
         numbers = map(str, range(len(question.choices)))
-        chosen = dict(zip(numbers, question.choices, strict=True)).get(given)
+        chosen = dict(zip(numbers, question.choices, strict=True)).get(text)
         if chosen is None:
             raise DelfError("choose an answer")
-        given = chosen
-    return Answered(question.read(given))
+        text = chosen
+    return Answered(question.read(text))
 
 
 def _field_error(field: str, why: str) -> dict[str, Any]:

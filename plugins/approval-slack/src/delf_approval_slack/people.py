@@ -64,8 +64,8 @@ class People:
             members: dict[str, frozenset[str]] = {}
             for group in groups:
                 with convert_failures(f"look up the user group {group}"):
-                    found = await client.usergroups_users_list(usergroup=group)
-                members[group] = frozenset(map(str, found.get("users") or ()))
+                    answer = await client.usergroups_users_list(usergroup=group)
+                members[group] = frozenset(map(str, answer.get("users") or ()))
             self._members = time.monotonic() + _GROUP_SECONDS, members
         return frozenset(group for group, users in self._members[1].items() if user in users)
 
@@ -97,10 +97,10 @@ class People:
         name = names.get(person) or f"{called.replace(':', '')} ({person})"
         groups = await self.groups_of(client, person)
         teams = {names[group] for group in groups if group in names}
-        known = await self.known(person)
+        person_known = await self.known(person)
         return Decider(
             name=name,
-            key=f"{name}:{person}" if known is None else known.holder,
-            teams=tuple(sorted(teams.union(() if known is None else known.teams))),
+            key=f"{name}:{person}" if person_known is None else person_known.holder,
+            teams=tuple(sorted(teams.union(() if person_known is None else person_known.teams))),
             via="slack",
         )

@@ -101,10 +101,10 @@ class Http:
         if not is_slacks:
             return web.Response(status=401)
         try:
-            found: Any = json.loads(parse_qs(body.decode())["payload"][0])
+            payload: Any = json.loads(parse_qs(body.decode())["payload"][0])
         except (ValueError, KeyError):
             return web.Response(status=400)
-        if not isinstance(found, dict):
+        if not isinstance(payload, dict):
             return web.Response(status=400)
-        reply = await self._take(cast("dict[str, Any]", found))
+        reply = await self._take(cast("dict[str, Any]", payload))
         return web.Response() if reply is None else web.json_response(reply)

@@ -29,8 +29,8 @@ def available(as_json: bool) -> None:
     name, delf-plugin-NAME; delf's authors have not reviewed them.
     """
     table = dict(purposes())
-    if known := others():
-        table[OTHERS] = {name: plugin["summary"] for name, plugin in known.items()}
+    if alternatives := others():
+        table[OTHERS] = {name: plugin["summary"] for name, plugin in alternatives.items()}
     there = {
         name: is_installed(name if purpose == OTHERS else PLUGIN_PREFIX + name)
         for purpose, names in table.items()

@@ -62,8 +62,8 @@ def show(ctx: click.Context, as_json: bool) -> None:
     from delf_cli.tables import one_line
 
     state = state_of(ctx)
-    found = list(_given_values(state.load_project()))
-    rows = [(key, state.clean_data(value), origin) for key, value, origin in found]
+    values = list(_given_values(state.load_project()))
+    rows = [(key, state.clean_data(value), origin) for key, value, origin in values]
     if as_json:
         names = ("key", "value", "origin")
         click.echo(json_text([dict(zip(names, row, strict=True)) for row in rows], indent=2))
@@ -175,10 +175,10 @@ def _given_values(project: Project) -> Iterator[tuple[str, Any, str]]:
 def _variables(project: Project, section: str, name: str) -> Iterator[tuple[str, Any, str]]:
     """Yield the settings of a connection or plugin that come from its environment variables."""
     prefix = f"DELF_{name.upper().replace('-', '_')}_"
-    kept = KeptKeys.here().values(os.environ)
+    keys = KeptKeys.here().values(os.environ)
     for variable, value in sorted(project.environ.items()):
         if variable.startswith(prefix) and value:
-            origin = _origin_of(variable, is_kept=kept.get(variable) == value)
+            origin = _origin_of(variable, is_kept=keys.get(variable) == value)
             yield f"{section}.{variable.removeprefix(prefix).lower()}", value, origin
 
 

@@ -101,14 +101,16 @@ def write_findings(state: State, findings: Iterable[Finding], *, as_json: bool) 
     Returns:
         True if no finding is a problem.
     """
-    found = [Finding(**state.clean_data(asdict(each))) for each in findings]
-    ready = all(finding.status != "problem" for finding in found)
+    clean_findings = [Finding(**state.clean_data(asdict(each))) for each in findings]
+    ready = all(finding.status != "problem" for finding in clean_findings)
     if as_json:
         from delf_cli.output import json_text
 
-        click.echo(json_text({"ok": ready, "findings": list(map(asdict, found))}, indent=2))
+        click.echo(
+            json_text({"ok": ready, "findings": list(map(asdict, clean_findings))}, indent=2)
+        )
         return ready
-    for finding in found:
+    for finding in clean_findings:
         _show(finding)
     return ready
 
@@ -124,10 +126,13 @@ def examine_config(state: State) -> Iterator[Finding]:
         return
     yield Finding(area="agent", status="ok", text=f"{len(list(project.agent_values.leaves()))} set")
     host = state.discover(project.environ)
-    found = [*_check_names_and_models(host, project, project.agent), *_connections(host, project)]
-    found += asyncio.run(_embedder(host, project, project.agent))
+    findings = [
+        *_check_names_and_models(host, project, project.agent),
+        *_connections(host, project),
+    ]
+    findings += asyncio.run(_embedder(host, project, project.agent))
     yield from _plugin_options(host, project)
-    yield from _check_task_start(state, host, project, found)
+    yield from _check_task_start(state, host, project, findings)
 
 
 def _plugin_options(host: PluginHost, project: Project) -> Iterator[Finding]:
@@ -179,30 +184,30 @@ def _examine(state: State) -> Iterator[Finding]:
         yield from (*_plugins(host), *_keys(host, own_variables()))
         return
     host = state.discover(project.environ)
-    found = [*_plugins(host), *asyncio.run(_sandboxes(host, project, config))]
-    found += [*_keys(host, project.environ), *_check_names_and_models(host, project, config)]
-    found += [*_connections(host, project), asyncio.run(_journal(host, project))]
-    found += asyncio.run(_embedder(host, project, config))
-    yield from _check_task_start(state, host, project, found)
+    findings = [*_plugins(host), *asyncio.run(_sandboxes(host, project, config))]
+    findings += [*_keys(host, project.environ), *_check_names_and_models(host, project, config)]
+    findings += [*_connections(host, project), asyncio.run(_journal(host, project))]
+    findings += asyncio.run(_embedder(host, project, config))
+    yield from _check_task_start(state, host, project, findings)
 
 
 def _check_names_and_models(
     host: PluginHost, project: Project, config: AgentConfig
 ) -> Iterator[Finding]:
     """Find unknown names in the configuration, and models that cannot be used."""
-    named: list[tuple[type[Any], str]] = [(StrategySpec, config.strategy)]
+    names_by_kind: list[tuple[type[Any], str]] = [(StrategySpec, config.strategy)]
     if config.sandbox != "auto":
-        named.append((SandboxSpec, config.sandbox))
+        names_by_kind.append((SandboxSpec, config.sandbox))
     elif not host.specs(SandboxSpec):
         hint = how_to_install(packages("sandbox")[usual("sandbox")])
         text = "no sandbox is installed"
         yield Finding(area="sandbox", status="problem", text=text, hint=hint)
     if config.memory is not None:
-        named.append((MemorySpec, config.memory))
+        names_by_kind.append((MemorySpec, config.memory))
     if "approvals" in config.model_fields_set:
-        named += [(ApprovalSpec, name) for name in config.approvals]
-    named += [(ObserverSpec, name) for name in config.observers]
-    for kind, name in named:
+        names_by_kind += [(ApprovalSpec, name) for name in config.approvals]
+    names_by_kind += [(ObserverSpec, name) for name in config.observers]
+    for kind, name in names_by_kind:
         try:
             host.spec(kind, name)
         except DelfError as error:
@@ -218,7 +223,7 @@ async def _models(host: PluginHost, project: Project, config: AgentConfig) -> li
     context = PluginContext(
         environ=project.environ, providers=config.providers, api_key_for=config.api_key_for
     )
-    found: list[Finding] = []
+    findings: list[Finding] = []
     pool = ModelPool(host, context)
     try:
         _ = config.main_llm
@@ -228,15 +233,15 @@ async def _models(host: PluginHost, project: Project, config: AgentConfig) -> li
                 await pool.check(model)
             except DelfError as error:
                 problem = _problem("model", error)
-                found += [] if problem in found else [problem]
+                findings += [] if problem in findings else [problem]
             else:
                 address: str | None = getattr(pool.get(model), "address", None)
-                found.append(await _check_reachable(model.model, address))
+                findings.append(await _check_reachable(model.model, address))
     except DelfError as error:
-        found.append(_problem("model", error))
+        findings.append(_problem("model", error))
     finally:
         await pool.aclose()
-    return found
+    return findings
 
 
 async def _check_reachable(model: str, address: str | None) -> Finding:
@@ -329,10 +334,10 @@ def _plugins(host: PluginHost) -> Iterator[Finding]:
 
 async def _sandboxes(host: PluginHost, project: Project, config: AgentConfig) -> list[Finding]:
     """Return every sandbox with its state and its measured isolation."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for spec in host.specs(SandboxSpec):
-        found += await _sandbox(host, spec, project, config)
-    return found
+        findings += await _sandbox(host, spec, project, config)
+    return findings
 
 
 async def _sandbox(
@@ -347,10 +352,12 @@ async def _sandbox(
         text = f"{spec.name}, isolation {spec.isolation}: {why}"
         return [Finding(area="sandbox", status="note", text=text, hint=hint)]
 
-    given, options = config.sandbox_config, project.plugin_options
+    sandbox_config, options = config.sandbox_config, project.plugin_options
     backend: SandboxBackend | None = None
     try:
-        backend = make_sandbox(host, spec, given, options, PluginContext(environ=project.environ))
+        backend = make_sandbox(
+            host, spec, sandbox_config, options, PluginContext(environ=project.environ)
+        )
         state = await backend.available()
         if isinstance(state, Unavailable):
             return broken(state.reason, state.hint or None)
@@ -378,12 +385,12 @@ async def _sandbox(
     if isolation_rank(isolation) < isolation_rank(config.min_isolation):
         text += f"; weaker than min_isolation = {config.min_isolation!r}"
     text = f"{spec.name}, isolation {isolation}: {text}"
-    found = [Finding(area="sandbox", status="ok", text=text)]
+    findings = [Finding(area="sandbox", status="ok", text=text)]
     for name, active in measures.items():
         status: Status = "ok" if active else "note"
         text = f"{spec.name}: {name}: {'yes' if active else 'no'}"
-        found.append(Finding(area="sandbox", status=status, text=text))
-    return found
+        findings.append(Finding(area="sandbox", status=status, text=text))
+    return findings
 
 
 def _keys(host: PluginHost, environ: Mapping[str, str]) -> Iterator[Finding]:

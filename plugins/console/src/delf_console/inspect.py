@@ -53,8 +53,8 @@ def inspect(
     if as_json:
         from delf_cli.output import json_text
 
-        shown = data if verbose else _short(data)
-        click.echo(json_text(state.clean_data(shown), indent=2))
+        described = data if verbose else _short(data)
+        click.echo(json_text(state.clean_data(described), indent=2))
         return
     for line in _as_text(data, verbose=verbose):
         click.echo(state.clean(line))
@@ -62,18 +62,18 @@ def inspect(
 
 def _list(state: State, *, as_json: bool) -> None:
     """List the project's connections."""
-    found = [
+    rows = [
         {"name": name, "type": entry.type}
         for name, entry in state.load_project().connections.items()
     ]
     if as_json:
         from delf_cli.output import json_text
 
-        click.echo(json_text(found, indent=2))
+        click.echo(json_text(rows, indent=2))
         return
-    for each in found:
+    for each in rows:
         click.echo(f"{each['name']} ({each['type']})")
-    if not found:
+    if not rows:
         message = "no connection is in delf.toml; delf inspect TYPE shows what one could do, as sql"
         click.echo(message, err=True)
 
@@ -93,31 +93,33 @@ def _describe(state: State, name: str, overrides: Sequence[str]) -> dict[str, An
     entry = project.connections.get(name)
     type_name, note, notices = entry.type if entry is not None else name, None, list[str]()
     try:
-        made: Any = project.connector(host)(name)
-        actions = asyncio.run(_actions(made))
-        name, summary = made.name, made.summary
-        if isinstance(made, SupportsNotices):
-            notices += made.notices()
-        state.hide_secrets_of(getattr(made, "settings", None))
+        connection: Any = project.connector(host)(name)
+        actions = asyncio.run(_actions(connection))
+        name, summary = connection.name, connection.summary
+        if isinstance(connection, SupportsNotices):
+            notices += connection.notices()
+        state.hide_secrets_of(getattr(connection, "settings", None))
     except DelfError as error:
         try:
             spec = host.spec(ConnectionSpec, type_name)
-            made = host.resolve(spec)
+            connection = host.resolve(spec)
         except DelfError:
             raise error from None
         summary = spec.summary
-        actions = actions_of(made, None, name) if isinstance(made, type) else ()
+        actions = actions_of(connection, None, name) if isinstance(connection, type) else ()
         why = f"{error.message} ({error.hint})" if error.hint else error.message
         note = f"this is its type; the connection itself cannot be made: {why}"
     return {
         "tool": name,
         "type": type_name,
         "description": summary,
-        "methods": [{**one.describe(verbose=True), **_permissions(made, one)} for one in actions],
+        "methods": [
+            {**one.describe(verbose=True), **_permissions(connection, one)} for one in actions
+        ],
         "total": len(actions),
         "note": note,
         "notices": notices,
-        "settings": list(_settings(made, name)),
+        "settings": list(_settings(connection, name)),
     }
 
 
@@ -143,22 +145,22 @@ async def _actions(instance: Any) -> Sequence[Action]:
             await instance.aclose()
 
 
-def _permissions(made: Any, action: Action) -> dict[str, bool]:
+def _permissions(connection: Any, action: Action) -> dict[str, bool]:
     """Describe whether scripts may call an action, and whether a person is asked."""
     from delf.protocols.connection import SupportsCheck
     from delf.tools.permissions import is_allowed, needs_confirmation
 
-    is_made = not isinstance(made, type)
-    asks = needs_confirmation(getattr(made, "confirm", None) if is_made else None, action)
+    is_made = not isinstance(connection, type)
+    asks = needs_confirmation(getattr(connection, "confirm", None) if is_made else None, action)
     return {
-        "allowed": is_allowed(getattr(made, "allow", None) if is_made else None, action),
+        "allowed": is_allowed(getattr(connection, "allow", None) if is_made else None, action),
         "asks": asks,
-        "may_ask": asks or isinstance(made, SupportsCheck),
+        "may_ask": asks or isinstance(connection, SupportsCheck),
     }
 
 
-def _settings(made: Any, connection: str) -> Iterator[dict[str, Any]]:
-    settings: type[PluginSettings] | None = getattr(made, "Settings", None)
+def _settings(connection_object: Any, connection: str) -> Iterator[dict[str, Any]]:
+    settings: type[PluginSettings] | None = getattr(connection_object, "Settings", None)
     for name, field in settings.model_fields.items() if settings is not None else ():
         yield {
             "name": name,

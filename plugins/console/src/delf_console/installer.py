@@ -95,15 +95,15 @@ def run(
     with _own_folder() as folder:
         lines = "\n".join([_NO_NAMESAKE, *constraints])
         (folder / _CONSTRAINTS).write_text(f"{lines}\n", encoding="utf-8")
-        done = subprocess.run(  # noqa: S603 - the user asked for it
+        process = subprocess.run(  # noqa: S603 - the user asked for it
             command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
             errors="replace", check=False,
         )  # fmt: skip
-    if done.returncode:
-        output = f"{done.stdout}{done.stderr}".strip().splitlines()
+    if process.returncode:
+        output = f"{process.stdout}{process.stderr}".strip().splitlines()
         for line in output[-_SHOWN:]:
             click.echo(f"  {visible(clean(line))}", err=True)
-        raise DelfError(f"{doing} failed, with status {done.returncode}", hint=hint)
+        raise DelfError(f"{doing} failed, with status {process.returncode}", hint=hint)
 
 
 def _tool() -> tuple[list[str], bool]:

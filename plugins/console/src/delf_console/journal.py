@@ -49,17 +49,22 @@ def size(ctx: click.Context, as_json: bool) -> None:
     async def look(kept: SharedJournal) -> tuple[JournalSize, Mapping[TaskState, int]]:
         return await kept.size(), await kept.count()
 
-    found, states = ask_journal(ctx, look)
+    size_now, states = ask_journal(ctx, look)
     if as_json:
-        data = {"place": found.place, "bytes": found.bytes, "free_bytes": found.free_bytes}
-        click.echo(json_text({**data, "events": found.events, "tasks": dict(states)}, indent=2))
+        data = {
+            "place": size_now.place,
+            "bytes": size_now.bytes,
+            "free_bytes": size_now.free_bytes,
+        }
+        click.echo(json_text({**data, "events": size_now.events, "tasks": dict(states)}, indent=2))
         return
     click.echo(
-        f"{found.place}: {_bytes(found.bytes)}, of which {_bytes(found.free_bytes)} are free"
+        f"{size_now.place}: {_bytes(size_now.bytes)}, "
+        f"of which {_bytes(size_now.free_bytes)} are free"
     )
     listed = ", ".join(f"{number:,} {state}" for state, number in sorted(states.items()))
     click.echo(f"{format_count(sum(states.values()), 'task')} ({listed or 'none'})")
-    click.echo(format_count(found.events, "event"))
+    click.echo(format_count(size_now.events, "event"))
 
 
 journal.add_command(prune, "prune")
@@ -121,13 +126,13 @@ def import_(ctx: click.Context, path: Path, as_json: bool) -> None:
     write_result(f"{format_count(tasks, 'task')} added", {"tasks": tasks}, as_json=as_json)
 
 
-async def _export(kept: SharedJournal, path: Path) -> int:
+async def _export(journal: SharedJournal, path: Path) -> int:
     tasks = 0
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(json_text(_FORMAT) + "\n")
-            async for events in kept.read_all():
+            async for events in journal.read_all():
                 tasks += 1
                 for event in events:
                     file.write(json_text(encode(event)) + "\n")
@@ -136,28 +141,28 @@ async def _export(kept: SharedJournal, path: Path) -> int:
     return tasks
 
 
-async def _restore(kept: SharedJournal, path: Path) -> int:
-    return await kept.restore(path)
+async def _restore(journal: SharedJournal, path: Path) -> int:
+    return await journal.restore(path)
 
 
-async def _import(kept: SharedJournal, path: Path) -> int:
-    seen: set[str] = set()
+async def _import(journal: SharedJournal, path: Path) -> int:
+    task_ids: set[str] = set()
     added = 0
     some: list[list[Event]] = []
 
     async def keep() -> None:
         async def one(events: list[Event]) -> None:
             for event in events:
-                await kept.append(event)
+                await journal.append(event)
 
         # A task's events stay in order; those of several tasks share a transaction.
         await asyncio.gather(*map(one, some))
         some.clear()
 
     for events in _tasks_of(path):
-        if events[0].task_id in seen or await _is_known(kept, events[0].task_id):
+        if events[0].task_id in task_ids or await _is_known(journal, events[0].task_id):
             continue
-        seen.add(events[0].task_id)
+        task_ids.add(events[0].task_id)
         added += 1
         some.append(events)
         if len(some) == _AT_ONCE:
@@ -166,9 +171,9 @@ async def _import(kept: SharedJournal, path: Path) -> int:
     return added
 
 
-async def _is_known(kept: SharedJournal, task_id: str) -> bool:
+async def _is_known(journal: SharedJournal, task_id: str) -> bool:
     try:
-        await kept.task(task_id)
+        await journal.task(task_id)
     except UnknownTaskError:
         return False
     return True

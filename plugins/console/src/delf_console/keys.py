@@ -89,8 +89,8 @@ def remove(ctx: click.Context, name: str, as_json: bool) -> None:
     kept = KeptKeys.here()
     variable, address = _variables(ctx, name)
     if not kept.remove(variable):
-        known = ", ".join(sorted(kept.names())) or "none"
-        raise ConfigurationError(f"{variable} is not kept", hint=f"kept are: {known}")
+        names = ", ".join(sorted(kept.names())) or "none"
+        raise ConfigurationError(f"{variable} is not kept", hint=f"kept are: {names}")
     removed = [variable, *([address] if kept.remove(address) else [])]
     if as_json:
         click.echo(json_text({"removed": removed}))

@@ -145,12 +145,12 @@ def check(ctx: click.Context, names: tuple[str, ...], release: bool, as_json: bo
     faults that the authors should fix, and features that do not work. The exit status is 1 if
     a plugin is faulty.
     """
-    found = [*_check_plugins(state_of(ctx), names, release=release)]
+    checked_plugins = [*_check_plugins(state_of(ctx), names, release=release)]
     if as_json:
-        click.echo(json_text(list(map(asdict, found)), indent=2))
+        click.echo(json_text(list(map(asdict, checked_plugins)), indent=2))
     else:
-        _show(found)
-    ctx.exit(0 if all(each.ok for each in found) else 1)
+        _show(checked_plugins)
+    ctx.exit(0 if all(each.ok for each in checked_plugins) else 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,8 +206,8 @@ def _check_plugins(state: State, names: Collection[str], *, release: bool) -> It
         )
 
 
-def _show(found: Sequence[Checked]) -> None:
-    for each in found:
+def _show(checked_plugins: Sequence[Checked]) -> None:
+    for each in checked_plugins:
         mark = click.style("✗", fg="red") if each.problems else click.style("✓", fg="green")
         if each.warnings and not each.problems:
             mark = click.style("!", fg="yellow")

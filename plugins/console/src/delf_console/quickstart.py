@@ -100,7 +100,7 @@ def quickstart(
             click.echo(f"{chosen.model} answers", err=True)
         return chosen
 
-    found = _ask_model(usable, offered) if llm is None else usable(llm)
+    offer = _ask_model(usable, offered) if llm is None else usable(llm)
     if connect is None:
         what = "What to connect? A database's URL or a SQLite file (empty: nothing yet)"
         section = _ask(what, _connection, "", show_default=False)
@@ -108,14 +108,14 @@ def quickstart(
         section = _connection(connect)
     file = _ask("Folder of the project", _new_file, ".") if folder is None else _new_file(folder)
     folder = file.parent
-    text = _agent(found) + section
+    text = _agent(offer) + section
     try:
         write_private(file, text.encode())
     except OSError as error:
         raise ConfigurationError(f"{file} cannot be written: {error.strerror}") from error
     Trust.here().keep(folder.resolve(), {CONFIG_FILE: items_of(CONFIG_FILE, text)})
     following = list(_next(state, folder, bool(section)))
-    data = {"file": str(file), "model": found.model, "base_url": found.base_url}
+    data = {"file": str(file), "model": offer.model, "base_url": offer.base_url}
     write_result(f"{file} is written", {**data, "next": following}, as_json=as_json)
     if not as_json:
         click.echo("\n".join(["\nNext:", *(f"  {line}" for line in following)]))
@@ -125,8 +125,8 @@ def _next(state: State, folder: Path, has_database: bool) -> Iterator[str]:
     """Yield the commands to type after `delf quickstart`."""
     if folder.resolve() != Path.cwd():
         yield f"cd {shlex.quote(str(folder))}"
-    known = {spec.name for spec in state.discover().specs(ConnectionSpec)}
-    if has_database and _DATABASE not in known:
+    names = {spec.name for spec in state.discover().specs(ConnectionSpec)}
+    if has_database and _DATABASE not in names:
         yield how_to_install(package_of("connection", _DATABASE) or _DATABASE)
     task = "Which tables are there, and how many rows has each?"
     yield f'delf run "{task if has_database else "What day is it?"}"'
@@ -207,8 +207,8 @@ def _choose_offer(typed: str, offered: Sequence[_Offer], base_url: str | None) -
                 f"there is no model of the number {typed}", hint="a number of the list, or a name"
             )
         return offered[int(typed) - 1]
-    named = _Offer(model=typed, base_url=base_url, why="you named it")
-    return next((item for item in offered if item.model in (typed, f"{typed}:latest")), named)
+    offer = _Offer(model=typed, base_url=base_url, why="you named it")
+    return next((item for item in offered if item.model in (typed, f"{typed}:latest")), offer)
 
 
 def _find_offers(base_url: str | None, providers: Providers) -> Iterator[_Offer]:
@@ -240,7 +240,7 @@ def _models_at(url: str) -> list[str]:
     return [name for name in names if "embed" not in name.lower()]
 
 
-async def _call(state: State, found: _Offer) -> None:
+async def _call(state: State, offer: _Offer) -> None:
     """Ask the model for one word.
 
     Raises:
@@ -251,7 +251,7 @@ async def _call(state: State, found: _Offer) -> None:
     from delf.protocols.context import PluginContext
     from delf_engine.models.pool import ModelPool
 
-    config = LLMConfig(model=found.model, base_url=found.base_url)
+    config = LLMConfig(model=offer.model, base_url=offer.base_url)
     pool = ModelPool(state.discover(), PluginContext(environ=own_variables()))
     try:
         await pool.check(config)
@@ -260,18 +260,18 @@ async def _call(state: State, found: _Offer) -> None:
             await pool.get(config).complete(request)
     except TimeoutError:
         raise LLMExecutionError(
-            f"{found.model} did not answer within {_CALL_SECONDS:.0f} s",
+            f"{offer.model} did not answer within {_CALL_SECONDS:.0f} s",
             hint="--no-call writes delf.toml anyway",
         ) from None
     finally:
         await pool.aclose()
 
 
-def _agent(found: _Offer) -> str:
-    if found.base_url is None:
-        return f"[agent]\nllm = {_quote_toml(found.model)}\n"
-    url = _quote_toml(found.base_url)
-    return f"[agent.llm]\nmodel = {_quote_toml(found.model)}\nbase_url = {url}\n"
+def _agent(offer: _Offer) -> str:
+    if offer.base_url is None:
+        return f"[agent]\nllm = {_quote_toml(offer.model)}\n"
+    url = _quote_toml(offer.base_url)
+    return f"[agent.llm]\nmodel = {_quote_toml(offer.model)}\nbase_url = {url}\n"
 
 
 def _connection(what: str) -> str:

@@ -83,23 +83,23 @@ def _is_name(word: str) -> bool:
 
 def _routine(ctx: click.Context, name: str, inputs: tuple[str, ...]) -> str:
     """Return the task that runs a routine (the plugin ``routines``)."""
-    given: dict[str, str] = {}
+    arguments: dict[str, str] = {}
     for text in inputs:
         key, is_pair, value = text.partition("=")
         if not is_pair:
             raise click.UsageError(f"--input {text!r} is not a NAME=VALUE", ctx)
-        given[key.strip()] = value
+        arguments[key.strip()] = value
     state = state_of(ctx)
     project = state.load_project()
     folder = project.root / "routines"
-    if not given and not (folder / f"{name}.py").is_file():
-        known = (path.stem for path in folder.glob("*.py"))
+    if not arguments and not (folder / f"{name}.py").is_file():
+        names = (path.stem for path in folder.glob("*.py"))
         raise ConfigurationError(
-            f"{name!r} is one word, and no routine has this name{did_you_mean(name, known)}",
+            f"{name!r} is one word, and no routine has this name{did_you_mean(name, names)}",
             hint=f'to ask a model: delf run "{name}." (a full stop, or more words)',
         )
     routines = state.discover(project.environ).service(ROUTINES)
-    return routines.task_of(project.root, Trust.here(*state.trust), name, given)
+    return routines.task_of(project.root, Trust.here(*state.trust), name, arguments)
 
 
 def _schema_in(ctx: click.Context, path: Path) -> dict[str, Any]:

@@ -103,21 +103,21 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
     for call in trace.tool_calls:
         call.origins = call.origins or sources.get(call.call_id, {})
     last = events[-1] if events else None
-    ended = last if isinstance(last, TaskFinished) else None
+    end = last if isinstance(last, TaskFinished) else None
     if as_json:
         data = render.task_data(task)
-        answer = None if ended is None else ended.text
-        files = {} if ended is None else dict(ended.files)
-        whole = {**data, "answer": answer, "files": files, "trace": trace.to_dict()}
-        click.echo(json_text(whole, indent=2))
+        answer = None if end is None else end.text
+        files = {} if end is None else dict(end.files)
+        full_data = {**data, "answer": answer, "files": files, "trace": trace.to_dict()}
+        click.echo(json_text(full_data, indent=2))
         return
     click.echo(click.style(wrap_text(one_line(task.task)), bold=True))
     where = f", by {task.owner}" if task.owner else ""
     waits = task.not_before if task.state is TaskState.QUEUED else None
     when = "" if waits is None else f" not before {render.moment(waits)}"
-    asked = "" if task.key is None else f", asked by {one_line(name_of_holder(task.key))}"
-    state = render.state_text(task) + ("" if ended is None else format_stop(ended))
-    click.echo(f"{state}{when}, started {render.moment(task.started_at)}{where}{asked}")
+    asker = "" if task.key is None else f", asked by {one_line(name_of_holder(task.key))}"
+    state = render.state_text(task) + ("" if end is None else format_stop(end))
+    click.echo(f"{state}{when}, started {render.moment(task.started_at)}{where}{asker}")
     click.echo("")
     summary = summary_of(trace, calls=False, width=terminal_width())
     click.echo(wrap_text(visible(summary)))
@@ -153,7 +153,7 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
     if task.error:
         error = wrap_text(one_line(task.error), head=len("error: "))
         click.echo(f"\n{click.style('error:', fg='red', bold=True)} {error}")
-    text = "" if ended is None else ended.text.strip()
+    text = "" if end is None else end.text.strip()
     text = text or printed_so_far(events).strip()
     if text:
         click.echo("")
@@ -167,13 +167,13 @@ def _show_prompts(events: Sequence[Event], as_json: bool) -> None:
     """Write each model call with its new messages, counting the repeated ones."""
     from delf_engine.views.prompts import prompts_of
 
-    found = prompts_of(events)
+    prompts = prompts_of(events)
     if as_json:
-        click.echo(json_text([asdict(prompt) for prompt in found], indent=2))
+        click.echo(json_text([asdict(prompt) for prompt in prompts], indent=2))
         return
-    if not found:
+    if not prompts:
         click.echo("no model was asked", err=True)
-    for prompt in found:
+    for prompt in prompts:
         for line in render.prompt_lines(prompt):
             click.echo(line)
 
@@ -206,8 +206,8 @@ def events(ctx: click.Context, task_id: str, follow: bool, as_json: bool) -> Non
 @click.pass_context
 def code(ctx: click.Context, task_id: str, as_json: bool) -> None:
     """Write the scripts that a task, by default the last, ran."""
-    task, found = load_task(ctx, task_id)
-    scripts = [event for event in found if isinstance(event, ScriptGenerated)]
+    task, events = load_task(ctx, task_id)
+    scripts = [event for event in events if isinstance(event, ScriptGenerated)]
     if as_json:
         data = [{"attempt": item.attempt, "code": item.code} for item in scripts]
         click.echo(json_text(data, indent=2))
@@ -229,17 +229,17 @@ def code(ctx: click.Context, task_id: str, as_json: bool) -> None:
 def prune(ctx: click.Context, pruning: Pruning, as_json: bool) -> None:
     """Remove old tasks with all their events, except running tasks."""
     age, keep, dry_run = pruning.older_than, pruning.keep, pruning.dry_run
-    done = ask_journal(ctx, lambda j: prune_tasks(j, age, keep, dry_run=dry_run))
+    removed = ask_journal(ctx, lambda j: prune_tasks(j, age, keep, dry_run=dry_run))
     if as_json:
-        data = {"dry_run": dry_run, "tasks": list(done.tasks), "events": done.events}
+        data = {"dry_run": dry_run, "tasks": list(removed.tasks), "events": removed.events}
         click.echo(json_text(data, indent=2))
         return
     if dry_run:
-        for name in done.tasks:
+        for name in removed.tasks:
             click.echo(one_line(name))
     verb = "would be removed" if dry_run else "removed"
-    count = format_count(len(done.tasks), "task")
-    click.echo(f"{count} with {format_count(done.events, 'event')} {verb}", err=dry_run)
+    count = format_count(len(removed.tasks), "task")
+    click.echo(f"{count} with {format_count(removed.events, 'event')} {verb}", err=dry_run)
 
 
 # -- what they share --------------------------------------------------------------------------
@@ -248,10 +248,10 @@ def prune(ctx: click.Context, pruning: Pruning, as_json: bool) -> None:
 async def events_of(journal: SharedJournal, name: str, *, follow: bool) -> AsyncGenerator[Event]:
     """Yield a task's events; with ``follow`` until it is over or unowned."""
     live = journal.subscribe(name)
-    seen = 0
+    position = 0
     for event in await journal.read(name):
         yield event
-        seen = event.seq
+        position = event.seq
         follow = follow and not isinstance(event, TaskFinished)
     while follow:
         state = (await journal.task(name)).state
@@ -264,7 +264,7 @@ async def events_of(journal: SharedJournal, name: str, *, follow: bool) -> Async
             if state is not TaskState.RUNNING:
                 return
             continue
-        if event.seq > seen:
+        if event.seq > position:
             yield event
-            seen = event.seq
+            position = event.seq
             follow = not isinstance(event, TaskFinished)

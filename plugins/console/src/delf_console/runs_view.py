@@ -119,10 +119,10 @@ def event_line(event: Event, began: float) -> str:
 
 def origin_lines(call: ToolCallTrace) -> Iterator[str]:
     """Yield the sources of a call's values as lines, grouped by source."""
-    found: dict[str, list[str]] = {}
+    places_by_source: dict[str, list[str]] = {}
     for path, origin in call.origins.items():
-        found.setdefault(str(origin["text"]), []).append(path)
-    for text, paths in found.items():
+        places_by_source.setdefault(str(origin["text"]), []).append(path)
+    for text, paths in places_by_source.items():
         more = f" and {len(paths) - _PATHS_SHOWN} more" if len(paths) > _PATHS_SHOWN else ""
         where = ", ".join(paths[:_PATHS_SHOWN]) + more
         line = f"{one_line(call.name)} {one_line(where)}: {one_line(text)}"

@@ -66,11 +66,11 @@ def _filters(command: CommandT, states: Iterable[TaskState] = TaskState) -> Comm
     return command
 
 
-def _task_filter(text: str | None, since: float | None, given: dict[str, Any]) -> TaskFilter:
+def _task_filter(text: str | None, since: float | None, filters: dict[str, Any]) -> TaskFilter:
     begin = None if since is None else time.time() - since
-    columns = {name: given.pop(name) for name in filterable_fields()}
+    columns = {name: filters.pop(name) for name in filterable_fields()}
     fields = {name: value for name, value in columns.items() if value is not None}
-    return TaskFilter(text=text or None, since=begin, fields=fields, **given)
+    return TaskFilter(text=text or None, since=begin, fields=fields, **filters)
 
 
 @click.command("search")
@@ -97,17 +97,17 @@ def search(
     """  # noqa: D301 - click's mark for lines that stay as they are
     wanted = _task_filter(" ".join(words), since, given)
     journal = history_journal(ctx)
-    found = work_with(journal, lambda j: _search(j, wanted, limit))
+    matches = work_with(journal, lambda j: _search(j, wanted, limit))
     if as_json:
-        click.echo(json_text([_found_data(one) for one in found.tasks], indent=2))
-    elif not found.tasks:
+        click.echo(json_text([_found_data(one) for one in matches.tasks], indent=2))
+    elif not matches.tasks:
         click.echo(f"No task fits in {journal.place}", err=True)
     else:
-        names = short_ids([one.task.task_id for one in found.tasks])
-        for name, one in zip(names, found.tasks, strict=True):
+        names = short_ids([one.task.task_id for one in matches.tasks])
+        for name, one in zip(names, matches.tasks, strict=True):
             _tell(name, one)
-    if found.behind:
-        click.echo(f"{found.behind:,} events are not searched yet; search again", err=True)
+    if matches.behind:
+        click.echo(f"{matches.behind:,} events are not searched yet; search again", err=True)
 
 
 async def _search(journal: SharedJournal, wanted: TaskFilter, limit: int) -> Found:
@@ -122,8 +122,8 @@ async def _updated_index(journal: SharedJournal) -> SharedJournal:
 
 
 def _found_data(one: FoundTask) -> dict[str, Any]:
-    found = {"person": one.person, "place": one.place, "event": one.seq, "excerpt": one.excerpt}
-    return {**task_data(one.task), **found}
+    data = {"person": one.person, "place": one.place, "event": one.seq, "excerpt": one.excerpt}
+    return {**task_data(one.task), **data}
 
 
 def _tell(name: str, one: FoundTask) -> None:
@@ -173,15 +173,15 @@ def figures(
     wanted = _task_filter(None, since, given)
     days = local_zone().name or "UTC"
     journal = history_journal(ctx)
-    found = work_with(journal, lambda j: _figures(j, by, wanted, days))
+    figures_found = work_with(journal, lambda j: _figures(j, by, wanted, days))
     if as_json:
-        click.echo(json_text([asdict(one) for one in found], indent=2))
+        click.echo(json_text([asdict(one) for one in figures_found], indent=2))
     elif as_csv:
-        click.echo(figures_csv(by, found), nl=False)
-    elif not found:
+        click.echo(figures_csv(by, figures_found), nl=False)
+    elif not figures_found:
         click.echo(f"No task fits in {journal.place}", err=True)
     else:
-        for line in _as_table(by, found):
+        for line in _as_table(by, figures_found):
             click.echo(line)
 
 
@@ -191,7 +191,7 @@ async def _figures(
     return await (await _updated_index(journal)).figures(by, wanted, zone)
 
 
-def _as_table(by: str, found: Sequence[Figures]) -> list[str]:
+def _as_table(by: str, figures_found: Sequence[Figures]) -> list[str]:
     head = [by, "tasks", "failed", "calls", "questions", "waited"]
     rows = [
         [
@@ -202,11 +202,11 @@ def _as_table(by: str, found: Sequence[Figures]) -> list[str]:
             f"{one.questions:,}",
             span(one.waited_seconds * 1000) if one.questions else "-",
         ]
-        for one in found
+        for one in figures_found
     ]
     if by in _OF_MODELS:
         head += ["tokens", "cost"]
-        for row, one in zip(rows, found, strict=True):
+        for row, one in zip(rows, figures_found, strict=True):
             row.append(f"{one.input_tokens + one.output_tokens:,}")
             row.append(f"${one.cost_usd:.4f}" + (" and more" if one.unpriced else ""))
     return table(rows, head, whole=True)

@@ -80,24 +80,24 @@ def factory_problems(host: PluginHost, spec: Spec) -> Iterator[str]:
     Raises:
         PluginError: If the object cannot be imported.
     """
-    made, what = host.resolve(spec), f"{spec.kind} {spec.name!r}: {spec.factory}"
+    factory, what = host.resolve(spec), f"{spec.kind} {spec.name!r}: {spec.factory}"
     if spec.kind == "command":
-        if not callable(getattr(made, "make_context", None)):
-            yield f"{what} is a {_kind(made)}, not a click.Command: mark it with @click.command"
+        if not callable(getattr(factory, "make_context", None)):
+            yield f"{what} is a {_kind(factory)}, not a click.Command: mark it with @click.command"
     elif spec.kind == "connection":
-        is_one = isinstance(made, type) and callable(getattr(made, "actions", None))
+        is_one = isinstance(factory, type) and callable(getattr(factory, "actions", None))
         if not is_one:
-            yield f"{what} is a {_kind(made)}, not a subclass of delf.Connection"
+            yield f"{what} is a {_kind(factory)}, not a subclass of delf.Connection"
         else:
-            yield from (f"{what} {fault}" for fault in faults(spec.kind, made))
-    elif not callable(made):
-        yield f"{what} makes nothing: it is a {_kind(made)}"
-    elif isinstance(made, type):
-        yield from (f"{what} {fault}" for fault in faults(spec.kind, made))
-        yield from (f"{what} {fault}" for fault in _missing_features(spec, made))
+            yield from (f"{what} {fault}" for fault in faults(spec.kind, factory))
+    elif not callable(factory):
+        yield f"{what} makes nothing: it is a {_kind(factory)}"
+    elif isinstance(factory, type):
+        yield from (f"{what} {fault}" for fault in faults(spec.kind, factory))
+        yield from (f"{what} {fault}" for fault in _missing_features(spec, factory))
 
 
-def _missing_features(spec: Spec, made: type) -> Iterator[str]:
+def _missing_features(spec: Spec, factory: type) -> Iterator[str]:
     """Yield features that a spec declares but its object does not implement."""
     claims: list[tuple[str, type]] = []
     if isinstance(spec, JournalSpec) and spec.shared:
@@ -105,7 +105,7 @@ def _missing_features(spec: Spec, made: type) -> Iterator[str]:
     if isinstance(spec, FormatSpec) and spec.writes:
         claims.append(("writes", formats.SupportsWrite))
     for says, protocol in claims:
-        missing = [name for name in members(protocol) if not has(made, name)]
+        missing = [name for name in members(protocol) if not has(factory, name)]
         if missing:
             yield (
                 f"is not a {protocol.__name__}, as `{says}` of its spec says: "
@@ -120,37 +120,37 @@ def what_is_missing(host: PluginHost, spec: Spec) -> Iterator[str]:
         host: The plugins.
         spec: The spec; a factory function cannot be examined.
     """
-    made = host.resolve(spec)
-    if not isinstance(made, type):
+    factory = host.resolve(spec)
+    if not isinstance(factory, type):
         return
     for protocol, consequence in optional_protocols(spec.kind).items():
-        if not consequence or (spec.kind == "connection" and _holds_nothing(made)):
+        if not consequence or (spec.kind == "connection" and _holds_nothing(factory)):
             continue
-        if not all(has(made, name) for name in members(protocol)):
+        if not all(has(factory, name) for name in members(protocol)):
             yield f"{spec.kind} {spec.name!r} is not a {protocol.__name__}: {consequence}"
-    if isinstance(spec, FormatSpec) and not spec.writes and has(made, "write"):
+    if isinstance(spec, FormatSpec) and not spec.writes and has(factory, "write"):
         yield f"format {spec.name!r} has a method write, and its spec names no `writes`"
 
 
-def _holds_nothing(made: type) -> bool:
+def _holds_nothing(factory: type) -> bool:
     """Return True if a connection holds only its settings, so that nothing needs closing."""
     from delf.tools.connection import Connection
 
-    begin: object = getattr(made, "__init__", None)
-    return issubclass(made, Connection) and begin is Connection.__init__
+    begin: object = getattr(factory, "__init__", None)
+    return issubclass(factory, Connection) and begin is Connection.__init__
 
 
 def effects(host: PluginHost, spec: Spec) -> list[tuple[str, str]]:
     """Return the actions of a connection that declares them, each with its effect."""
     from delf.tools.connection import Connection
 
-    found = host.resolve(spec)
-    if not (isinstance(found, type) and issubclass(found, Connection)):
+    factory = host.resolve(spec)
+    if not (isinstance(factory, type) and issubclass(factory, Connection)):
         return []
-    made = cast("type[Connection]", found)
-    if made.actions is not Connection.actions:
+    connection_class = cast("type[Connection]", factory)
+    if connection_class.actions is not Connection.actions:
         return []
-    described = made.inspect(verbose=True)
+    described = connection_class.inspect(verbose=True)
     return [(item["name"], item["effect"]) for item in described["methods"]]
 
 
@@ -253,15 +253,15 @@ def _check_imports(distribution: metadata.Distribution, module: str, folder: Pat
         if top in (module, "delf") or top in sys.stdlib_module_names:
             continue
         # An editable install does not list its modules, so also try the module's own name.
-        found = {normalise(owner) for owner in owners.get(top, ())} | {normalise(top)}
+        distributions = {normalise(owner) for owner in owners.get(top, ())} | {normalise(top)}
         if top not in owners and top.startswith("delf_") and not is_installed(normalise(top)):
-            found.add(PLUGIN_PREFIX + normalise(top.removeprefix("delf_")))
-        plugins = {owner for owner in found - {own} if _is_plugin(owner)}
+            distributions.add(PLUGIN_PREFIX + normalise(top.removeprefix("delf_")))
+        plugins = {owner for owner in distributions - {own} if _is_plugin(owner)}
         if own in all_packages():
             plugins.discard(_ENGINE)  # delf's own plugins are released with the engine
         if plugins:
             yield f"it imports {name} of {', '.join(sorted(plugins))}: a plugin is not a library"
-        elif not found & declared:
+        elif not distributions & declared:
             owner = owners.get(top, [top])[0]
             yield f"it imports {top}, and does not require {normalise(owner)}"
     if own in all_packages():
@@ -278,30 +278,30 @@ def _requirements(distribution: metadata.Distribution) -> set[str]:
     """
     from packaging.requirements import Requirement
 
-    found: set[str] = set()
+    names: set[str] = set()
     pending, inner = [distribution], False
     while pending:
         for line in pending.pop().requires or ():
             requirement = Requirement(line)
             name, marker = normalise(requirement.name), str(requirement.marker or "")
             hidden = any(f'extra == "{extra}"' in marker for extra in _TEST_EXTRAS)
-            if name in found or hidden or (inner and "extra ==" in marker):
+            if name in names or hidden or (inner and "extra ==" in marker):
                 continue
-            found.add(name)
+            names.add(name)
             if name == DISTRIBUTION or name in all_packages():
                 with contextlib.suppress(metadata.PackageNotFoundError):
                     pending.append(metadata.distribution(name))
         inner = True
-    return found
+    return names
 
 
 def _owners(modules: Collection[str]) -> dict[str, list[str]]:
     """Return the names of the distributions that bring each of some top-level modules."""
-    found: dict[str, list[str]] = {}
+    owners: dict[str, list[str]] = {}
     for distribution, tops in _top_modules(installation_stamp()):
         for module in tops.intersection(modules):
-            found.setdefault(module, []).append(distribution.metadata["Name"])
-    return found
+            owners.setdefault(module, []).append(distribution.metadata["Name"])
+    return owners
 
 
 @lru_cache(1)
@@ -311,14 +311,14 @@ def _top_modules(_installed: Hashable) -> Sequence[tuple[metadata.Distribution, 
     ``metadata.packages_distributions`` makes an object for each of some 50,000 files, which takes
     a second and a half.
     """
-    found: list[tuple[metadata.Distribution, frozenset[str]]] = []
+    modules_of: list[tuple[metadata.Distribution, frozenset[str]]] = []
     for distribution in metadata.distributions():
         tops = (distribution.read_text("top_level.txt") or "").split()
         if not tops:
             lines = (distribution.read_text("RECORD") or "").splitlines()
             tops = [re.split(r"[/,.]", line, maxsplit=1)[0] for line in lines]
-        found.append((distribution, frozenset(tops)))
-    return found
+        modules_of.append((distribution, frozenset(tops)))
+    return modules_of
 
 
 def _is_plugin(distribution: str) -> bool:
@@ -332,7 +332,7 @@ def _is_plugin(distribution: str) -> bool:
 
 def _imported_modules(folder: Path) -> set[str]:
     """Return the modules that a package's code imports, except for type checkers."""
-    found: set[str] = set()
+    modules: set[str] = set()
     for path in folder.rglob("*.py"):
         try:
             tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -352,13 +352,13 @@ def _imported_modules(folder: Path) -> set[str]:
             ):
                 continue  # an optional import
             if isinstance(node, ast.Import):
-                found |= {alias.name for alias in node.names}
+                modules |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                found.add(node.module)
+                modules.add(node.module)
             for block in ("body", "orelse", "finalbody", "handlers", "cases"):
                 inner: Any = getattr(node, block, None)  # None for an expression
                 pending += cast("list[ast.AST]", inner) if isinstance(inner, list) else ()
-    return found
+    return modules
 
 
 def _check_names(record: PluginRecord) -> Iterator[str]:
@@ -386,8 +386,8 @@ def _folder_of(module: str) -> Path | None:
     return None if spec is None or spec.origin is None else Path(spec.origin).parent
 
 
-def _kind(made: object) -> str:
-    return "plain function" if inspect.isroutine(made) else type(made).__name__
+def _kind(target: object) -> str:
+    return "plain function" if inspect.isroutine(target) else type(target).__name__
 
 
 def is_others(record: PluginRecord) -> bool:

@@ -95,19 +95,19 @@ class Sources:
         Raises:
             PluginError: For a name that is not known.
         """
-        found: dict[str, Item] = {}
+        items_by_name: dict[str, Item] = {}
         for name in names:
             for item in self._items_of(name, editable=editable):
-                found.setdefault(item.argument, item)
-        return list(found.values())
+                items_by_name.setdefault(item.argument, item)
+        return list(items_by_name.values())
 
     def constraints(self, items: Iterable[Item]) -> list[str]:
         """Return lines that tell pip the source of packages that other plugins need."""
-        named = {item.name for item in items}
+        names = {item.name for item in items}
         return [
             f"{package.name} @ {package.path.as_uri()}"
             for package in self.packages.values()
-            if package.name not in named and not is_installed(package.name)
+            if package.name not in names and not is_installed(package.name)
         ]
 
     def _items_of(self, name: str, *, editable: bool) -> Iterator[Item]:
@@ -145,15 +145,15 @@ class Sources:
 
         They are named explicitly, so that everything from a clone is used in place.
         """
-        seen: set[tuple[str, frozenset[str]]] = set()
+        visited: set[tuple[str, frozenset[str]]] = set()
 
         def needs_of(of: Package, with_extras: Iterable[str]) -> Iterator[Item]:
             for need in of.needs(with_extras):
                 name, inner = canonicalize_name(need.name), frozenset(need.extras)
                 known = self.packages.get(name)
-                if known is None or (name, inner) in seen:
+                if known is None or (name, inner) in visited:
                     continue
-                seen.add((name, inner))
+                visited.add((name, inner))
                 yield from needs_of(known, inner)
                 if inner or not is_installed(name):
                     yield _item(known, inner)
@@ -190,8 +190,8 @@ def clone() -> Mapping[str, Package]:
         return {}
     editable = bool(origin["dir_info"].get("editable"))
     folders = [core, *(file.parent for file in sorted(core.parent.glob("*/*/pyproject.toml")))]
-    found = [_package_in(folder, editable=editable) for folder in folders]
-    return {package.name: package for package in found if package and package.name in _own_names()}
+    cloned = [_package_in(folder, editable=editable) for folder in folders]
+    return {package.name: package for package in cloned if package and package.name in _own_names()}
 
 
 def is_installed(name: str) -> bool:
@@ -208,12 +208,12 @@ def _own_names() -> frozenset[str]:
 
 
 def _package_at(path: Path, *, editable: bool) -> Package:
-    found = _wheel(path) if path.suffix == ".whl" else _package_in(path, editable=editable)
-    if found is None:
+    package = _wheel(path) if path.suffix == ".whl" else _package_in(path, editable=editable)
+    if package is None:
         raise PluginError(
             f"{path} is not a package", hint="name a folder with a pyproject.toml, or a wheel"
         )
-    return found
+    return package
 
 
 def _package_in(folder: Path, *, editable: bool) -> Package | None:
@@ -242,8 +242,8 @@ def _requirement_of_extra(line: str, extra: str) -> str:
 def _wheels(folder: Path | None) -> Mapping[str, Package]:
     """Return the newest wheel of each of delf's own packages in a folder."""
     paths = folder.resolve().glob("delf_*.whl") if folder else ()
-    found = [package for path in sorted(paths, key=_version) if (package := _wheel(path))]
-    return {package.name: package for package in found if package.name in _own_names()}
+    wheels = [package for path in sorted(paths, key=_version) if (package := _wheel(path))]
+    return {package.name: package for package in wheels if package.name in _own_names()}
 
 
 def _version(wheel: Path) -> Version:

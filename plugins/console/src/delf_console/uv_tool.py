@@ -36,10 +36,14 @@ def install(uv: str, path: Path, arguments: Sequence[str]) -> list[str]:
     Raises:
         DelfError: If the receipt cannot be read.
     """
-    kept, options = _read(path)
+    requirements, options = _read(path)
     options = [option for option in options if _place_of(option) not in arguments]
     names = {name for name in map(_name_of, arguments) if name}
-    more = [each for each in kept if _name_of(each) == DISTRIBUTION or _name_of(each) not in names]
+    more = [
+        each
+        for each in requirements
+        if _name_of(each) == DISTRIBUTION or _name_of(each) not in names
+    ]
     return [*_command(uv, [*more, *arguments]), *options]
 
 
@@ -54,9 +58,9 @@ def uninstall(uv: str, path: Path, packages: Sequence[str]) -> list[str] | None:
     Raises:
         DelfError: If the receipt cannot be read.
     """
-    kept, options = _read(path)
-    left = [each for each in kept if _name_of(each) not in packages]
-    return None if left == kept else [*_command(uv, left), *options]
+    requirements, options = _read(path)
+    remaining = [each for each in requirements if _name_of(each) not in packages]
+    return None if remaining == requirements else [*_command(uv, remaining), *options]
 
 
 def _command(uv: str, arguments: Sequence[str]) -> list[str]:
@@ -108,12 +112,12 @@ def _argument(entry: Mapping[str, Any]) -> str:
 
 
 def _options(tool: Mapping[str, Any]) -> Iterator[str]:
-    given = cast("Mapping[str, Any]", tool.get("options", {}))
+    tool_options = cast("Mapping[str, Any]", tool.get("options", {}))
     if python := tool.get("python"):
         yield f"--python={python}"
-    for place in dict.fromkeys(given.get("find-links", ())):
+    for place in dict.fromkeys(tool_options.get("find-links", ())):
         yield f"--find-links={place}"
-    for index in given.get("index", ()):
+    for index in tool_options.get("index", ()):
         yield f"--index={index['url']}"
 
 

@@ -92,8 +92,8 @@ def new(name: str, kind: str, directory: Path | None, as_json: bool) -> None:
     if as_json:
         from delf_cli.output import json_text
 
-        made = {"name": fields["name"], "kind": kind, "distribution": fields["distribution"]}
-        click.echo(json_text({**made, "directory": str(target), "files": list(files)}, indent=2))
+        result = {"name": fields["name"], "kind": kind, "distribution": fields["distribution"]}
+        click.echo(json_text({**result, "directory": str(target), "files": list(files)}, indent=2))
         return
     click.echo(f"{target} has the {kind} {fields['name']!r}. Next:\n")
     click.echo(f"  cd {target}")
@@ -129,7 +129,7 @@ def fields_of(name: str, kind: str) -> dict[str, str]:
         "class_name": title.replace(" ", "") + template.suffix,
     }
     major, minor, *_ = __version__.split(".")
-    ours = [
+    own_packages = [
         f"{each}>={major}.{minor},<{int(major) + 1}" for each in (DISTRIBUTION, *template.libraries)
     ]
     return {
@@ -147,7 +147,7 @@ def fields_of(name: str, kind: str) -> dict[str, str]:
         "extra": "".join(f"\n        {_fill_template(field, names)}," for field in template.fields),
         "api": str(PLUGIN_API),
         "entry_point": _entry_point(kind, package, template.capability, names["class_name"]),
-        "requirements": ", ".join(f'"{each}"' for each in (*ours, *template.packages)),
+        "requirements": ", ".join(f'"{each}"' for each in (*own_packages, *template.packages)),
     }
 
 
@@ -194,14 +194,14 @@ def render(kind: str, fields: Mapping[str, str]) -> dict[str, str]:
         del places["plugin.py"]
     common, own = _templates() / "common", dict(template_of(kind).files)
     filled = {**fields, "usage": _fill_template(own.pop("usage.md"), fields).strip()}
-    made = {f"{source}/py.typed": ""}
+    files = {f"{source}/py.typed": ""}
     for name, place in places.items():
-        made[place] = _fill_template((common / f"{name}.txt").read_text(encoding="utf-8"), filled)
+        files[place] = _fill_template((common / f"{name}.txt").read_text(encoding="utf-8"), filled)
     for name, text in own.items():
         folder = "tests" if name.startswith("test_") else source
         place = name.replace("capability", fields["capability"])
-        made[f"{folder}/{place}"] = _fill_template(text, filled)
-    return dict(sorted(made.items()))
+        files[f"{folder}/{place}"] = _fill_template(text, filled)
+    return dict(sorted(files.items()))
 
 
 def _templates() -> Traversable:

@@ -77,40 +77,40 @@ def blocks_of(markdown: str) -> list[Block]:
     from markdown_it.tree import SyntaxTreeNode
 
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-    found: list[Block] = []
-    _collect(SyntaxTreeNode(parser.parse(markdown)).children, found, quoted=False)
-    return found
+    blocks: list[Block] = []
+    _collect(SyntaxTreeNode(parser.parse(markdown)).children, blocks, quoted=False)
+    return blocks
 
 
-def _collect(nodes: Sequence[Any], found: list[Block], *, quoted: bool) -> None:
+def _collect(nodes: Sequence[Any], blocks: list[Block], *, quoted: bool) -> None:
     for node in nodes:
         if node.type == "heading":
             level = min(int(node.tag[1:]), 6)
-            found.append(Paragraph(_text(node), f"HEADING_{level}"))
+            blocks.append(Paragraph(_text(node), f"HEADING_{level}"))
         elif node.type == "paragraph":
-            found.append(Paragraph(_text(node), quoted=quoted))
+            blocks.append(Paragraph(_text(node), quoted=quoted))
         elif node.type in ("fence", "code_block"):
             for line in node.content.rstrip("\n").split("\n"):
                 code = Text()
                 code.add(line, [("code", True)])
-                found.append(Paragraph(code))
+                blocks.append(Paragraph(code))
         elif node.type in ("bullet_list", "ordered_list"):
             items: list[tuple[int, Text]] = []
             _items(node, 0, items)
-            found.append(List(items, node.type == "ordered_list"))
+            blocks.append(List(items, node.type == "ordered_list"))
         elif node.type == "table":
             rows = [row for part in node.children for row in part.children]
-            found.append(Table([[_text(cell) for cell in row.children] for row in rows]))
+            blocks.append(Table([[_text(cell) for cell in row.children] for row in rows]))
         elif node.type == "hr":
             line = Text()
             line.add("\u2015" * 10)
-            found.append(Paragraph(line))
+            blocks.append(Paragraph(line))
         elif node.type == "html_block":
             plain = Text()
             plain.add(node.content.rstrip("\n").replace("\n", "\x0b"))
-            found.append(Paragraph(plain))
+            blocks.append(Paragraph(plain))
         else:
-            _collect(node.children, found, quoted=quoted or node.type == "blockquote")
+            _collect(node.children, blocks, quoted=quoted or node.type == "blockquote")
 
 
 def _items(node: Any, depth: int, items: list[tuple[int, Text]]) -> None:
@@ -128,29 +128,29 @@ def _items(node: Any, depth: int, items: list[tuple[int, Text]]) -> None:
 
 
 def _text(node: Any) -> Text:
-    found = Text()
-    _inline(node, found, [])
-    return found
+    text = Text()
+    _inline(node, text, [])
+    return text
 
 
-def _inline(node: Any, found: Text, styles: list[tuple[str, Any]]) -> None:
+def _inline(node: Any, text: Text, styles: list[tuple[str, Any]]) -> None:
     if node.type == "text":
-        found.add(node.content, styles)
+        text.add(node.content, styles)
     elif node.type in ("code_inline", "fence", "code_block"):
-        found.add(node.content.rstrip("\n").replace("\n", "\x0b"), [*styles, ("code", True)])
+        text.add(node.content.rstrip("\n").replace("\n", "\x0b"), [*styles, ("code", True)])
     elif node.type == "softbreak":
-        found.add(" ", styles)
+        text.add(" ", styles)
     elif node.type == "hardbreak":
-        found.add("\x0b", styles)
+        text.add("\x0b", styles)
     elif node.type == "html_inline":
-        found.add(node.content, styles)
+        text.add(node.content, styles)
     elif node.type == "image":
         address = str(node.attrs.get("src", ""))
-        found.add(node.content or address, [*styles, ("link", address)])
+        text.add(node.content or address, [*styles, ("link", address)])
     else:
         own = {"strong": "bold", "em": "italic", "s": "strikethrough"}.get(node.type)
         more: list[tuple[str, Any]] = [(own, True)] if own else []
         if node.type == "link":
             more = [("link", str(node.attrs.get("href", "")))]
         for child in node.children:
-            _inline(child, found, [*styles, *more])
+            _inline(child, text, [*styles, *more])

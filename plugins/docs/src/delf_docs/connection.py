@@ -95,35 +95,35 @@ class Docs(GoogleConnection):
     @action(effect="read", trust=_TRUST)
     async def read(self, document: str) -> DocumentText:
         """A document as Markdown: headings, lists, tables, links, emphasis."""
-        found = await self._view(document, _AS_IT_STANDS)
-        text = await asyncio.to_thread(markdown_of, found)
+        view = await self._view(document, _AS_IT_STANDS)
+        text = await asyncio.to_thread(markdown_of, view)
         notice = None
         if len(text) > _LONGEST:
             notice = (
                 f"the text has {len(text):,} characters, of which these are the first {_LONGEST:,}"
             )
             text = text[:_LONGEST]
-        return DocumentText(**_info(found), markdown=text, notice=notice)
+        return DocumentText(**_info(view), markdown=text, notice=notice)
 
     @action("create", effect="write", trust=_TRUST, sinks=[])
     async def create(self, title: str, markdown: str = "") -> DocumentInfo:
         """A new document at the top of the drive, with this text."""
         blocks = await asyncio.to_thread(blocks_of, markdown)
-        made = await self.transport.json(
+        created = await self.transport.json(
             Request("make a document", "POST", _DOCUMENTS, body={"title": title}, once=True)
         )
         if blocks:
             try:
                 requests = insert_blocks(blocks, 1, spare=True)
-                await self._change("write a document", made, requests)
+                await self._change("write a document", created, requests)
             except GoogleError as error:
                 raise type(error)(
-                    f"{error.message}; the document {made['documentId']} was made, and is empty",
+                    f"{error.message}; the document {created['documentId']} was made, and is empty",
                     status=error.status,
                     reason=error.reason,
                     hint=error.hint,
                 ) from None
-        return _info(made)
+        return _info(created)
 
     @action("editing", effect="write", trust=_TRUST, sinks=["document"])
     async def append(self, document: str, markdown: str) -> DocumentInfo:
@@ -183,9 +183,9 @@ class Docs(GoogleConnection):
             raise ToolRefusedError("heading is from 1 to 6, or 0 for none")
         count = 0
 
-        def requests_for(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+        def requests_for(current: Mapping[str, Any]) -> list[dict[str, Any]]:
             nonlocal count
-            spans = list(_occurrences(found, find))
+            spans = list(_occurrences(current, find))
             count = len(spans)
             return _style_requests(spans, styles, heading)
 
@@ -206,20 +206,20 @@ class Docs(GoogleConnection):
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
         """Preview the document and the position in the document, both bound to its revision."""
-        given = call.arguments
-        if not isinstance(given.get("document"), str):
+        arguments = call.arguments
+        if not isinstance(arguments.get("document"), str):
             return None
-        found = await self._get(given["document"])
-        info = _info(found)
+        document = await self._get(arguments["document"])
+        info = _info(document)
         lines = [f"document {info['title']!r}, {info['link']}"]
         if call.action not in _BY_CONTENT:
             return Allowed(preview="\n".join(lines))
         if call.action == "rewrite":
-            lines += await asyncio.to_thread(_difference, found, str(given["markdown"]))
+            lines += await asyncio.to_thread(_difference, document, str(arguments["markdown"]))
         elif call.action in ("replace", "format"):
-            match_case = call.action == "format" or bool(given.get("match_case", True))
-            lines += _places(found, str(given["find"]), match_case=match_case)
-        return Allowed(preview="\n".join(lines), basis=_revision(found))
+            match_case = call.action == "format" or bool(arguments.get("match_case", True))
+            lines += _places(document, str(arguments["find"]), match_case=match_case)
+        return Allowed(preview="\n".join(lines), basis=_revision(document))
 
     # -- parts --------------------------------------------------------------------------
 
@@ -248,12 +248,12 @@ class Docs(GoogleConnection):
         if not blocks:
             raise ToolRefusedError("there is nothing to write")
 
-        def requests_for(found: Mapping[str, Any]) -> list[dict[str, Any]]:
-            index, spare, before = place(found)
+        def requests_for(current: Mapping[str, Any]) -> list[dict[str, Any]]:
+            index, spare, before = place(current)
             return [*before, *insert_blocks(blocks, index, spare=spare)]
 
-        done = await self._edit("write a document", document, requests_for, context)
-        return _info(done.found)
+        reply = await self._edit("write a document", document, requests_for, context)
+        return _info(reply.found)
 
     @cached_property
     def _turns(self) -> WeakValueDictionary[str, asyncio.Lock]:
@@ -282,17 +282,17 @@ class Docs(GoogleConnection):
         context: CallContext | None,
     ) -> Edit:
         for attempt in range(RETRIES + 1):
-            found = await self._get(document)
-            if context is not None and context.basis not in (None, _revision(found)):
+            current = await self._get(document)
+            if context is not None and context.basis not in (None, _revision(current)):
                 raise ToolRefusedError(
                     "others have changed the document since a person saw it, so nothing was "
                     "written; call it again to ask again"
                 )
-            requests = requests_for(found)
+            requests = requests_for(current)
             if not requests:
-                return Edit(found, {})
+                return Edit(current, {})
             try:
-                return Edit(found, await self._change(what, found, requests))
+                return Edit(current, await self._change(what, current, requests))
             except LostAnswerError:  # the change itself may have changed the revision
                 raise
             except GoogleError as error:
@@ -305,10 +305,10 @@ class Docs(GoogleConnection):
         )
 
     async def _change(
-        self, what: str, found: Mapping[str, Any], requests: list[dict[str, Any]]
+        self, what: str, current: Mapping[str, Any], requests: list[dict[str, Any]]
     ) -> dict[str, Any]:
         """Send a batch, bound to a revision and therefore idempotent."""
-        revision = found.get("revisionId")
+        revision = current.get("revisionId")
         body: dict[str, Any] = {"requests": requests}
         if revision:
             body["writeControl"] = {"requiredRevisionId": revision}
@@ -316,7 +316,7 @@ class Docs(GoogleConnection):
             Request(
                 what,
                 "POST",
-                f"{_DOCUMENTS}/{segment(str(found['documentId']))}:batchUpdate",
+                f"{_DOCUMENTS}/{segment(str(current['documentId']))}:batchUpdate",
                 body=body,
                 once=not revision,
             )
@@ -337,13 +337,13 @@ class Docs(GoogleConnection):
         )
 
 
-def _revision(found: Mapping[str, Any]) -> str:
-    return str(found.get("revisionId", ""))
+def _revision(document: Mapping[str, Any]) -> str:
+    return str(document.get("revisionId", ""))
 
 
-def _difference(found: Mapping[str, Any], markdown: str) -> list[str]:
+def _difference(document: Mapping[str, Any], markdown: str) -> list[str]:
     """List the changes of a new text, line by line."""
-    old = markdown_of(found)
+    old = markdown_of(document)
     if len(old) + len(markdown) > _COMPARED:
         return [f"its text of {len(old):,} characters is replaced by {len(markdown):,} others"]
     return list(
@@ -351,35 +351,35 @@ def _difference(found: Mapping[str, Any], markdown: str) -> list[str]:
     )
 
 
-def _places(found: Mapping[str, Any], text: str, *, match_case: bool) -> list[str]:
+def _places(document: Mapping[str, Any], text: str, *, match_case: bool) -> list[str]:
     """Return the paragraphs that contain a text."""
     wanted = text if match_case else text.casefold()
     lines: list[str] = []
     count = 0
-    for element in paragraphs(found):
-        whole = plain_text(element).rstrip("\n")
-        times = (whole if match_case else whole.casefold()).count(wanted) if wanted else 0
+    for element in paragraphs(document):
+        paragraph = plain_text(element).rstrip("\n")
+        times = (paragraph if match_case else paragraph.casefold()).count(wanted) if wanted else 0
         count += times
-        lines += [f"- {whole}"] if times else []
+        lines += [f"- {paragraph}"] if times else []
     return [f"{count} times in {len(lines)} paragraphs:", *lines] if lines else ["it is not there"]
 
 
-def _info(found: Mapping[str, Any]) -> DocumentInfo:
-    key = str(found["documentId"])
+def _info(document: Mapping[str, Any]) -> DocumentInfo:
+    key = str(document["documentId"])
     link = f"https://docs.google.com/document/d/{key}/edit"
-    return DocumentInfo(id=key, title=str(found.get("title", "")), link=link)
+    return DocumentInfo(id=key, title=str(document.get("title", "")), link=link)
 
 
-def _end_of_body(found: Mapping[str, Any]) -> Place:
-    last = list(paragraphs(found))[-1]
+def _end_of_body(document: Mapping[str, Any]) -> Place:
+    last = list(paragraphs(document))[-1]
     end = int(last["endIndex"]) - 1
     if not plain_text(last).strip("\n"):
         return end, True, []
     return end + 1, True, [{"insertText": {"location": {"index": end}, "text": "\n"}}]
 
 
-def _whole_body(found: Mapping[str, Any]) -> Place:
-    content: list[Mapping[str, Any]] = found["body"]["content"]
+def _whole_body(document: Mapping[str, Any]) -> Place:
+    content: list[Mapping[str, Any]] = document["body"]["content"]
     end = int(content[-1]["endIndex"]) - 1
     if end <= 1:
         return 1, True, []
@@ -391,11 +391,11 @@ def _style_requests(
 ) -> list[dict[str, Any]]:
     """Return requests that change how texts look."""
     requests: list[dict[str, Any]] = []
-    shown = {name: value for name, value in styles.items() if value is not None}
+    set_styles = {name: value for name, value in styles.items() if value is not None}
     for start, end in spans:
         span = {"startIndex": start, "endIndex": end}
         if styles:
-            body = {"range": span, "textStyle": shown, "fields": ",".join(styles)}
+            body = {"range": span, "textStyle": set_styles, "fields": ",".join(styles)}
             requests.append({"updateTextStyle": body})
         if heading is not None:
             style = {"namedStyleType": f"HEADING_{heading}" if heading else "NORMAL_TEXT"}
@@ -404,12 +404,12 @@ def _style_requests(
     return requests
 
 
-def _occurrences(found: Mapping[str, Any], text: str) -> Iterator[tuple[int, int]]:
+def _occurrences(document: Mapping[str, Any], text: str) -> Iterator[tuple[int, int]]:
     """Yield the positions of a text, in the units of indexes."""
-    for element in paragraphs(found):
-        whole, start = plain_text(element), int(element.get("startIndex") or 1)
-        position = whole.find(text)
+    for element in paragraphs(document):
+        paragraph, start = plain_text(element), int(element.get("startIndex") or 1)
+        position = paragraph.find(text)
         while position >= 0:
-            begin = start + units(whole[:position])
+            begin = start + units(paragraph[:position])
             yield begin, begin + units(text)
-            position = whole.find(text, position + len(text))
+            position = paragraph.find(text, position + len(text))

@@ -55,7 +55,7 @@ def _lines(block: Paragraph | List) -> list[tuple[str, Sequence[Mark]]]:
 def _styles(
     block: Paragraph | List, lines: Sequence[tuple[str, Sequence[Mark]]], index: int, size: int
 ) -> list[Request]:
-    whole = _range(index, index + size + 1)
+    full_range = _range(index, index + size + 1)
     style: dict[str, Any] = {
         "namedStyleType": block.style if isinstance(block, Paragraph) else "NORMAL_TEXT"
     }
@@ -63,10 +63,10 @@ def _styles(
         style |= {"indentStart": _QUOTE, "indentFirstLine": _QUOTE}
     # Otherwise the text would inherit the style of the following text.
     requests: list[Request] = [
-        {"deleteParagraphBullets": {"range": whole}},
+        {"deleteParagraphBullets": {"range": full_range}},
         {
             "updateParagraphStyle": {
-                "range": whole,
+                "range": full_range,
                 "paragraphStyle": style,
                 "fields": "namedStyleType,indentStart,indentFirstLine",
             }
@@ -81,7 +81,7 @@ def _styles(
         offset += units(text) + 1
     if isinstance(block, List):
         preset = "NUMBERED_DECIMAL_ALPHA_ROMAN" if block.ordered else "BULLET_DISC_CIRCLE_SQUARE"
-        body = {"range": whole, "bulletPreset": preset}
+        body = {"range": full_range, "bulletPreset": preset}
         requests.append({"createParagraphBullets": body})
     return requests
 

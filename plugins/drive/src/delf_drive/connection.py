@@ -147,27 +147,27 @@ class Drive(GoogleConnection):
         """A file's content as bytes. Documents of Google's editors are exported: a document as
         text/markdown, a spreadsheet as text/csv (its first sheet), or as another media `type`.
         """  # noqa: D205 - the model reads the whole paragraph
-        found = await self._places.find(file)
-        kind, wanted = str(found["mimeType"]), type_of(type) if type else ""
-        path = f"{_FILES}/{segment(str(found['id']))}"
+        record = await self._places.find(file)
+        kind, wanted = str(record["mimeType"]), type_of(type) if type else ""
+        path = f"{_FILES}/{segment(str(record['id']))}"
         if kind.startswith(NATIVE):
             wanted = wanted or _EXPORTS.get(kind, "")
             if not wanted:
-                raise ToolRefusedError(f"{found['name']} is a {kind}, which has no content")
+                raise ToolRefusedError(f"{record['name']} is a {kind}, which has no content")
             request = Request("export a file", "GET", f"{path}/export", query={"mimeType": wanted})
         else:
             if wanted not in ("", kind):
-                raise ToolRefusedError(f"{found['name']} is {kind}, and is not converted")
+                raise ToolRefusedError(f"{record['name']} is {kind}, and is not converted")
             wanted = kind
             most = self.settings.max_bytes
-            if int(found.get("size") or 0) > most:
+            if int(record.get("size") or 0) > most:
                 raise ToolRefusedError(
-                    f"{found['name']} has {int(found['size']):,} bytes, over {most:,} (max_bytes)"
+                    f"{record['name']} has {int(record['size']):,} bytes, over {most:,} (max_bytes)"
                 )
             query = {"alt": "media", **ALL_DRIVES}
             request = Request("download a file", "GET", path, query=query)
         data = (await self.transport.send(request)).content
-        return Content(name=str(found["name"]), type=wanted, size=len(data), data=data)
+        return Content(name=str(record["name"]), type=wanted, size=len(data), data=data)
 
     @action("reading", effect="read")
     async def text(self, file: str) -> str:
@@ -183,8 +183,8 @@ class Drive(GoogleConnection):
     @action("reading", effect="read", trust=_PERMISSION)
     async def list_permissions(self, file: str) -> list[PermissionInfo]:
         """List the people who may read or change a file."""
-        found = await self._places.find(file)
-        return [permission_of(item) for item in await self._permissions(str(found["id"]))]
+        record = await self._places.find(file)
+        return [permission_of(item) for item in await self._permissions(str(record["id"]))]
 
     # -- changing -----------------------------------------------------------------------
 
@@ -237,35 +237,35 @@ class Drive(GoogleConnection):
     @action("creating", effect="write", trust=_TRUST, sinks=["path"])
     async def create_folder(self, path: str) -> FileInfo:
         """Make a folder with any missing parent folders; an existing folder stays."""
-        found, names = await self._places.start(path)
+        folder, names = await self._places.start(path)
         if not names:
             raise ToolRefusedError("the path names no folder")
         for name in names:
-            listed = await self._places.children(str(found["id"]), name)
+            listed = await self._places.children(str(folder["id"]), name)
             folders = [await self._places.target(i) for i in listed if leads_to_folder(i)]
-            parents = {} if found["id"] == "root" else {"parents": [str(found["id"])]}
+            parents = {} if folder["id"] == "root" else {"parents": [str(folder["id"])]}
             metadata = {"name": name, "mimeType": FOLDER, **parents}
-            found = folders[0] if folders else await self._make_empty(metadata)
-        return file_of(found)
+            folder = folders[0] if folders else await self._make_empty(metadata)
+        return file_of(folder)
 
     @action("creating", effect="write", trust=_TRUST, sinks=["file", "folder"])
     async def copy(self, file: str, name: str = "", folder: str = "") -> FileInfo:
         """Copy a file, under another name or into another folder."""
-        found = await self._places.find(file)
-        body: dict[str, Any] = {"name": name or f"Copy of {found['name']}"}
+        record = await self._places.find(file)
+        body: dict[str, Any] = {"name": name or f"Copy of {record['name']}"}
         if folder:
             body["parents"] = [await self._places.folder(folder)]
-        made = await self.transport.json(
+        copied = await self.transport.json(
             Request(
                 "copy a file",
                 "POST",
-                f"{_FILES}/{segment(str(found['id']))}/copy",
+                f"{_FILES}/{segment(str(record['id']))}/copy",
                 query={"fields": FIELDS, **ALL_DRIVES},
                 body=body,
                 once=True,
             )
         )
-        return file_of(made)
+        return file_of(copied)
 
     @action("update", effect="write", trust=_TRUST, sinks=["file", "folder"])
     async def update(
@@ -277,37 +277,40 @@ class Drive(GoogleConnection):
     ) -> FileInfo:
         """Replace a file's content, rename it, or move it into another folder."""
         # A shortcut has its own name and folder, but its target's content.
-        found = await self._places.find(file, follow=content is not None)
+        record = await self._places.find(file, follow=content is not None)
         if content is None and not name and not folder:
             raise ToolRefusedError("give content, name or folder")
         body: dict[str, Any] = {"name": name} if name else {}
         query: dict[str, Any] = {"fields": FIELDS, **ALL_DRIVES}
         if folder:
             query["addParents"] = await self._places.folder(folder)
-            parents = ",".join(found.get("parents") or [])  # missing for files of others
+            parents = ",".join(record.get("parents") or [])  # missing for files of others
             query |= {"removeParents": parents} if parents else {}
-        path = f"{_FILES}/{segment(str(found['id']))}"
+        path = f"{_FILES}/{segment(str(record['id']))}"
         if content is None:
             return await self._patch("change a file", path, body, query)
         data = content.encode() if isinstance(content, str) else content
-        kind = _SOURCES.get(str(found["mimeType"]), str(found["mimeType"]))
+        kind = _SOURCES.get(str(record["mimeType"]), str(record["mimeType"]))
         request = Request("replace a file", "PATCH", f"upload/{path}", query=query, body=body)
         return file_of(await upload(self.transport, request, data, kind))
 
     @action("removing", effect="write", trust=_TRUST, sinks=["file"])
     async def trash(self, file: str) -> FileInfo:
         """Move a file or folder to the trash, from which Google deletes it after 30 days."""
-        found = await self._places.find(file, follow=False)
-        path = f"{_FILES}/{segment(str(found['id']))}"
+        record = await self._places.find(file, follow=False)
+        path = f"{_FILES}/{segment(str(record['id']))}"
         return await self._patch("trash a file", path, {"trashed": True}, {})
 
     @action("removing", effect="irreversible", trust="own", sinks=["file"])
     async def delete(self, file: str) -> None:
         """Delete a file, or a folder with all that is in it, forever; `trash` can be undone."""
-        found = await self._places.find(file, follow=False)
+        record = await self._places.find(file, follow=False)
         await self.transport.send(
             Request(
-                "delete a file", "DELETE", f"{_FILES}/{segment(str(found['id']))}", query=ALL_DRIVES
+                "delete a file",
+                "DELETE",
+                f"{_FILES}/{segment(str(record['id']))}",
+                query=ALL_DRIVES,
             )
         )
 
@@ -323,7 +326,7 @@ class Drive(GoogleConnection):
         """Let somebody read, comment or change a file: an email address, `domain:example.com`, or
         `anyone` who has the link. The address gets an email, unless `notify` is false.
         """  # noqa: D205 - the model reads the whole paragraph
-        found = await self._places.find(file)
+        record = await self._places.find(file)
         body: dict[str, Any] = {"role": role}
         query: dict[str, Any] = {"fields": "id,type,role,emailAddress,domain", **ALL_DRIVES}
         if who == "anyone":
@@ -334,17 +337,17 @@ class Drive(GoogleConnection):
             body |= {"type": "user", "emailAddress": who}
             query |= {"sendNotificationEmail": notify}
             query |= {"emailMessage": message} if message and notify else {}
-        made = await self.transport.json(
+        permission = await self.transport.json(
             Request(
                 "share a file",
                 "POST",
-                f"{_FILES}/{segment(str(found['id']))}/permissions",
+                f"{_FILES}/{segment(str(record['id']))}/permissions",
                 query=query,
                 body=body,
                 once=True,
             )
         )
-        return permission_of(made)
+        return permission_of(permission)
 
     @action("unshare", effect="write", trust=_PERMISSION, sinks=["file", "who"])
     async def unshare(self, file: str, who: str) -> PermissionInfo:
@@ -373,24 +376,24 @@ class Drive(GoogleConnection):
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
         """Preview the file with its size and folder, and the version that would be overwritten."""
-        given, folder = call.arguments.get("file"), call.arguments.get("folder")
+        file, folder = call.arguments.get("file"), call.arguments.get("folder")
         lines: list[str] = []
         files: dict[str, int] = {}
         version = ""
-        if call.action == "create" and given:
+        if call.action == "create" and file:
             most = self.settings.max_bytes
-            name, data = await asyncio.to_thread(read_task_file, call.context, str(given), most)
+            name, data = await asyncio.to_thread(read_task_file, call.context, str(file), most)
             lines.append(f"Content: {name}, {len(data):,} bytes")
             version = hashlib.sha256(data).hexdigest()
-        elif given:
+        elif file:
             content = call.arguments.get("content")
             follow = call.action not in _OF_ITSELF or content is not None
-            found = file_of(await self._places.find(str(given), follow=follow))
-            lines.append(_display_name(found))
-            if found["size"]:  # documents of the editors have none
-                files[found["name"]] = found["size"]
+            file_info = file_of(await self._places.find(str(file), follow=follow))
+            lines.append(_display_name(file_info))
+            if file_info["size"]:  # documents of the editors have none
+                files[file_info["name"]] = file_info["size"]
             if call.action in ("update", "delete", "trash"):
-                version = f"{found['modified']} {found['size']}"
+                version = f"{file_info['modified']} {file_info['size']}"
         if folder:
             lines.append(f"In {_display_name(file_of(await self._places.find(str(folder))))}")
         text = "\n".join(lines)
@@ -400,10 +403,10 @@ class Drive(GoogleConnection):
     # -- parts --------------------------------------------------------------------------
 
     def _type(self, kind: str) -> str:
-        found = type_of(kind)
-        if not found:
+        file_type = type_of(kind)
+        if not file_type:
             raise ToolRefusedError(f"unknown kind {kind!r}: a media type, or one of {kinds()}")
-        return found
+        return file_type
 
     async def _permissions(self, key: str) -> list[dict[str, Any]]:
         listing = Request(
@@ -442,14 +445,14 @@ class Drive(GoogleConnection):
                 raise
             # Drive refuses to repeat a move, so check whether it happened.
             look = Request(what, "GET", path, query={"fields": FIELDS, **ALL_DRIVES})
-            found = await self.transport.json(look)
-            parents = [query["addParents"]] if "addParents" in query else found.get("parents")
-            if found.get("parents") == parents and body.items() <= found.items():
-                return file_of(found)
+            record = await self.transport.json(look)
+            parents = [query["addParents"]] if "addParents" in query else record.get("parents")
+            if record.get("parents") == parents and body.items() <= record.items():
+                return file_of(record)
             raise
 
 
-def _display_name(found: FileInfo) -> str:
+def _display_name(file: FileInfo) -> str:
     """Return the display name of a file."""
-    owner = f", of {found['owner']}" if found["owner"] else ""
-    return f"{found['kind']} {found['name']!r}{owner}, {found['link'] or found['id']}"
+    owner = f", of {file['owner']}" if file["owner"] else ""
+    return f"{file['kind']} {file['name']!r}{owner}, {file['link'] or file['id']}"

@@ -46,8 +46,8 @@ class Places:
         Raises:
             ToolRefusedError: If no file or several files match.
         """
-        found = await self._find(given)
-        return await self.target(found) if follow else found
+        record = await self._find(given)
+        return await self.target(record) if follow else record
 
     async def target(self, found: dict[str, Any]) -> dict[str, Any]:
         """Return the target of a shortcut; other files unchanged.
@@ -73,12 +73,12 @@ class Places:
         """Send a file's resource key from now on, which some shared files require."""
         if not secret or not _ID.fullmatch(key) or not _ID.fullmatch(secret):
             return
-        kept = self._transport.headers.get(_KEYS, "").split(",")
-        more = [pair for pair in kept if pair and not pair.startswith(f"{key}/")]
+        keys = self._transport.headers.get(_KEYS, "").split(",")
+        more = [pair for pair in keys if pair and not pair.startswith(f"{key}/")]
         self._transport.headers[_KEYS] = ",".join([*more, f"{key}/{secret}"][-_MAX_KEYS:])
 
-    async def _find(self, given: str) -> dict[str, Any]:
-        text = given.strip()
+    async def _find(self, place: str) -> dict[str, Any]:
+        text = place.strip()
         if text.startswith("https://"):
             key = file_id(text)
             secret = parse_qs(urlsplit(text).query).get("resourcekey")
@@ -100,10 +100,10 @@ class Places:
         Raises:
             ToolRefusedError: If there is no such folder, or it is a file.
         """
-        found = await self.find(given)
-        if found["mimeType"] != FOLDER:
+        record = await self.find(given)
+        if record["mimeType"] != FOLDER:
             raise ToolRefusedError(f"{given!r} is not a folder")
-        return str(found["id"])
+        return str(record["id"])
 
     async def children(self, folder: str, name: str) -> list[dict[str, Any]]:
         """List the items of a folder with a name."""
@@ -128,11 +128,11 @@ class Places:
         return {"id": "root", "mimeType": FOLDER}, names
 
     async def _walk(self, path: str) -> dict[str, Any]:
-        found, names = await self.start(path)
+        folder, names = await self.start(path)
         if not names:
-            return found
+            return folder
         for depth, name in enumerate(names):
-            listed = await self.children(str(found["id"]), name)
+            listed = await self.children(str(folder["id"]), name)
             if depth < len(names) - 1:
                 listed = [await self.target(item) for item in listed if leads_to_folder(item)]
             if not listed:
@@ -141,11 +141,11 @@ class Places:
             if len(listed) > 1:
                 ids = ", ".join(str(item["id"]) for item in listed)
                 raise ToolRefusedError(f"{path!r} is the path of several files; use an id: {ids}")
-            found = listed[0]
-        return found
+            folder = listed[0]
+        return folder
 
     async def _shared_drive(self, name: str) -> dict[str, Any]:
-        known: list[str] = []
+        names: list[str] = []
         pages = self._transport.pages(
             Request(
                 "list shared drives",
@@ -158,9 +158,9 @@ class Places:
         async for drive in pages:
             if drive["name"] == name:
                 return {"id": drive["id"], "mimeType": FOLDER, "name": name}
-            known.append(str(drive["name"]))
+            names.append(str(drive["name"]))
         raise ToolRefusedError(
-            f"there is no shared drive {name!r}; shared drives: {', '.join(known) or 'none'}"
+            f"there is no shared drive {name!r}; shared drives: {', '.join(names) or 'none'}"
         )
 
     async def _get(self, key: str) -> dict[str, Any]:

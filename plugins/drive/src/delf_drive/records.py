@@ -74,7 +74,7 @@ def file_of(resource: Mapping[str, Any]) -> FileInfo:
     return FileInfo(
         id=str(resource["id"]),
         name=str(resource["name"]),
-        kind=next((name for name, known in _KINDS.items() if known == kind), "file"),
+        kind=next((name for name, media_type in _KINDS.items() if media_type == kind), "file"),
         type=kind,
         size=int(resource["size"]) if "size" in resource else None,
         modified=dt.datetime.fromisoformat(str(modified_time)) if modified_time else None,

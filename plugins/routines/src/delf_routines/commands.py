@@ -80,14 +80,14 @@ def routines() -> None:
 def list_command(ctx: click.Context, as_json: bool) -> None:
     """List the routines of the project."""
     store = _store(state_of(ctx))
-    found = list(_readable(store))
+    readable_routines = list(_readable(store))
     if as_json:
-        click.echo(json_text([_data(routine) for routine in found], indent=2))
+        click.echo(json_text([_data(routine) for routine in readable_routines], indent=2))
         return
-    if not found:
+    if not readable_routines:
         click.echo("There is no routine yet: delf routines save TASK NAME", err=True)
         return
-    rows = [(r.name, ", ".join(r.parameters), visible(r.title)) for r in found]
+    rows = [(r.name, ", ".join(r.parameters), visible(r.title)) for r in readable_routines]
     for line in table(rows, ("name", "parameters", "what it does"), whole=True):
         click.echo(line)
 
@@ -237,12 +237,12 @@ def test(ctx: click.Context, names: tuple[str, ...], junit: str | None, as_json:
 
 def _junit(results: dict[str, list[str]]) -> str:
     """Return the results as JUnit's XML."""
-    failed = sum(bool(found) for found in results.values())
+    failed = sum(bool(failures) for failures in results.values())
     lines = [f'<testsuite name="routines" tests="{len(results)}" failures="{failed}">']
-    for name, found in results.items():
+    for name, failures in results.items():
         lines.append(f'  <testcase classname="routines" name={quoteattr(name)}>')
-        if found:
-            lines.append(f"    <failure message={quoteattr('; '.join(map(visible, found)))}/>")
+        if failures:
+            lines.append(f"    <failure message={quoteattr('; '.join(map(visible, failures)))}/>")
         lines.append("  </testcase>")
     return "\n".join([*lines, "</testsuite>", ""])
 
@@ -361,9 +361,9 @@ def _next(
 
     Without a proposal, return the routine with its current actions, and None.
     """
-    found = store.proposed(routine.name)
-    if found is not None:
-        proposed, case = found
+    proposal = store.proposed(routine.name)
+    if proposal is not None:
+        proposed, case = proposal
         return proposed, Case.of_bytes(case, f"the proposal of {routine.name}")
     described = tools()
     if not drift_of(routine, described):
@@ -410,17 +410,17 @@ def history(ctx: click.Context, name: str, as_json: bool) -> None:
     begin = f"{name}("
 
     async def find(journal: SharedJournal) -> list[TaskRecord]:
-        found = await journal.find(_HISTORY, text=begin)
-        return [task for task in found if task.task.startswith(begin)]
+        records = await journal.find(_HISTORY, text=begin)
+        return [task for task in records if task.task.startswith(begin)]
 
-    found = ask_journal(ctx, find)
+    records = ask_journal(ctx, find)
     if as_json:
-        click.echo(json_text([_run_data(task) for task in found], indent=2))
+        click.echo(json_text([_run_data(task) for task in records], indent=2))
         return
-    if not found:
+    if not records:
         click.echo(f"{name} has not run yet", err=True)
         return
-    rows = [(short_id(task.task_id), task.state, visible(task.task)) for task in found]
+    rows = [(short_id(task.task_id), task.state, visible(task.task)) for task in records]
     for line in table(rows, ("id", "state", "run"), whole=True):
         click.echo(line)
 

@@ -58,13 +58,13 @@ class RoutineTools(Connection):
     def _read(self) -> list[Action]:
         self._seen = self._store.versions()
         self._wrong = []
-        found: list[Action] = []
+        actions: list[Action] = []
         for name in self._store.names():
             try:
-                found.append(self._action(self._store.find(name)))
+                actions.append(self._action(self._store.find(name)))
             except DelfError as error:
                 self._wrong.append(f"{self.name}.{name} cannot be called: {error.message}")
-        return found
+        return actions
 
     def _action(self, routine: Routine) -> Action:
         effects: list[Effect] = [action.effect for action in routine.actions.values()]

@@ -107,26 +107,28 @@ class BoundDraft:
         store, like = RoutineStore(root, trust), like_agent(agent)
         tools = await describe_actions(agent.tools)
         before = store.find(name) if name in store.names() else None
-        begun = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
-        if begun is None:
+        first_event = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
+        if first_event is None:
             raise ConfigurationError("the task has not begun")
         scripts = scripts_of(events)
 
         async def proved(script: str, case: Case) -> tuple[Routine, Case, list[str]]:
-            made = propose(name, begun.task, task_id, events, tools, script=script, fixed=fixed)
-            case = replace(case, inputs=made.values({}))
-            return made, case, await run_case(made, case, like)
+            draft = propose(
+                name, first_event.task, task_id, events, tools, script=script, fixed=fixed
+            )
+            case = replace(case, inputs=draft.values({}))
+            return draft, case, await run_case(draft, case, like)
 
         cost: float | None = 0.0
-        made, case, different = await proved(scripts.code, case_of(events[scripts.begin :], {}))
+        draft, case, different = await proved(scripts.code, case_of(events[scripts.begin :], {}))
         if scripts.earlier and (different or not scripts.is_whole):
-            merging = _Merging(scripts, begun.task, case_of(events, {}), events, tools)
+            merging = _Merging(scripts, first_event.task, case_of(events, {}), events, tools)
             cost = await merging.ask(like)
-            made, case, different = await proved(merging.script, merging.case)
+            draft, case, different = await proved(merging.script, merging.case)
         return cls(
             agent=agent,
             store=store,
-            routine=made,
+            routine=draft,
             case=case,
             before=before,
             differences=different,
@@ -259,12 +261,15 @@ class _Merging:
             + (f"failed: {call.error}" if call.error else f"gave {_short(call.result)}")
             for call in self._whole.calls
         ]
-        left = len(calls) - _MAX_CALLS
-        shown = [*calls[:_MAX_CALLS], *([f"- and {left} more like these"] if left > 0 else [])]
+        hidden_count = len(calls) - _MAX_CALLS
+        lines = [
+            *calls[:_MAX_CALLS],
+            *([f"- and {hidden_count} more like these"] if hidden_count > 0 else []),
+        ]
         return _MERGE.format(
             task=self._routine.task,
             scripts="\n\n".join(scripts),
-            calls="\n".join(shown),
+            calls="\n".join(lines),
             answer=self._whole.answer,
         )
 

@@ -59,10 +59,10 @@ def schema_digest(schema: Mapping[str, Any]) -> str:
 def _without_words(schema: object, *, names: bool = False) -> object:
     """Return a schema without titles, descriptions and examples; ``names`` are property names."""
     if isinstance(schema, Mapping):
-        found = cast("Mapping[str, object]", schema).items()
+        fields = cast("Mapping[str, object]", schema).items()
         return {
             key: _without_words(value, names=key in _OF_NAMES and not names)
-            for key, value in found
+            for key, value in fields
             if names or key not in _WORDS
         }
     if isinstance(schema, (list, tuple)):

@@ -54,18 +54,18 @@ def bounds(
     """
     if not defaults:
         return {}
-    found: dict[str, str | None] = {
+    patterns: dict[str, str | None] = {
         name: _unquoted_pattern(text) for name, text in defaults.items()
     }
     try:
         tree = ast.parse(script)
         for pattern, quotes in ((QUOTED, True), (None, False)):
             flow = _Flow(tree, {*actions, *_OWN_ACTIONS}, quotes=quotes)
-            whole = [name for name in defaults if flow.is_whole(name, is_given=True)]
-            found |= dict.fromkeys(whole, pattern)
+            whole_names = [name for name in defaults if flow.is_whole(name, is_given=True)]
+            patterns |= dict.fromkeys(whole_names, pattern)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         pass
-    return found
+    return patterns
 
 
 def _unquoted_pattern(default: str) -> str:
@@ -80,17 +80,17 @@ def _in_quotes(value: Any, text: Any) -> bool:
     """Return whether a value of an f-string is enclosed in quotes within the f-string."""
     if value.format_spec is not None:
         return False
-    opened, found = "", value.conversion == ord("r")
+    opened, is_quoted = "", value.conversion == ord("r")
     for piece in text.values:
         if piece is value:
-            found = found or bool(opened)
+            is_quoted = is_quoted or bool(opened)
         elif isinstance(piece, ast.Constant):
             for letter in str(piece.value):
                 if letter == opened:
                     opened = ""
                 elif letter in _QUOTES and not opened:
                     opened = letter
-    return found and not opened
+    return is_quoted and not opened
 
 
 class _Flow:

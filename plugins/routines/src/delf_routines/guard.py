@@ -39,7 +39,7 @@ class RoutineGuard:
     def __init__(self, routine: Routine, earlier: Sequence[Made] | None = None) -> None:
         self._routine = routine
         self._repairs = earlier is not None
-        self._earlier = [made for made in earlier or () if made.is_change]
+        self._earlier = [past_call for past_call in earlier or () if past_call.is_change]
         self.begin()
 
     def begin(self) -> None:
@@ -62,12 +62,14 @@ class RoutineGuard:
         """Return the result of an identical change by an earlier script, if any."""
         self._calls += not call.built_in
         self._changes += call.effect != "read" and not call.built_in
-        for number, done in enumerate(self.left):
-            if done.call.name == call.name and is_same(done.call.arguments, call.arguments):
+        for number, past_call in enumerate(self.left):
+            if past_call.call.name == call.name and is_same(
+                past_call.call.arguments, call.arguments
+            ):
                 del self.left[number]
-                self.made.append(done)
+                self.made.append(past_call)
                 self.reused += 1
-                return cast("Returned", done.answer)
+                return cast("Returned", past_call.answer)
         return None
 
     def check(self, call: ScriptCall) -> Verdict:
@@ -86,7 +88,7 @@ class RoutineGuard:
         if limits.changes is not None and self._changes > limits.changes:
             return Refused(message=f"the routine {name} changes at most {limits.changes} things")
         reasons = [f"{empty} gave nothing, where it gave something before" for empty in self.empty]
-        if any(done.call.name == call.name for done in self.left):
+        if any(past_call.call.name == call.name for past_call in self.left):
             reasons.append(f"{call.name} was called with other values before the routine failed")
         return self._approval_verdict(call, reasons)
 

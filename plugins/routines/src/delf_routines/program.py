@@ -44,8 +44,8 @@ class Routines:
 
     def all(self) -> list[BoundRoutine]:
         """Return the readable routines; `delf routines check` reports the others."""
-        found = RoutineStore(self._root, self._trust).readable()
-        return [BoundRoutine(self._agent, routine) for routine in found]
+        routines = RoutineStore(self._root, self._trust).readable()
+        return [BoundRoutine(self._agent, routine) for routine in routines]
 
     def save(self, task_id: str, name: str, *, fixed: Sequence[str] = ()) -> BoundRoutine:
         """Save a successful task as a routine of the project.

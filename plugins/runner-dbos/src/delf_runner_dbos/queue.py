@@ -334,18 +334,18 @@ class DbosQueue:
             await asyncio.to_thread(client.destroy)
 
 
-def _priority(given: int, *, again: bool) -> int:
+def _priority(priority: int, *, again: bool) -> int:
     """Return a priority in DBOS's form; a resumed task gets the higher of two values.
 
     Raises:
         ConfigurationError: If the priority is out of range.
     """
-    if abs(given) > _MAX_URGENT:
+    if abs(priority) > _MAX_URGENT:
         raise ConfigurationError(
-            f"the priority {given} is out of range",
+            f"the priority {priority} is out of range",
             hint=f"from {-_MAX_URGENT} to {_MAX_URGENT}",
         )
-    return _USUAL + 2 * given - int(again)
+    return _USUAL + 2 * priority - int(again)
 
 
 def _iso(at: float) -> str:

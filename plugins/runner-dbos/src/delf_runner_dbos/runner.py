@@ -453,14 +453,17 @@ class Runner:
         # The journal first: restore() finds a task that no workflow has, and abandon() would remove
         # a workflow without a task.
         try:
-            begun = (await self._journal.read(queued.task_id))[0]
+            first_event = (await self._journal.read(queued.task_id))[0]
         except UnknownTaskError:
             if await self._journal.was_removed(queued.task_id):
                 return False
             await self._journal.append(queued)
-            begun = queued
+            first_event = queued
         await self._queue.enqueue(queued)
-        return isinstance(begun, TaskQueued) and begun.setup.get(_FIRING) == queued.setup[_FIRING]
+        return (
+            isinstance(first_event, TaskQueued)
+            and first_event.setup.get(_FIRING) == queued.setup[_FIRING]
+        )
 
     # -- what dead processes left -------------------------------------------------------
 
@@ -472,20 +475,20 @@ class Runner:
         """
         at_work = await self._queue.at_work(self._options.queues)
         own = dict(self._working.values())
-        seen = {
+        first_seen = {
             row.workflow_id: _Seen(row.dequeued_at, monotonic())
             for row in at_work
             if row.workflow_id not in own
         }
         before = self._seen
-        known = {
+        live = {
             workflow_id: before[workflow_id]
-            for workflow_id, now in seen.items()
+            for workflow_id, now in first_seen.items()
             if workflow_id in before and before[workflow_id].begun == now.begun
         }
-        self._seen = seen | known  # restarted workflows begin a new silence
+        self._seen = first_seen | live  # restarted workflows begin a new silence
         queues = {row.workflow_id: row.queue_name or "" for row in at_work}
-        for workflow_id, earlier in known.items():
+        for workflow_id, earlier in live.items():
             if await self._is_left(workflow_id, monotonic() - earlier.since):
                 await self._queue.hand_on({workflow_id: queues[workflow_id]})
 
@@ -500,7 +503,7 @@ class Runner:
 
     async def restore(self) -> None:
         """Enqueue tasks without a live workflow, as after a loss of DBOS's database."""
-        gone: Counter[str] = Counter()
+        missing_by_folder: Counter[str] = Counter()
         for state in (TaskState.INTERRUPTED, TaskState.QUEUED):
             waiting: list[str] = []
             last: ListPlace | None = None
@@ -513,8 +516,8 @@ class Runner:
                 if is_here(queued.setup, self._options.former):
                     await self._queue.restore(queued)
                 elif not await asyncio.to_thread(Path(folder).is_dir):
-                    gone[folder] += 1
-        for folder, count in gone.items():  # existing folders have their own runners
+                    missing_by_folder[folder] += 1
+        for folder, count in missing_by_folder.items():  # existing folders have their own runners
             _log.warning(
                 "%d tasks wait that are of the folder %s, which is not here; if the project was "
                 "moved to %s, name that folder in former_folders under [plugins.runner-dbos]",
@@ -528,9 +531,9 @@ class Runner:
         before = time.time() - _REMEMBER_SECONDS
         await self._queue.forget(before, await forget_looks(self._queue))
         if ages := self._journal.keep:
-            gone = await prune(self._journal, ages)
-            if gone.tasks:
-                _log.info("%d tasks forgotten", len(gone.tasks))
+            removed = await prune(self._journal, ages)
+            if removed.tasks:
+                _log.info("%d tasks forgotten", len(removed.tasks))
         await self._queue.abandon(self._options.queues, before, self._is_unknown)
 
     async def _is_unknown(self, task_id: str) -> bool:

@@ -88,7 +88,7 @@ def add(
     """
     flags = {"strategy": strategy}
     options = Options(flags=flags, connections=connections, tool_files=tool_files)
-    made = Schedule(
+    new_schedule = Schedule(
         name=name,
         cron=cron,
         task=task,
@@ -100,8 +100,8 @@ def add(
     )
     if each is not None:
         asyncio.run(_check_watched(ctx.find_root().obj, options, each))
-    _with_schedules(ctx, lambda schedules: schedules.add(made))
-    write_result(f"{name}: {cron}", _shown(made), as_json=as_json)
+    _with_schedules(ctx, lambda schedules: schedules.add(new_schedule))
+    write_result(f"{name}: {cron}", _shown(new_schedule), as_json=as_json)
 
 
 add.params += [o for o in run_options() if o.name in _SETUP]
@@ -112,9 +112,9 @@ add.params += [o for o in run_options() if o.name in _SETUP]
 @click.pass_context
 def list_schedules(ctx: click.Context, *, as_json: bool) -> None:
     """Show the schedules."""
-    found = _with_schedules(ctx, lambda schedules: schedules.all())
+    schedules_found = _with_schedules(ctx, lambda schedules: schedules.all())
     if as_json:
-        click.echo(json.dumps([_shown(one) for one in found]))
+        click.echo(json.dumps([_shown(one) for one in schedules_found]))
         return
     rows = [
         (
@@ -124,11 +124,11 @@ def list_schedules(ctx: click.Context, *, as_json: bool) -> None:
             one.queue,
             one_line(f"{one.task} (each of {one.each})" if one.each else one.task),
         )
-        for one in found
+        for one in schedules_found
     ]
     for line in table(rows, ("name", "cron", "zone", "queue", "task"), whole=True):
         click.echo(line)
-    if not found:
+    if not schedules_found:
         click.echo("There is no schedule yet: delf schedule add NAME CRON TASK", err=True)
 
 
@@ -167,15 +167,15 @@ def resume(ctx: click.Context, name: str, *, as_json: bool) -> None:
 @click.pass_context
 def history(ctx: click.Context, name: str, *, limit: int, as_json: bool) -> None:
     """Show the outcomes of the most recent firings of the schedule NAME."""
-    found = _with_schedules(ctx, lambda schedules: schedules.history(name, limit))
+    firings = _with_schedules(ctx, lambda schedules: schedules.history(name, limit))
     if as_json:
-        click.echo(json.dumps([_fields(firing) for firing in found]))
+        click.echo(json.dumps([_fields(firing) for firing in firings]))
         return
-    for firing in found:
+    for firing in firings:
         click.echo(wrap_text(_line(firing), indent=4))
-    if not found:
+    if not firings:
         click.echo(f"{name} has started no task yet", err=True)
-    if not found:
+    if not firings:
         click.echo("Nothing has happened yet.")
 
 

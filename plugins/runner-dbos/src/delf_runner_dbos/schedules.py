@@ -170,8 +170,8 @@ class DbosSchedules:
             tests = _workflows(client, limit, workflow_id_prefix=_test_prefix(name))
             return [*_workflows(client, limit, schedule_name=name), *tests]
 
-        found = [_firing(row) for row in await self._queue.call(look)]
-        return sorted(found, key=lambda firing: firing.at, reverse=True)[:limit]
+        firings = [_firing(row) for row in await self._queue.call(look)]
+        return sorted(firings, key=lambda firing: firing.at, reverse=True)[:limit]
 
     async def aclose(self) -> None:
         """Release the database. Idempotent."""
@@ -235,9 +235,9 @@ def open_schedules(project: AnyProject) -> DbosSchedules:
 
 def settings_of(project: AnyProject) -> RunnerSettings:
     """Return the settings of the plugin in a project."""
-    given: Mapping[str, Any] = project.plugin_options.get(PLUGIN, {})
+    options: Mapping[str, Any] = project.plugin_options.get(PLUGIN, {})
     with using_environ(project.environ):
-        return RunnerSettings.for_instance("runner_dbos", dict(given))
+        return RunnerSettings.for_instance("runner_dbos", dict(options))
 
 
 def database_url(project: AnyProject, settings: RunnerSettings) -> str:

@@ -95,11 +95,13 @@ def look_at(items: Sequence[Any], id_field: str | None, before: Sequence[str] | 
         return Look(
             [], _kept_items(digests, ()), f"{format_count(len(items), 'item')} known from now on"
         )
-    known = frozenset(before)
-    found = dict(zip(digests, items, strict=True))
-    new = [(digest, item) for digest, item in found.items() if digest not in known]
+    known_digests = frozenset(before)
+    items_by_digest = dict(zip(digests, items, strict=True))
+    new = [
+        (digest, item) for digest, item in items_by_digest.items() if digest not in known_digests
+    ]
     note = None
-    if new and known and len(new) == len(found):
+    if new and known_digests and len(new) == len(items_by_digest):
         note = "all items are new: more may have come than one call returns; ask more often"
     immediate, deferred = new[:_MAX_NEW], {digest for digest, _ in new[_MAX_NEW:]}
     return Look(
@@ -119,8 +121,8 @@ def _digest(item: object, id_field: str | None) -> str:
         record = cast("dict[str, Any]", item)
         if id_field is not None and id_field not in record:
             raise ConfigurationError(f"an item has no field {id_field!r}: {record!r:.80}")
-        found = record.get(id_field or "id")
-        identity = record if found is None else found
+        identifier = record.get(id_field or "id")
+        identity = record if identifier is None else identifier
     text = json.dumps(identity, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 

@@ -175,8 +175,8 @@ class Application:
             return
         self._started = False
         now = time.monotonic()
-        begun, self._grace_from = self._grace_from or now, None
-        await self.tasks.stop(max(0.0, begun + self.settings.grace_seconds - now))
+        grace_start, self._grace_from = self._grace_from or now, None
+        await self.tasks.stop(max(0.0, grace_start + self.settings.grace_seconds - now))
         if not self._was_started:
             await self.agent.astop(leave=True)
 
@@ -283,16 +283,16 @@ class _Endpoint:
 
 async def _arguments(operation: Operation, call: Call) -> dict[str, BaseModel]:
     """Validate a request's query and body, if the operation declares them."""
-    sent: dict[str, BaseModel] = {}
+    arguments: dict[str, BaseModel] = {}
     if operation.query is not NoQuery:
-        sent["query"] = call.query(operation.query)
+        arguments["query"] = call.query(operation.query)
     elif not operation.any_query and call.http.scope["query_string"]:
         call.query(NoQuery)
     if operation.body is not None:
-        sent["body"] = await call.body(operation.body)
+        arguments["body"] = await call.body(operation.body)
     elif operation.method != "GET" and operation.sent == JSON:
         await call.no_body()
-    return sent
+    return arguments
 
 
 def _route(operation: Operation, service: Service) -> Route:
@@ -317,9 +317,9 @@ def _refused(error: HTTPException, routes: Sequence[BaseRoute], scope: Scope) ->
 
 
 async def _page(request: Request) -> Response:
-    known = request.headers.get("if-none-match", "")
+    known_tag = request.headers.get("if-none-match", "")
     version = request.path_params.get("version", "")
-    return page_file(request.path_params.get("name", "index.html"), known, version)
+    return page_file(request.path_params.get("name", "index.html"), known_tag, version)
 
 
 def _check_open(settings: ServeSettings, *, keyed: bool) -> None:

@@ -177,8 +177,8 @@ class Approvals:
 
     async def assignable(self, text: str, key: Key) -> AssignableList:
         """Return the people to whom a request can be assigned."""
-        found = await assignable(self._tasks.journal, await self._find(text, key))
-        return AssignableList(people=[person.name for person in found])
+        people = await assignable(self._tasks.journal, await self._find(text, key))
+        return AssignableList(people=[person.name for person in people])
 
     def _view(self, record: RequestRecord, key: Key) -> Request:
         why = why_not_approve(record, key.decider(""))
@@ -216,14 +216,14 @@ class Approvals:
 
     async def remembered(self, key: Key) -> list[Remembered]:
         """Return the remembered approvals, oldest first."""
-        found = await remembered_decisions(self._tasks.journal)
-        return [_remembered(decision) for decision in found if key.sees(decision.key)]
+        decisions = await remembered_decisions(self._tasks.journal)
+        return [_remembered(decision) for decision in decisions if key.sees(decision.key)]
 
     async def revoke(self, request_id: str, key: Key) -> Remembered:
         """Revoke a remembered approval by its full id."""
         journal = self._tasks.journal
-        known = [d.request_id for d in await remembered_decisions(journal) if key.sees(d.key)]
-        if request_id not in known:
+        request_ids = [d.request_id for d in await remembered_decisions(journal) if key.sees(d.key)]
+        if request_id not in request_ids:
             raise ProblemError(404, f"no decision {request_id[:60]!r} is remembered")
         return _remembered(await revoke(journal, request_id, key.name))
 
@@ -251,12 +251,12 @@ class Approvals:
         return None
 
 
-def _check_answer(record: RequestRecord, given: Answered) -> None:
+def _check_answer(record: RequestRecord, answer: Answered) -> None:
     """Raise a problem with the field if an answer does not fit its question."""
     question = Question.from_request(record.requested)
     try:
         if question is not None:
-            question.read(given.answer)
+            question.read(answer.answer)
     except DelfError as error:
         detail = f"{error.message}: {error.hint}" if error.hint else error.message
         raise ProblemError(422, detail, param="answer") from None

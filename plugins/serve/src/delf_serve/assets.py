@@ -38,10 +38,10 @@ def page_file(name: str, known: str = "", version: str = "") -> Response:
     Raises:
         ProblemError: If the page has no such file.
     """
-    found = _files().get(name)
-    if found is None:
+    file = _files().get(name)
+    if file is None:
         raise ProblemError(404, "there is nothing at this address")
-    kind, data, tag = found
+    kind, data, tag = file
     is_fixed = version == _version()
     headers = {"cache-control": _FIXED if is_fixed else "no-cache", "etag": tag}
     if tag in [one.strip().removeprefix("W/") for one in known.split(",")]:
@@ -52,12 +52,12 @@ def page_file(name: str, known: str = "", version: str = "") -> Response:
 @cache
 def _files() -> dict[str, tuple[str, bytes, str]]:
     """Load the files by name, with their content types and entity tags."""
-    found = _sources()
+    sources = _sources()
     for name in _PAGES:
-        kind, data = found[name]
+        kind, data = sources[name]
         place = f'="{_FOLDER}/{_version()}/'
-        found[name] = kind, data.replace(f'="{_FOLDER}/'.encode(), place.encode())
-    return {name: (kind, data, _tag(data)) for name, (kind, data) in found.items()}
+        sources[name] = kind, data.replace(f'="{_FOLDER}/'.encode(), place.encode())
+    return {name: (kind, data, _tag(data)) for name, (kind, data) in sources.items()}
 
 
 @cache
@@ -75,8 +75,8 @@ def _sources() -> dict[str, tuple[str, bytes]]:
         kind = "text/javascript" if file.name.endswith(".js") else kind
         found[file.name] = (kind, file.read_bytes())
     fields = f"export const FIELDS = {json.dumps(filterable_fields())};\n"
-    made = {"effects.js": _effects(), "states.js": _states(), "fields.js": fields}
-    for name, module in made.items():
+    generated = {"effects.js": _effects(), "states.js": _states(), "fields.js": fields}
+    for name, module in generated.items():
         found[name] = ("text/javascript", module.encode())
     return found
 

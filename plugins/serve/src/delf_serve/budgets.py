@@ -95,7 +95,7 @@ class Budgets:
             owners[key.name] = () if holder is None else (holder,)
         for team in sorted(key.teams & self._limits.keys()):
             owners[team] = self._keys.of_team(team)
-        return {name: await self._up_to_date_ledger(name, found) for name, found in owners.items()}
+        return {name: await self._up_to_date_ledger(name, owner) for name, owner in owners.items()}
 
     async def _up_to_date_ledger(self, name: str, owners: Collection[str]) -> Ledger:
         now = datetime.now(UTC)
@@ -116,5 +116,5 @@ class Budgets:
         except ConfigurationError:
             # Without figures no limit can be enforced: refuse the task.
             raise ProblemError(501, "budgets need a journal with figures") from None
-        found = await journal.figures("person", TaskFilter(since=since, keys=owners))
-        return sum(one.cost_usd for one in found)
+        figures = await journal.figures("person", TaskFilter(since=since, keys=owners))
+        return sum(one.cost_usd for one in figures)

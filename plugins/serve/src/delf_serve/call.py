@@ -111,14 +111,14 @@ class Call:
         Raises:
             ProblemError: For an invalid parameter.
         """
-        sent = self.http.scope["query_string"]
-        pairs = self.http.query_params.multi_items() if sent else []
-        given: dict[str, str] = {}
+        query_string = self.http.scope["query_string"]
+        pairs = self.http.query_params.multi_items() if query_string else []
+        parameters: dict[str, str] = {}
         for name, value in pairs:
-            if name in given:
+            if name in parameters:
                 raise ProblemError(422, f"{name[:60]}: it comes twice", param=name[:60])
-            given[name] = value
-        return _validate(lambda: kind.model_validate_strings(given))
+            parameters[name] = value
+        return _validate(lambda: kind.model_validate_strings(parameters))
 
     async def body(self, kind: type[ModelT]) -> ModelT:
         """Validate and return the JSON body.
@@ -126,10 +126,10 @@ class Call:
         Raises:
             ProblemError: For an invalid field.
         """
-        named = self.http.headers.get("content-type", "").partition(";")[0].strip().lower()
+        media_type = self.http.headers.get("content-type", "").partition(";")[0].strip().lower()
         data = b""
-        if named or any(field.is_required() for field in kind.model_fields.values()):
-            if named != JSON:
+        if media_type or any(field.is_required() for field in kind.model_fields.values()):
+            if media_type != JSON:
                 raise ProblemError(415, "the body has to be JSON", f"content-type: {JSON}")
             data = b"".join([chunk async for chunk in self.chunks()])
         else:  # every field is optional
@@ -171,10 +171,12 @@ def _validate(make: Callable[[], ModelT]) -> ModelT:
     try:
         return make()
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False)
-        named = [(_field_name(item), item["msg"].removeprefix("Value error, ")) for item in found]
-        details = "; ".join(f"{name or 'the body'}: {text}" for name, text in named[:5])
-        raise ProblemError(422, details[:1000], "GET /openapi.json", param=named[0][0]) from None
+        problems = error.errors(include_url=False, include_input=False)
+        fields = [
+            (_field_name(item), item["msg"].removeprefix("Value error, ")) for item in problems
+        ]
+        details = "; ".join(f"{name or 'the body'}: {text}" for name, text in fields[:5])
+        raise ProblemError(422, details[:1000], "GET /openapi.json", param=fields[0][0]) from None
 
 
 def _field_name(problem: ErrorDetails) -> str | None:

@@ -72,7 +72,7 @@ class Notice:
 def notice_of(settings: ServeSettings, request: ApprovalRequest) -> Notice:
     """Make the notice of a pending request."""
     message, url = visible(request.message[:_LONGEST]), link(settings, request)
-    found = [_truncate(fact) for fact in facts(request)]
+    shown_facts = [_truncate(fact) for fact in facts(request)]
     content = {
         "event": "approval_requested",
         "request_id": request.request_id,
@@ -82,10 +82,10 @@ def notice_of(settings: ServeSettings, request: ApprovalRequest) -> Notice:
         "effect": request.effect,
         "asked_by": request.asked_by,
         "message": message,
-        "facts": [fact.data() for fact in found],
+        "facts": [fact.data() for fact in shown_facts],
         "url": url,
     }
-    lines = "\n".join(plain_lines(found))
+    lines = "\n".join(plain_lines(shown_facts))
     text = f"{lines}\n\nDecide on the page:\n{url}\n"
     about = request.message if request.is_question else request.action
     subject = f"delf waits for you: {_one_line(about)}"
@@ -94,10 +94,10 @@ def notice_of(settings: ServeSettings, request: ApprovalRequest) -> Notice:
 
 def _truncate(fact: Fact) -> Fact:
     """Truncate a fact; the page has the whole text."""
-    left = len(fact.text) - _MAX_FACT_SIZE
-    if left <= 0:
+    hidden_count = len(fact.text) - _MAX_FACT_SIZE
+    if hidden_count <= 0:
         return fact
-    return replace(fact, text=f"{fact.text[:_MAX_FACT_SIZE]}… {left:,} more characters")
+    return replace(fact, text=f"{fact.text[:_MAX_FACT_SIZE]}… {hidden_count:,} more characters")
 
 
 def notice_of_talk(
@@ -350,8 +350,8 @@ class WebChannel:
     async def _record(self, request: ApprovalRequest) -> RequestRecord | None:
         if self._journal is None:
             return None
-        found = await self._journal.find_requests(request.request_id)
-        return next((r for r in found if r.requested.request_id == request.request_id), None)
+        records = await self._journal.find_requests(request.request_id)
+        return next((r for r in records if r.requested.request_id == request.request_id), None)
 
     async def _recipients(
         self, journal: SharedJournal, request: ApprovalRequest, choice: NoticeChoice
@@ -455,8 +455,8 @@ def _post(url: str, secret: str, notice: Notice) -> None:
     headers = {"content-type": "application/json", "user-agent": "delf"}
     if secret:
         headers |= signature(secret, notice.name, int(time.time()), body)
-    sent = urllib.request.Request(url, body, headers, method="POST")  # noqa: S310 - looked at
-    with _opener(url).open(sent, timeout=_SECONDS):
+    post = urllib.request.Request(url, body, headers, method="POST")  # noqa: S310 - looked at
+    with _opener(url).open(post, timeout=_SECONDS):
         return
 
 
@@ -480,13 +480,13 @@ def check_webhook(settings: ServeSettings, url: str) -> None:
         ConfigurationError: If the address is no https address, or its host is not permitted.
     """
     try:
-        found = urlsplit(url)
-        host, port = (found.hostname or "").rstrip("."), found.port
+        parts = urlsplit(url)
+        host, port = (parts.hostname or "").rstrip("."), parts.port
     except ValueError:
         raise ConfigurationError("the address of the webhook cannot be read") from None
     # urlsplit() removes line ends, and urllib sends no blanks.
     is_plain = url.isascii() and url.isprintable() and " " not in url and len(url) <= _LONGEST_URL
-    if found.scheme != "https" or found.username is not None or not is_plain:
+    if parts.scheme != "https" or parts.username is not None or not is_plain:
         raise ConfigurationError(
             "the address of a webhook begins with https:// and has no password and no blanks"
         )
@@ -501,13 +501,13 @@ def check_webhook(settings: ServeSettings, url: str) -> None:
 
 def message_in_slack(settings: ServeSettings, notice: Notice, address: str) -> None:
     """Send a notice as a direct message to the Slack user with a mail address."""
-    found = call_slack(settings, "users.lookupByEmail", {"email": address})
+    user = call_slack(settings, "users.lookupByEmail", {"email": address})
     text = f"{notice.subject}\n{notice.text}"[:_MAX_MESSAGE_SIZE]
     plain = {"type": "section", "text": {"type": "plain_text", "text": text, "emoji": False}}
     # Slack reads this text as markup: mentions and links in what others wrote.
     short = notice.subject.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    given = {"channel": found["user"]["id"], "text": short}
-    call_slack(settings, "chat.postMessage", {**given, "blocks": json.dumps([plain])})
+    message = {"channel": user["user"]["id"], "text": short}
+    call_slack(settings, "chat.postMessage", {**message, "blocks": json.dumps([plain])})
 
 
 def call_slack(settings: ServeSettings, method: str, fields: Mapping[str, str]) -> dict[str, Any]:
@@ -519,8 +519,8 @@ def call_slack(settings: ServeSettings, method: str, fields: Mapping[str, str]) 
     assert settings.slack_token is not None  # noqa: S101 - it was looked at
     url = f"{settings.slack_api_url.rstrip('/')}/{method}"
     headers = {"authorization": f"Bearer {settings.slack_token.get_secret_value()}"}
-    sent = urllib.request.Request(url, urlencode(fields).encode(), headers)  # noqa: S310 - a setting
-    with _opener(url).open(sent, timeout=_SECONDS) as answer:
+    post = urllib.request.Request(url, urlencode(fields).encode(), headers)  # noqa: S310 - a setting
+    with _opener(url).open(post, timeout=_SECONDS) as answer:
         data: dict[str, Any] = json.loads(answer.read(_MAX_ANSWER_SIZE))
     if not data.get("ok"):
         raise ConfigurationError(f"Slack says {str(data.get('error'))[:60]}")

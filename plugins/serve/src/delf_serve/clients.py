@@ -26,13 +26,13 @@ def client_of(address: Sequence[Any] | None) -> str:
 @functools.lru_cache(1000)
 def _client_of(host: str) -> str:
     try:
-        found = ipaddress.ip_address(host)
+        address = ipaddress.ip_address(host)
     except ValueError:
         return ascii(host)[1:-1][:_LONGEST]  # a proxy may forward any text
-    if found.version == 6:
-        if found.ipv4_mapped is not None:
-            return str(found.ipv4_mapped)
-        return str(ipaddress.ip_network((found, _NETWORK), strict=False))
+    if address.version == 6:
+        if address.ipv4_mapped is not None:
+            return str(address.ipv4_mapped)
+        return str(ipaddress.ip_network((address, _NETWORK), strict=False))
     return host
 
 
@@ -40,12 +40,12 @@ def _client_of(host: str) -> str:
 def is_loopback(host: str) -> bool:
     """Return True if an address is a loopback address."""
     try:
-        found = ipaddress.ip_address(host)
+        address = ipaddress.ip_address(host)
     except ValueError:
         return False
-    if found.version == 6 and found.ipv4_mapped is not None:
-        found = found.ipv4_mapped
-    return found.is_loopback
+    if address.version == 6 and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return address.is_loopback
 
 
 @functools.lru_cache(1000)

@@ -31,12 +31,12 @@ async def list_all(agent: Agent, key: Key) -> Sequence[s.EvaluationView]:
         agent: The agent.
         key: The caller; without the scope of all tasks no data set is returned.
     """
-    found = _evaluations_of(agent, key)
-    if found is None:
+    evaluations = _evaluations_of(agent, key)
+    if evaluations is None:
         return []
-    names = await asyncio.to_thread(found.names)
+    names = await asyncio.to_thread(evaluations.names)
     return [
-        s.EvaluationView(name=name, runs=await asyncio.to_thread(found.runs, name))
+        s.EvaluationView(name=name, runs=await asyncio.to_thread(evaluations.runs, name))
         for name in names
     ]
 
@@ -53,12 +53,12 @@ async def report(agent: Agent, key: Key, name: str, run: int) -> s.EvaluationRep
     Raises:
         ProblemError: If there is no such run, or its file is damaged.
     """
-    found = _evaluations_of(agent, key)
-    if found is None:
+    evaluations = _evaluations_of(agent, key)
+    if evaluations is None:
         raise ProblemError(404, f"there is no data set {name!r}", "GET /evals")
     try:
-        runs = await asyncio.to_thread(found.runs, name)
-        data = await asyncio.to_thread(found.report, name, run)
+        runs = await asyncio.to_thread(evaluations.runs, name)
+        data = await asyncio.to_thread(evaluations.report, name, run)
     except ConfigurationError as error:
         raise ProblemError(404, error.message, "GET /evals") from None
     return s.EvaluationReport(runs=runs, report=dict(data))

@@ -49,8 +49,8 @@ class EventStreamResponse(Response):
                 is_over = True
                 own.cancel()
 
-            gone = asyncio.ensure_future(_until_gone(receive))
-            gone.add_done_callback(lambda done: done.cancelled() or end())
+            disconnection = asyncio.ensure_future(_until_gone(receive))
+            disconnection.add_done_callback(lambda ended: ended.cancelled() or end())
             seat.end = end
             try:
                 async for chunk in self._frames:
@@ -61,7 +61,7 @@ class EventStreamResponse(Response):
                     raise
             finally:
                 seat.end = int
-                gone.cancel()
+                disconnection.cancel()
                 await self._frames.aclose()
             await send({"type": "http.response.body", "body": b""})
 

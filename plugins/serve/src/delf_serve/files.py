@@ -92,21 +92,21 @@ class Uploads:
         """List the uploads of an owner, newest first."""
 
         def look() -> list[Stored]:
-            found: list[Stored] = []
+            files: list[Stored] = []
             for file in (self._folder / _owner(key)).glob("file_*/*"):
                 try:
-                    known = file.stat()
+                    status = file.stat()
                 except OSError:  # it was removed meanwhile
                     continue
-                found.append(
+                files.append(
                     Stored(
                         id=file.parent.name,
                         name=file.name,
-                        size=known.st_size,
-                        at=known.st_mtime,
+                        size=status.st_size,
+                        at=status.st_mtime,
                     )
                 )
-            return sorted(found, key=lambda one: one.at, reverse=True)
+            return sorted(files, key=lambda one: one.at, reverse=True)
 
         return await asyncio.to_thread(look)
 
@@ -148,10 +148,10 @@ class Uploads:
 
     def _path(self, key: Key, file_id: str) -> Path:
         folder = self._folder / _owner(key) / file_id
-        found = next(folder.glob("*"), None) if _ID.fullmatch(file_id) else None
-        if found is None:
+        path = next(folder.glob("*"), None) if _ID.fullmatch(file_id) else None
+        if path is None:
             raise ProblemError(404, f"no file {file_id[:60]!r} was sent in", "POST /files first")
-        return found
+        return path
 
     def _reserve(self, owner: str, size: int) -> None:
         """Reserve bytes of the upload limit before they are written."""

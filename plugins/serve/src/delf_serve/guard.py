@@ -229,13 +229,13 @@ class Guard:
         if not self._keys:
             return ANYBODY
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-        shown = headers.get(b"x-api-key")
-        if shown is None and scheme.lower() == b"bearer":
-            shown = token.strip()
-        if shown is not None:
-            key = self._keys.find(shown)
+        secret = headers.get(b"x-api-key")
+        if secret is None and scheme.lower() == b"bearer":
+            secret = token.strip()
+        if secret is not None:
+            key = self._keys.find(secret)
             if key is None:
-                raise self.wrong_key(scope, shown)
+                raise self.wrong_key(scope, secret)
             return key
         if (name := self._user_of_proxy(scope, headers)) is not None:
             key = self._keys.person(name, by_mail=True)
@@ -251,9 +251,9 @@ class Guard:
         if key is not None and cookie is not None:
             scope["delf.cookie"] = cookie
             if method not in _SAFE and path != "/login":
-                given = headers.get(CSRF_HEADER.encode(), b"")
+                csrf_token = headers.get(CSRF_HEADER.encode(), b"")
                 # In constant time, so that timing does not reveal a partly correct token.
-                if not hmac.compare_digest(given, csrf_of(cookie).encode()):
+                if not hmac.compare_digest(csrf_token, csrf_of(cookie).encode()):
                     raise ProblemError(
                         403, "the session's token is missing or wrong", f"send {CSRF_HEADER}"
                     )
@@ -310,29 +310,29 @@ class Guard:
 
     # -- the rest -------------------------------------------------------------------------
 
-    def _is_own(self, given: bytes, scope: Scope) -> bool:
+    def _is_own(self, host: bytes, scope: Scope) -> bool:
         """Return True if the Host header names this server, as protection from DNS rebinding."""
         if "*" in self._hosts:
             return True
-        found = _HOST.fullmatch(given.decode("latin-1"))
-        if found is None:
+        match = _HOST.fullmatch(host.decode("latin-1"))
+        if match is None:
             return False
-        name = found[1].lower().strip("[]")
+        name = match[1].lower().strip("[]")
         is_test = name == "testserver" and _host(scope) == TEST_CLIENT
         return is_test or is_address(name) or name in self._hosts or name.endswith(".localhost")
 
     def _count(self, key: Key | None) -> None:
         """Count a request against the key's limit per second."""
         name, rate, now = key.counted if key else "", self._settings.rate, time.monotonic()
-        left, at = self._buckets.get(name, (rate, now))
+        tokens, at = self._buckets.get(name, (rate, now))
         # A token bucket for the requests of one second (at least one), refilled evenly.
-        left = min(max(rate, 1.0), left + (now - at) * rate)
-        if left < 1:
-            wait = max(1, round((1 - left) / rate))
+        tokens = min(max(rate, 1.0), tokens + (now - at) * rate)
+        if tokens < 1:
+            wait = max(1, round((1 - tokens) / rate))
             raise ProblemError(
                 429, f"more than {rate:g} requests a second", headers={"retry-after": str(wait)}
             )
-        self._buckets[name] = left - 1, now
+        self._buckets[name] = tokens - 1, now
 
 
 class _Answer:
@@ -407,13 +407,13 @@ def session_of(headers: dict[bytes, bytes]) -> str | None:
 
 def _headers(scope: Scope, once: frozenset[bytes] = _ONCE) -> dict[bytes, bytes]:
     """Return the headers by name; security headers must be unique."""
-    found: dict[bytes, bytes] = {}
+    headers_by_name: dict[bytes, bytes] = {}
     for name, value in scope["headers"]:
-        if name in found and name in once:
+        if name in headers_by_name and name in once:
             raise ProblemError(400, f"the header {name.decode()} comes twice")
-        is_more = name == b"cookie" and name in found
-        found[name] = found[name] + b"; " + value if is_more else value
-    return found
+        is_more = name == b"cookie" and name in headers_by_name
+        headers_by_name[name] = headers_by_name[name] + b"; " + value if is_more else value
+    return headers_by_name
 
 
 def path_of(scope: Scope) -> str:
@@ -433,6 +433,6 @@ def _is_same_site(scope: Scope, origin: str) -> bool:
     """Return True if a request comes from this server's own pages, or not from a browser."""
     if not origin:
         return True
-    found = urlsplit(origin)
+    parts = urlsplit(origin)
     host = dict(scope["headers"]).get(b"host", b"").decode("latin-1").lower()
-    return found.netloc == host and (found.scheme == "https" or scope["scheme"] == "http")
+    return parts.netloc == host and (parts.scheme == "https" or scope["scheme"] == "http")

@@ -32,13 +32,13 @@ async def keep_indexing(journal: SharedJournal) -> None:
     """Update the journal's index periodically, if it has one."""
     outage = Outage(_log, "new events are not found by search", journal.place)
     while True:
-        left = 0
+        unindexed = 0
         with outage.track(DelfError):
             try:
-                left = await journal.index(_INDEX_SECONDS)
+                unindexed = await journal.index(_INDEX_SECONDS)
             except ConfigurationError:
                 return  # it has none
-        await asyncio.sleep(0 if left else _INDEX_SECONDS)
+        await asyncio.sleep(0 if unindexed else _INDEX_SECONDS)
 
 
 async def search(tasks: Tasks, query: s.SearchQuery, key: Key) -> s.FoundList:
@@ -51,7 +51,7 @@ async def search(tasks: Tasks, query: s.SearchQuery, key: Key) -> s.FoundList:
     await _updated_index(tasks)
     before = None if query.before is None else (await tasks.record(query.before, key)).task_id
     wanted, waiting = _filter(query, key), await tasks.waiting()
-    found = await search_tasks(tasks.journal, wanted, query.limit, before, tasks.waiting_in)
+    matches = await search_tasks(tasks.journal, wanted, query.limit, before, tasks.waiting_in)
     views = [
         s.FoundTask(
             task=task_view(one.task, waiting, key),
@@ -60,9 +60,9 @@ async def search(tasks: Tasks, query: s.SearchQuery, key: Key) -> s.FoundList:
             event=one.seq,
             excerpt=one.excerpt,
         )
-        for one in found.tasks
+        for one in matches.tasks
     ]
-    return s.FoundList(tasks=views, more=found.more, behind=found.behind)
+    return s.FoundList(tasks=views, more=matches.more, behind=matches.behind)
 
 
 async def figures(tasks: Tasks, query: s.FiguresQuery, key: Key) -> Sequence[Figures]:
@@ -124,7 +124,7 @@ async def _updated_index(tasks: Tasks) -> SharedJournal:
 
 def _filter(query: s.FilterQuery, key: Key) -> TaskFilter:
     names = TaskFilter.__dataclass_fields__
-    given = {name: value for name, value in query.model_dump().items() if name in names}
+    filters = {name: value for name, value in query.model_dump().items() if name in names}
     values = {name: getattr(query, name) for name in filterable_fields()}
     fields = {name: value for name, value in values.items() if value is not None}
-    return TaskFilter(**given, fields=fields, keys=key.owners)
+    return TaskFilter(**filters, fields=fields, keys=key.owners)

@@ -139,13 +139,13 @@ def _value_at(pointer: str, message: Any) -> Any:
     Raises:
         ProblemError: If nothing is there.
     """
-    found = message
+    value = message
     for part in pointer.split("/")[1:]:
         name = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, dict) and name in found:
-            found = cast("dict[str, Any]", found)[name]
-        elif isinstance(found, list) and name.isdecimal() and int(name) < len(cast("Any", found)):
-            found = cast("list[Any]", found)[int(name)]
+        if isinstance(value, dict) and name in value:
+            value = cast("dict[str, Any]", value)[name]
+        elif isinstance(value, list) and name.isdecimal() and int(name) < len(cast("Any", value)):
+            value = cast("list[Any]", value)[int(name)]
         else:
             raise ProblemError(422, f"the body has nothing at {pointer}")
-    return found
+    return value

@@ -139,10 +139,10 @@ class Keys:
         Raises:
             ConfigurationError: For an invalid key, by its number and never its text.
         """
-        given = "" if settings.api_key is None else settings.api_key.get_secret_value()
-        given = given or environ.get(VARIABLE, "")
-        texts = [text.strip() for text in given.split(",") if text.strip()]
-        if given and not texts:
+        api_key = "" if settings.api_key is None else settings.api_key.get_secret_value()
+        api_key = api_key or environ.get(VARIABLE, "")
+        texts = [text.strip() for text in api_key.split(",") if text.strip()]
+        if api_key and not texts:
             raise ConfigurationError("an API key is empty")
         return cls(texts, needed=settings.has_login)
 
@@ -154,21 +154,21 @@ class Keys:
         """Find the caller of a key, in constant time."""
         # Compare all keys: stopping at a match would reveal its position by timing.
         digest = hashlib.sha256(secret).digest()
-        found: Key | None = None
+        match: Key | None = None
         for key in (*self._keys, *self._of_people.values()):
             if hmac.compare_digest(digest, key.digest):
-                found = key
-        return found
+                match = key
+        return match
 
     def of_session(self, session: SessionRecord) -> Key | None:
         """Return the person of a session; None if the person or key is revoked."""
         if session.key:
             digest = bytes.fromhex(session.key)
-            known = next((key for key in self._keys if key.digest == digest), None)
-            found = known or self._of_people.get(digest)
+            own_key = next((key for key in self._keys if key.digest == digest), None)
+            key_found = own_key or self._of_people.get(digest)
         else:
-            found = self._people.get(session.holder)
-        return found if found is not None and found.holder == session.holder else None
+            key_found = self._people.get(session.holder)
+        return key_found if key_found is not None and key_found.holder == session.holder else None
 
     def person(self, name: str, *, by_mail: bool) -> Key | None:
         """Return a person of the journal by name or mail, for other logins than keys.
@@ -178,15 +178,15 @@ class Keys:
             by_mail: Whether ``name`` is a verified mail address.
         """
         here = [person for person in self._known if person.holder in self._people]
-        found = next((person for person in here if person.name == name), None)
-        if found is None and by_mail:
+        key_of_person = next((person for person in here if person.name == name), None)
+        if key_of_person is None and by_mail:
             theirs = (
                 p
                 for p in here
                 if _lower_ascii(name) in (_lower_ascii(p.mail), _lower_ascii(p.name))
             )
-            found = next(theirs, None)
-        return None if found is None else self._people[found.holder]
+            key_of_person = next(theirs, None)
+        return None if key_of_person is None else self._people[key_of_person.holder]
 
     def everybody(self) -> Iterator[Key]:
         """Yield all people with their full rights, and the keys of the settings."""
@@ -283,12 +283,12 @@ def _full_caller(person: Person, people: Sequence[Person]) -> Key:
     )
 
 
-def _with_rights_of(whole: Key, key: PersonKey) -> Key:
+def _with_rights_of(person_key: Key, key: PersonKey) -> Key:
     """Return a caller restricted to the rights of one key."""
-    rights = whole.rights if key.rights is None else whole.rights & frozenset(key.rights)
-    scope = min(whole.scope, key.scope or whole.scope, key=SCOPES.index)
+    rights = person_key.rights if key.rights is None else person_key.rights & frozenset(key.rights)
+    scope = min(person_key.scope, key.scope or person_key.scope, key=SCOPES.index)
     digest = bytes.fromhex(key.digest)
-    return replace(whole, rights=rights, scope=scope, digest=digest, label=key.label)
+    return replace(person_key, rights=rights, scope=scope, digest=digest, label=key.label)
 
 
 def _key(text: str, number: int) -> Key:

@@ -66,7 +66,7 @@ class OpenIdConnect:
 
     async def begin(self) -> tuple[str, str]:
         """Start a login; return the provider's URL and the cookie's value."""
-        begun = Begun(
+        login = Begun(
             state=secrets.token_urlsafe(24),
             nonce=secrets.token_urlsafe(24),
             verifier=secrets.token_urlsafe(48),
@@ -74,11 +74,11 @@ class OpenIdConnect:
         about, _ = await self.provider()
         url, _ = self._authlib().create_authorization_url(
             about["authorization_endpoint"],
-            state=begun.state,
-            nonce=begun.nonce,
-            code_verifier=begun.verifier,
+            state=login.state,
+            nonce=login.nonce,
+            code_verifier=login.verifier,
         )
-        return str(url), json.dumps(asdict(begun))
+        return str(url), json.dumps(asdict(login))
 
     async def finish(self, cookie: str, given: Mapping[str, str]) -> str:
         """Complete a login; return the verified name or mail.
@@ -90,17 +90,17 @@ class OpenIdConnect:
         Raises:
             ProblemError: If the state differs or the token is invalid.
         """
-        begun = _read_cookie(cookie)
-        if begun is None or not hmac.compare_digest(
-            given.get("state", "").encode(), begun.state.encode()
+        login = _read_cookie(cookie)
+        if login is None or not hmac.compare_digest(
+            given.get("state", "").encode(), login.state.encode()
         ):
             raise ProblemError(400, "this is not the login that was begun here", f"GET {BEGIN}")
         if "code" not in given:
             raise ProblemError(403, f"the provider refused: {ascii(given.get('error', ''))[:80]}")
         about, keys = await self.provider()
-        token = await self.fetch_token(about["token_endpoint"], given["code"], begun.verifier)
+        token = await self.fetch_token(about["token_endpoint"], given["code"], login.verifier)
         claims = self._claims(token, keys, about["issuer"])
-        if not hmac.compare_digest(str(claims.get("nonce", "")).encode(), begun.nonce.encode()):
+        if not hmac.compare_digest(str(claims.get("nonce", "")).encode(), login.nonce.encode()):
             raise ProblemError(403, "the provider's token is for another login")
         return self._person(claims)
 
@@ -122,7 +122,7 @@ class OpenIdConnect:
         from joserfc import errors, jwk, jwt
 
         try:
-            found = jwt.decode(
+            claims = jwt.decode(
                 token, jwk.KeySet.import_key_set(cast("Any", keys)), algorithms=[*_ALGORITHMS]
             )
             needed: dict[str, Any] = {"essential": True}
@@ -132,12 +132,12 @@ class OpenIdConnect:
                 aud=cast("Any", {**needed, "value": self._settings.oidc_client_id}),
                 exp=cast("Any", needed),
                 sub=cast("Any", needed),
-            ).validate(found.claims)
+            ).validate(claims.claims)
         except (errors.JoseError, ValueError, KeyError):
             self._known = None  # fetch the keys again: providers rotate them
             raise ProblemError(403, "the provider's token is not valid", "log in again") from None
-        self._check_party(found.claims)
-        return found.claims
+        self._check_party(claims.claims)
+        return claims.claims
 
     def _check_party(self, claims: Mapping[str, Any]) -> None:
         """Raise for a token that was issued to another client."""
@@ -216,9 +216,9 @@ def _library_of(client: type) -> Any:
 
 def _read_cookie(cookie: str) -> Begun | None:
     try:
-        begun = Begun(**json.loads(cookie))
+        login = Begun(**json.loads(cookie))
     except (ValueError, TypeError):
         return None
     # An empty part would be equal to a missing query parameter.
-    is_whole = all(isinstance(part, str) and part for part in asdict(begun).values())
-    return begun if is_whole else None
+    is_whole = all(isinstance(part, str) and part for part in asdict(login).values())
+    return login if is_whole else None

@@ -104,15 +104,15 @@ def _simple(node: Any) -> Any:
         return [_simple(item) for item in cast("list[Any]", node)]
     if not isinstance(node, dict):
         return node
-    found = {name: _simple(item) for name, item in cast("dict[str, Any]", node).items()}
-    match found.get("anyOf"):
+    fields = {name: _simple(item) for name, item in cast("dict[str, Any]", node).items()}
+    match fields.get("anyOf"):
         case [{"type": str() as kind, **rest}, {"type": "null"}]:
-            del found["anyOf"]
+            del fields["anyOf"]
             if "enum" in rest:
                 rest["enum"] = [*rest["enum"], None]
-            return {"type": [kind, "null"], **rest, **found}
+            return {"type": [kind, "null"], **rest, **fields}
         case _:
-            return found
+            return fields
 
 
 class _Data(GenerateJsonSchema):
@@ -134,10 +134,10 @@ _FACTS: Final[dict[str, Any]] = {
 @cache
 def _events() -> dict[str, Any]:
     """Return the schemas of events: their union, and each kind with its data."""
-    found: dict[str, Any] = {}
+    schemas: dict[str, Any] = {}
     for event in get_args(Event):
         own = TypeAdapter(event).json_schema(ref_template=_PLACE, schema_generator=_Data)
-        found |= own.pop("$defs", {})
+        schemas |= own.pop("$defs", {})
         for name in _COMMON:
             del own["properties"][name]
         own["required"] = [name for name in own.get("required", ()) if name not in _COMMON]
@@ -146,8 +146,8 @@ def _events() -> dict[str, Any]:
         elif event in (ApprovalVoted, ApprovalCommented, ApprovalAssigned):
             own["properties"]["fact"] = _FACTS["items"]
         own["title"] = f"{event.__name__}Data"
-        found[own["title"]] = own
-        found[event.__name__] = {
+        schemas[own["title"]] = own
+        schemas[event.__name__] = {
             "type": "object",
             "title": event.__name__,
             "required": ["type", "v", *_COMMON, "data"],
@@ -161,13 +161,13 @@ def _events() -> dict[str, Any]:
         }
     names = [event.__name__ for event in get_args(Event)]
     places = {name: _PLACE.format(model=name) for name in names}
-    found["Event"] = {
+    schemas["Event"] = {
         "title": "Event",
         "description": "What happened in a task.",
         "oneOf": [{"$ref": place} for place in places.values()],
         "discriminator": {"propertyName": "type", "mapping": places},
     }
-    return found
+    return schemas
 
 
 def _operation(operation: Operation) -> dict[str, Any]:
@@ -194,7 +194,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
 
 
 def _parameters(operation: Operation) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = [
+    parameters: list[dict[str, Any]] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
         for name in _PART.findall(operation.path)
     ]
@@ -208,12 +208,12 @@ def _parameters(operation: Operation) -> list[dict[str, Any]]:
         item = {"name": name, "in": "query", "required": needed, "schema": plain}
         if "description" in schema:
             item["description"] = schema["description"]
-        found.append(item)
+        parameters.append(item)
     heads = (
         {"name": name, "in": "header", "required": False, "schema": _HEADERS[name]}
         for name in operation.headers
     )
-    return [*found, *heads]
+    return [*parameters, *heads]
 
 
 def _responses(operation: Operation) -> dict[str, Any]:

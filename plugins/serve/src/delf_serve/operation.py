@@ -88,11 +88,11 @@ class Operations(list[Operation]):
 
         def decorate(handler: HandlerT) -> HandlerT:
             types: dict[str, Any] = get_type_hints(handler)
-            given: Any = types["return"]
+            answer_type: Any = types["return"]
             model: type[BaseModel] | None = None
-            if isinstance(given, type) and issubclass(given, BaseModel):
-                model = given
-            usual = 204 if given is type(None) else 200
+            if isinstance(answer_type, type) and issubclass(answer_type, BaseModel):
+                model = answer_type
+            usual = 204 if answer_type is type(None) else 200
             operation = Operation(
                 method=method,
                 path=path,

@@ -85,9 +85,9 @@ async def run(call: Call, body: s.RunRequest) -> Response:
 @OPERATIONS.add("GET", "/routines", "read")
 async def list_routines(call: Call, query: s.PageQuery) -> s.RoutineList:
     """Return the routines of the project, with their parameters."""
-    found = await call.service.routines.list(call.key)
-    part, more = page_of(found.routines, query)
-    return found.model_copy(update={"routines": part, "more": more})
+    routines = await call.service.routines.list(call.key)
+    part, more = page_of(routines.routines, query)
+    return routines.model_copy(update={"routines": part, "more": more})
 
 
 @OPERATIONS.add(
@@ -125,8 +125,8 @@ async def run_routine(call: Call, body: s.RoutineRequest) -> Response:
 @OPERATIONS.add("GET", "/evals", "read")
 async def list_evaluations(call: Call, query: s.PageQuery) -> s.EvaluationList:
     """Return the data sets of the project, if you see all tasks."""
-    found = await evaluations.list_all(call.service.agent, call.key)
-    part, more = page_of(found, query)
+    evaluation_list = await evaluations.list_all(call.service.agent, call.key)
+    part, more = page_of(evaluation_list, query)
     return s.EvaluationList(evaluations=list(part), more=more)
 
 
@@ -140,9 +140,9 @@ async def evaluation_report(call: Call, query: s.RunQuery) -> s.EvaluationReport
 @OPERATIONS.add("GET", "/schedules", "read")
 async def list_schedules(call: Call, query: s.PageQuery) -> s.ScheduleList:
     """Return the schedules whose tasks you see."""
-    found = await call.service.schedules.list(call.key)
-    part, more = page_of(found.schedules, query)
-    return found.model_copy(update={"schedules": part, "more": more})
+    schedules = await call.service.schedules.list(call.key)
+    part, more = page_of(schedules.schedules, query)
+    return schedules.model_copy(update={"schedules": part, "more": more})
 
 
 @OPERATIONS.add("POST", "/schedules", "run", status=201, other=_NO_SCHEDULES)
@@ -154,8 +154,8 @@ async def add_schedule(call: Call, body: s.ScheduleRequest) -> s.ScheduleView:
 @OPERATIONS.add("GET", "/schedules/{schedule}/history", "read", other=_NO_SCHEDULES)
 async def schedule_history(call: Call, query: s.PageQuery) -> s.ScheduleHistory:
     """Return the outcomes of a schedule's most recent firings."""
-    found = await call.service.schedules.history(call.part("schedule"), call.key)
-    part, more = page_of(found.firings, query)
+    firings = await call.service.schedules.history(call.part("schedule"), call.key)
+    part, more = page_of(firings.firings, query)
     return s.ScheduleHistory(firings=part, more=more)
 
 
@@ -199,8 +199,8 @@ async def receive_hook(call: Call) -> Response:
     body = b"".join([chunk async for chunk in call.chunks()])
     headers = dict(call.http.headers)
     hooks = call.service.hooks
-    given, _ = await hooks.receive(call.part("name"), headers, body, call.client)
-    return shown(s.HookAnswer(task_id=given.task_id, is_new=given.is_new), 202)
+    submitted, _ = await hooks.receive(call.part("name"), headers, body, call.client)
+    return shown(s.HookAnswer(task_id=submitted.task_id, is_new=submitted.is_new), 202)
 
 
 async def _handed_in(call: Call, order: s.RunRequest, strategy: str | None = None) -> Response:
@@ -208,27 +208,27 @@ async def _handed_in(call: Call, order: s.RunRequest, strategy: str | None = Non
     same = call.http.headers.get("idempotency-key")
     if same is not None and not 0 < len(same) <= 200:
         raise ProblemError(422, f"{_KEY} has 1 to 200 characters", param=_KEY)
-    given = await call.service.tasks.submit(
+    submitted = await call.service.tasks.submit(
         order, call.key, same=same, strategy=strategy, client=call.client
     )
-    return await _accepted(call, given, order.wait)
+    return await _accepted(call, submitted, order.wait)
 
 
-async def _accepted(call: Call, given: Submitted, wait: float) -> Response:
+async def _accepted(call: Call, submitted: Submitted, wait: float) -> Response:
     """Make the response for a submitted task, after waiting as long as requested."""
-    headers = {} if given.is_new else {"idempotent-replayed": "true"}
-    state, asked = TaskState.QUEUED, list[str]()
-    if wait or not given.is_new:
-        detail = await _waited(call, given.task_id, wait)
+    headers = {} if submitted.is_new else {"idempotent-replayed": "true"}
+    state, approvals = TaskState.QUEUED, list[str]()
+    if wait or not submitted.is_new:
+        detail = await _waited(call, submitted.task_id, wait)
         if detail.is_terminal:
             return shown(detail, 200, **headers)
-        state, asked = detail.state, detail.approvals
-    url = call.http.scope.get("root_path", "") + f"/tasks/{given.task_id}"
+        state, approvals = detail.state, detail.approvals
+    url = call.http.scope.get("root_path", "") + f"/tasks/{submitted.task_id}"
     accepted = s.Accepted(
-        task_id=given.task_id,
+        task_id=submitted.task_id,
         state=state,
-        conversation_id=given.conversation,
-        approvals=asked,
+        conversation_id=submitted.conversation,
+        approvals=approvals,
         url=url,
     )
     return shown(accepted, 202, location=url, **headers)
@@ -265,13 +265,13 @@ async def search(call: Call, query: s.SearchQuery) -> s.FoundList:
 )
 async def figures(call: Call, query: s.FiguresQuery) -> s.FigureList | Response:
     """Return tasks, tokens, cost and waiting time by day, person, tool or model."""
-    found = await history.figures(call.service.tasks, query, call.key)
+    figure_list = await history.figures(call.service.tasks, query, call.key)
     if query.format == "json":
-        part, more = page_of(found, query)
+        part, more = page_of(figure_list, query)
         return history.figure_list(part, more=more)
     name = f'attachment; filename="delf-{query.by}.csv"'
     return Response(
-        figures_csv(query.by, found),
+        figures_csv(query.by, figure_list),
         media_type="text/csv; charset=utf-8",
         headers={"content-disposition": name},
     )
@@ -301,11 +301,11 @@ async def delete_task(call: Call) -> None:
 )
 async def task_events(call: Call, query: s.EventQuery) -> Response:
     """Return a task's events, as server-sent events whose ids are their numbers."""
-    after, given = query.after, call.http.headers.get("last-event-id", "").strip()
-    if given:
-        if not given.isascii() or not given.isdigit() or len(given) > 15:
+    after, last_id = query.after, call.http.headers.get("last-event-id", "").strip()
+    if last_id:
+        if not last_id.isascii() or not last_id.isdigit() or len(last_id) > 15:
             raise ProblemError(422, "Last-Event-ID is the number of an event")
-        after = int(given)
+        after = int(last_id)
     task = await call.service.tasks.view(call.part("task_id"), call.key)
     if task.is_terminal and task.events <= after:
         return Response(status_code=204)  # stops a browser's reconnection
@@ -349,8 +349,8 @@ async def resume_task(call: Call, body: s.ResumeRequest) -> s.Task:
 )
 async def run_again(call: Call, body: s.AgainRequest) -> Response:
     """Repeat a task with its files, its kind of answer and its conversation."""
-    given = await call.service.tasks.again(call.part("task_id"), body, call.key, call.client)
-    return await _accepted(call, given, body.wait)
+    submitted = await call.service.tasks.again(call.part("task_id"), body, call.key, call.client)
+    return await _accepted(call, submitted, body.wait)
 
 
 @OPERATIONS.add(
@@ -478,8 +478,8 @@ async def list_assignable(call: Call) -> s.AssignableList:
 @OPERATIONS.add("GET", "/remembered", "read")
 async def list_remembered(call: Call, query: s.PageQuery) -> s.RememberedList:
     """Return the remembered decisions, which approve later calls until they are revoked."""
-    found, more = page_of(await call.service.approvals.remembered(call.key), query)
-    return s.RememberedList(remembered=found, more=more)
+    decisions, more = page_of(await call.service.approvals.remembered(call.key), query)
+    return s.RememberedList(remembered=decisions, more=more)
 
 
 @OPERATIONS.add("DELETE", "/remembered/{request_id}", "decide", other=_UNKNOWN)
@@ -530,12 +530,12 @@ async def end_session_of_person(call: Call) -> None:
 @OPERATIONS.add("GET", "/audit", "people", answer=s.AuditList, also="text/csv")
 async def audit(call: Call, query: s.AuditQuery) -> s.AuditList | Response:
     """List decisions on requests, changes of people, and logins, newest first."""
-    found = await staff.audit(call, query)
+    entries = await staff.audit(call, query)
     if query.format == "json":
-        part, more = page_of(found, query)
+        part, more = page_of(entries, query)
         return s.AuditList(entries=part, more=more)
     return Response(
-        staff.audit_csv(found),
+        staff.audit_csv(entries),
         media_type="text/csv; charset=utf-8",
         headers={"content-disposition": 'attachment; filename="delf-audit.csv"'},
     )
@@ -617,13 +617,13 @@ def _notices_of(call: Call, person: Person, secret: str | None = None) -> s.Noti
 async def list_conversations(call: Call, query: s.PageQuery) -> s.ConversationList:
     """Return conversations, the newest first."""
     chat: Any = call.service.agent.chat
-    found: list[ConversationRecord] = []
+    conversations: list[ConversationRecord] = []
     if chat is not None:
         most = query.offset + query.limit + 1
         every = await chat.aconversations(most if call.key.owners is None else _MAX_CONVERSATIONS)
-        found = [c for c in every if call.key.sees(owner_of(c.conversation))]
-        found = [c for c in found if not is_kept_by_client(c.conversation)]
-    part, more = page_of(found, query)
+        conversations = [c for c in every if call.key.sees(owner_of(c.conversation))]
+        conversations = [c for c in conversations if not is_kept_by_client(c.conversation)]
+    part, more = page_of(conversations, query)
     views = [
         s.Conversation(
             conversation_id=shown_name(c.conversation, call.key),
@@ -659,8 +659,8 @@ async def delete_conversation(call: Call) -> None:
 
 async def _conversation(call: Call) -> str:
     """Return the journal's name of a conversation, preferring the caller's own."""
-    given = call.part("conversation_id")
-    for name in dict.fromkeys((kept_name(given, call.key) or given, given)):
+    text = call.part("conversation_id")
+    for name in dict.fromkeys((kept_name(text, call.key) or text, text)):
         if call.key.sees(owner_of(name)) and await _messages(call, name, 0, 1):
             return name
     raise ProblemError(404, "no such conversation is known")
@@ -677,9 +677,9 @@ async def _messages(call: Call, name: str, after: int, limit: int) -> Sequence[C
 @OPERATIONS.add("GET", "/sessions", "read")
 async def list_sessions(call: Call, query: s.PageQuery) -> s.LoginList:
     """List the caller's sessions on the page, with their addresses."""
-    found, more = page_of(await call.service.sessions.of(call.key), query)
+    logins, more = page_of(await call.service.sessions.of(call.key), query)
     this = None if call.cookie is None else digest_of(call.cookie)
-    sessions = [staff.login_view(one, is_this=one.digest == this) for one in found]
+    sessions = [staff.login_view(one, is_this=one.digest == this) for one in logins]
     return s.LoginList(sessions=sessions, more=more)
 
 
@@ -709,27 +709,27 @@ async def ready(call: Call) -> s.Health:
 @OPERATIONS.add("GET", "/budget", "read", other=((404, "The agent has no budget."),))
 async def budget(call: Call) -> s.Budget:
     """Return the remaining budget of the agent, and the tasks that spent from it most recently."""
-    known = budget_of(call, call.key)
-    if known is None:
+    budget = budget_of(call, call.key)
+    if budget is None:
         raise ProblemError(404, "the agent has no budget", "the setting budget_usd gives it one")
-    return known
+    return budget
 
 
 def budget_of(call: Call, key: Key) -> s.Budget | None:
     """Return the agent's budget with the costs of visible tasks."""
-    known = call.service.agent.status()["budget"]
-    if known["limit_usd"] is None:
+    status = call.service.agent.status()["budget"]
+    if status["limit_usd"] is None:
         return None
-    costs: list[tuple[str, float]] = list(reversed(known["by_task"].items()))
-    limit, total, left = known["limit_usd"], known["cost_usd"], known["remaining_usd"]
+    costs: list[tuple[str, float]] = list(reversed(status["by_task"].items()))
+    limit, total, remaining = status["limit_usd"], status["cost_usd"], status["remaining_usd"]
     if key.owners is not None:
         tasks = call.service.tasks
         costs = [(name, amount) for name, amount in costs if tasks.sees_here(key, name)]
-        limit, total, left = None, sum(amount for _, amount in costs), None
+        limit, total, remaining = None, sum(amount for _, amount in costs), None
     newest = [
         s.TaskCost(task_id=name, cost_usd=amount) for name, amount in costs[:_TASKS_OF_A_BUDGET]
     ]
-    return s.Budget(limit_usd=limit, cost_usd=total, left_usd=left, tasks=newest)
+    return s.Budget(limit_usd=limit, cost_usd=total, left_usd=remaining, tasks=newest)
 
 
 @OPERATIONS.add("GET", "/metrics", "read", media="text/plain")

@@ -86,11 +86,11 @@ async def logout(call: Call) -> Response:
 @OF_THE_PAGE.add("GET", "/session", None)
 async def session(call: Call) -> s.Session:
     """Return the session of the caller."""
-    known: Key | None = call.http.scope.get("delf.key")
-    if known is None:
+    key: Key | None = call.http.scope.get("delf.key")
+    if key is None:
         ways = "POST /login" if call.service.oidc is None else f"GET {oidc.BEGIN}"
         raise ProblemError(401, "nobody is logged in", ways)
-    return await _session(call, known, call.cookie)
+    return await _session(call, key, call.cookie)
 
 
 async def _begin_session(call: Call, key: Key, way: str) -> str:

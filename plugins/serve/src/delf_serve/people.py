@@ -148,14 +148,14 @@ class Wish:
                 raise ConfigurationError(
                     f"{name} has a key {self.label!r}", hint="another label, or revoke that key"
                 )
-            made = PersonKey(
+            new_key = PersonKey(
                 label=self.label,
                 digest=digest_of(self.secret),
                 made_at=now,
                 rights=self.key_rights,
                 scope=self.key_scope,
             )
-            keys += (made,)
+            keys += (new_key,)
         teams = None if self.teams is None else {check_name(team, "team") for team in self.teams}
         return replace(
             known,

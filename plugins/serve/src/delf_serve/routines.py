@@ -51,18 +51,18 @@ class Routines:
         """
         try:
             routines = self.of_agent()
-            found = await asyncio.to_thread(routines.all)
+            routine_list = await asyncio.to_thread(routines.all)
         except OptionalDependencyError:  # no plugin brings them
             return s.RoutineList(routines=[])
         return s.RoutineList(
-            routines=[await self._view(bound.routine, key) for bound in found],
+            routines=[await self._view(bound.routine, key) for bound in routine_list],
         )
 
     async def _view(self, routine: Any, key: Key) -> s.RoutineView:
         begin = f"{routine.name}("
         runs, _ = await self._tasks.find(text=begin, limit=_COUNTED, key=key)
         runs = [run for run in runs if run.task.startswith(begin)]
-        done = sum(run.state is TaskState.DONE for run in runs)
+        finished_count = sum(run.state is TaskState.DONE for run in runs)
         cost = await self._cost_of(routine.saved_from, key)
         parameters = [
             s.RoutineParameter(
@@ -75,8 +75,8 @@ class Routines:
             title=routine.title,
             parameters=parameters,
             text=routine.text(),
-            done=done,
-            saved_usd=None if cost is None else cost * done,
+            done=finished_count,
+            saved_usd=None if cost is None else cost * finished_count,
             runs=runs[:_LAST],
         )
 
@@ -100,31 +100,31 @@ class Routines:
             ProblemError: If the task cannot become a routine.
         """
         record = await self._tasks.record(given.task_id, key)
-        made = None if given.seen is None else self._drafts.get((key.holder, given.seen))
+        draft = None if given.seen is None else self._drafts.get((key.holder, given.seen))
         try:
-            if made is None:
+            if draft is None:
                 routines = self.of_agent()
-                made = await routines.adraft(record.task_id, given.name, fixed=given.fixed)
+                draft = await routines.adraft(record.task_id, given.name, fixed=given.fixed)
         except DelfError as error:
             raise ProblemError(409, error.message) from None
-        whole = [record.task_id, given.name, made.routine.text(), made.change]
-        digest = hashlib.sha256("\0".join(whole).encode()).hexdigest()
-        self._drafts[key.holder, digest] = made
+        parts = [record.task_id, given.name, draft.routine.text(), draft.change]
+        digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        self._drafts[key.holder, digest] = draft
         while len(self._drafts) > _MAX_DRAFTS:
             self._drafts.popitem(last=False)
-        saves = given.seen == digest and not made.differences
+        saves = given.seen == digest and not draft.differences
         if saves:
             try:
-                await asyncio.to_thread(made.keep)
+                await asyncio.to_thread(draft.keep)
             except DelfError as error:
                 raise ProblemError(409, error.message) from None
             del self._drafts[key.holder, digest]
         return s.RoutineDraft(
             name=given.name,
-            change=made.change,
-            parameters=sorted(made.routine.parameters),
-            differences=[*made.differences],
-            cost_usd=made.cost_usd,
+            change=draft.change,
+            parameters=sorted(draft.routine.parameters),
+            differences=[*draft.differences],
+            cost_usd=draft.cost_usd,
             digest=digest,
             saved=saves,
         )

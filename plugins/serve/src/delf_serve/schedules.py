@@ -43,12 +43,12 @@ class ProjectSchedules:
         """Return the schedules whose tasks a person sees."""
         try:
             with self._open() as schedules:
-                found = await schedules.all()
+                schedule_list = await schedules.all()
         except ProblemError as problem:
             if problem.status not in (409, 501):
                 raise
             return s.ScheduleList(schedules=[], missing=problem.message)
-        return s.ScheduleList(schedules=[_view(one) for one in found if key.sees(one.key)])
+        return s.ScheduleList(schedules=[_view(one) for one in schedule_list if key.sees(one.key)])
 
     async def add(self, given: s.ScheduleRequest, key: Key) -> s.ScheduleView:
         """Store a schedule, whose tasks are owned by a person.
@@ -57,14 +57,14 @@ class ProjectSchedules:
             ProblemError: If its name is taken, or its times, zone or call are invalid.
         """
         setup = {"flags": {"strategy": ROUTINE}} if given.routine else {}
-        made = Schedule(**given.model_dump(exclude={"routine"}), setup=setup, key=key.holder)
+        schedule = Schedule(**given.model_dump(exclude={"routine"}), setup=setup, key=key.holder)
         with self._open() as schedules:
-            if made.each is not None:
-                await check_watched(self._agent.tools, made.each)
+            if schedule.each is not None:
+                await check_watched(self._agent.tools, schedule.each)
             if given.routine:
-                await asyncio.to_thread(self._check_routine, made)
-            await schedules.add(made)
-            return _view(await schedules.find(made.name))
+                await asyncio.to_thread(self._check_routine, schedule)
+            await schedules.add(schedule)
+            return _view(await schedules.find(schedule.name))
 
     def _check_routine(self, schedule: Schedule) -> None:
         """Check the call of a routine.
@@ -76,10 +76,10 @@ class ProjectSchedules:
         call = RoutineCall.read(schedule.task)
         if call.parts and schedule.each is None:
             raise ConfigurationError(f"{ITEM} is known only for each new item of a call")
-        found = self._agent.plugins.service(ROUTINES)(self._agent).find(call.routine)
-        parameters = found.routine.parameters
+        routine = self._agent.plugins.service(ROUTINES)(self._agent).find(call.routine)
+        parameters = routine.routine.parameters
         stand_ins = {n: parameters[n].default if n in parameters else "" for n in call.parts}
-        found.task({**call.values, **stand_ins})
+        routine.task({**call.values, **stand_ins})
 
     async def change(self, name: str, key: Key, *, paused: bool) -> s.ScheduleView:
         """Pause or resume a schedule of a person."""
@@ -104,8 +104,8 @@ class ProjectSchedules:
         """Return the outcomes of a schedule's most recent firings."""
         with self._open() as schedules:
             await self._find_visible(schedules, name, key)
-            found = await schedules.history(name, _SHOWN)
-        return s.ScheduleHistory(firings=[_firing(one) for one in found])
+            firings = await schedules.history(name, _SHOWN)
+        return s.ScheduleHistory(firings=[_firing(one) for one in firings])
 
     async def _find_visible(self, schedules: Schedules, name: str, key: Key) -> Schedule:
         """Return a schedule that a person may see.
@@ -113,10 +113,10 @@ class ProjectSchedules:
         Raises:
             ProblemError: If the schedule does not exist or is hidden from the person.
         """
-        found = next((one for one in await schedules.all() if one.name == name), None)
-        if found is None or not key.sees(found.key):
+        schedule = next((one for one in await schedules.all() if one.name == name), None)
+        if schedule is None or not key.sees(schedule.key):
             raise ProblemError(404, "no such schedule is known", "GET /schedules")
-        return found
+        return schedule
 
     async def _check_owner(self, schedules: Schedules, name: str, key: Key) -> None:
         """Check that a person may change a schedule: the schedule is their own or nobody's.
@@ -124,8 +124,8 @@ class ProjectSchedules:
         Raises:
             ProblemError: If the schedule belongs to somebody else.
         """
-        found = await self._find_visible(schedules, name, key)
-        if found.key not in (None, key.holder) and "people" not in key.rights:
+        schedule = await self._find_visible(schedules, name, key)
+        if schedule.key not in (None, key.holder) and "people" not in key.rights:
             raise ProblemError(403, "the schedule is somebody else's")
 
     @contextmanager

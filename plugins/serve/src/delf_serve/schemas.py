@@ -1048,11 +1048,11 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 def _with_fields_of_records() -> type[Query]:
     """Make a query with a parameter for each field of a record that a search can filter."""
     kind: Any = Name
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         name: (kind | None, Field(default=None, description=words))
         for name, words in filterable_fields().items()
     }
-    return create_model("RecordQuery", __base__=Query, **given)
+    return create_model("RecordQuery", __base__=Query, **fields)
 
 
 class FilterQuery(_with_fields_of_records()):

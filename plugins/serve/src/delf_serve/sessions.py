@@ -87,14 +87,14 @@ class Sessions:
 
     async def key_of(self, cookie: str) -> Key | None:
         """Return the caller of a session cookie; None if the session is over."""
-        found = await self._tasks.journal.logins([_digest(cookie)])
-        return self._keys.of_session(found[0]) if found else None
+        records = await self._tasks.journal.logins([_digest(cookie)])
+        return self._keys.of_session(records[0]) if records else None
 
     async def of(self, key: Key) -> list[SessionRecord]:
         """Return the sessions of a person, the oldest first."""
         holder = key.holder
-        found = await self._tasks.journal.logins()
-        return [session for session in found if holder and session.holder == holder]
+        records = await self._tasks.journal.logins()
+        return [session for session in records if holder and session.holder == holder]
 
     async def end_of(self, key: Key, session_id: str) -> None:
         """End one of a person's sessions.

@@ -64,15 +64,15 @@ def verify(secret: str, headers: Mapping[str, str], body: bytes) -> Delivery:
             raise _refused("webhook-timestamp is missing, or more than five minutes away")
         expected = signature(secret, name, int(at), body)["webhook-signature"]
         # The header has several signatures while a sender changes its secret.
-        given = headers["webhook-signature"].split(" ")[:10]
+        signatures = headers["webhook-signature"].split(" ")[:10]
     elif "x-hub-signature-256" in headers:
         # GitHub does not sign its id, so a replayed message could have another id.
         name = hashlib.sha256(body).hexdigest()
         expected = f"sha256={hmac.digest(secret.encode(), body, hashlib.sha256).hex()}"
-        given = [headers["x-hub-signature-256"]]
+        signatures = [headers["x-hub-signature-256"]]
     else:
         raise _refused("the signature is missing")
-    if not any(hmac.compare_digest(text.encode(), expected.encode()) for text in given):
+    if not any(hmac.compare_digest(text.encode(), expected.encode()) for text in signatures):
         raise _refused("the signature is wrong")
     if not 0 < len(name) <= _LONGEST_ID:
         raise ProblemError(422, f"the id of the message has 1 to {_LONGEST_ID} characters")

@@ -36,8 +36,8 @@ def _manager(call: Call) -> None:
 async def everybody(call: Call, query: s.PageQuery) -> s.PersonList:
     """List all people, also those who were removed."""
     _manager(call)
-    found = sorted(await call.service.tasks.journal.people(), key=lambda one: one.name)
-    part, more = page_of(found, query)
+    people = sorted(await call.service.tasks.journal.people(), key=lambda one: one.name)
+    part, more = page_of(people, query)
     return s.PersonList(people=[_view(one) for one in part], more=more)
 
 
@@ -88,8 +88,8 @@ async def remove_key(call: Call, name: str, label: str) -> None:
 async def sessions(call: Call, name: str) -> s.LoginList:
     """List the sessions of a person."""
     _manager(call)
-    found = await _logins(call, name)
-    return s.LoginList(sessions=[login_view(one, is_this=False) for one in found], more=False)
+    logins = await _logins(call, name)
+    return s.LoginList(sessions=[login_view(one, is_this=False) for one in logins], more=False)
 
 
 async def end_session(call: Call, name: str, session_id: str) -> None:
@@ -162,7 +162,7 @@ def audit_csv(entries: list[s.AuditEntry]) -> str:
 
 def _request_entries(record: RequestRecord) -> Iterator[s.AuditEntry]:
     """Yield the votes, comments and assignments of a request, and its decision."""
-    asked = record.requested
+    request = record.requested
     decided = record.decided
     acts: list[tuple[str, str | None, Reaction | ApprovalDecided]] = []
     for one in record.so_far:
@@ -176,15 +176,15 @@ def _request_entries(record: RequestRecord) -> Iterator[s.AuditEntry]:
     if decided is not None and decided.source == "person":
         acts.append((decided.decision, decided.reason, decided))
     for what, words, act in acts:
-        about = f"{asked.action}, asked by {asked.asked_by}"
+        about = f"{request.action}, asked by {request.asked_by}"
         yield s.AuditEntry(
             at=act.at,
             what=what,
             by=act.by,
             via=act.via,
             about=f"{about}: {words}" if words else about,
-            task_id=asked.task_id,
-            request_id=asked.request_id,
+            task_id=request.task_id,
+            request_id=request.request_id,
         )
 
 

@@ -60,14 +60,14 @@ def frame(event: Event) -> bytes:
     """Encode an event for a stream, with its number as the id, so that clients can reconnect."""
     if isinstance(event, ModelCalled) and event.prompt is not None:
         event = replace(event, prompt=None)  # GET /tasks/{id}/prompts has it
-    sent = encode(event)
+    data = encode(event)
     if isinstance(event, ApprovalRequested):
-        sent["data"]["facts"] = facts_data(event)  # clients get the facts in words
+        data["data"]["facts"] = facts_data(event)  # clients get the facts in words
     elif (fact := reaction_fact(event)) is not None:
-        sent["data"]["fact"] = fact.data()
+        data["data"]["fact"] = fact.data()
     if event.headline:
-        sent["headline"] = event.headline
-    return b"id: %d\ndata: %b\n\n" % (event.seq, json_bytes(sent))
+        data["headline"] = event.headline
+    return b"id: %d\ndata: %b\n\n" % (event.seq, json_bytes(data))
 
 
 Listed = tuple[TaskRecord, Waiting]

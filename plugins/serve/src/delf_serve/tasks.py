@@ -114,7 +114,7 @@ def other_project(record: TaskRecord) -> str | None:
 
 def task_view(record: TaskRecord, waiting: Waiting, key: Key) -> Task:
     """Return a task as an entry of a person's list."""
-    asked = waiting.get(record.task_id, ())
+    request_ids = waiting.get(record.task_id, ())
     state = state_of(record, waiting=waiting)
     return Task(
         task_id=record.task_id,
@@ -129,7 +129,7 @@ def task_view(record: TaskRecord, waiting: Waiting, key: Key) -> Task:
         owner=record.owner,
         asked_by=name_of_holder(record.key),
         project=other_project(record),
-        waits_for_you=any(may_decide(one, key) for one in asked),
+        waits_for_you=any(may_decide(one, key) for one in request_ids),
         is_terminal=state.is_terminal,
     )
 
@@ -275,7 +275,7 @@ class Tasks:
         if self._agent.chat is not None and conversation is None:
             conversation = kept_name(f"web-{secrets.token_hex(6)}", key)
         ledger = await self.budgets.ledger(key, self._agent.ledger)
-        known = self._begin(name, key.counted)  # before the next await: limits count it at once
+        open_task = self._begin(name, key.counted)  # before the next await: limits count it at once
 
         def listen(event: Event) -> None:
             if isinstance(event, TaskFinished):
@@ -304,7 +304,7 @@ class Tasks:
                 self._ended(name)
                 raise
             finally:
-                known.taken_in.set()
+                open_task.taken_in.set()
 
         try:
             await asyncio.shield(hand_in())  # the client may disconnect meanwhile
@@ -328,49 +328,51 @@ class Tasks:
             ProblemError: If its files are gone, or the model may not be chosen.
         """
         record = await self._by_full_id(task_id, key)
-        begun = next(
+        first_event = next(
             e
             for e in await self.journal.read(record.task_id)
             if isinstance(e, (TaskQueued, TaskStarted))
         )
-        paths = [str(path) for path in begun.setup.get("input_files") or ()]
-        gone = await asyncio.to_thread(_missing, paths)
-        if gone is not None:
+        paths = [str(path) for path in first_event.setup.get("input_files") or ()]
+        missing_paths = await asyncio.to_thread(_missing, paths)
+        if missing_paths is not None:
             raise ProblemError(
-                409, f"the file {gone!r} of the task is no longer stored", "send it in again"
+                409,
+                f"the file {missing_paths!r} of the task is no longer stored",
+                "send it in again",
             )
-        conversation = begun.conversation
+        conversation = first_event.conversation
         if conversation is not None and owner_of(conversation) != key.holder:
             conversation = None
         order = RunRequest.model_construct(
-            task=wanted.task or begun.task,
+            task=wanted.task or first_event.task,
             timeout=wanted.timeout,
             conversation_id=None if conversation is None else shown_name(conversation, key),
-            llm=wanted.llm or begun.setup.get(MODEL),
-            output=to_jsonable(begun.setup.get("output")),
+            llm=wanted.llm or first_event.setup.get(MODEL),
+            output=to_jsonable(first_event.setup.get("output")),
         )
-        strategy = None if wanted.task else begun.setup.get("strategy")
-        shaped_by = [*begun.setup.get(SHAPED, ())]
-        if begun.key != key.holder:
-            shaped_by.append(name_of_holder(begun.key))
+        strategy = None if wanted.task else first_event.setup.get("strategy")
+        shaped_by = [*first_event.setup.get(SHAPED, ())]
+        if first_event.key != key.holder:
+            shaped_by.append(name_of_holder(first_event.key))
         return await self.submit(
             order, key, strategy=strategy, client=client, paths=paths, shaped_by=shaped_by
         )
 
     def _check_model(self, name: str | None) -> None:
-        known = self._settings.models
-        if name is not None and name not in known:
-            choices = f"one of {', '.join(known)}" if known else "this server has one model alone"
+        models = self._settings.models
+        if name is not None and name not in models:
+            choices = f"one of {', '.join(models)}" if models else "this server has one model alone"
             raise ProblemError(409, f"the model cannot be chosen: {choices}", param="llm")
 
     async def _known(self, name: str, digest: str) -> TaskQueued | TaskStarted | None:
         """Return the task of an idempotency key, waiting for a concurrent submission."""
         while True:
             earlier = await self._earlier(name, digest)
-            known = self._open.get(name)
-            if earlier is not None or known is None:
+            open_task = self._open.get(name)
+            if earlier is not None or open_task is None:
                 return earlier
-            await known.taken_in.wait()
+            await open_task.taken_in.wait()
 
     async def _earlier(self, name: str, digest: str) -> TaskQueued | TaskStarted | None:
         try:
@@ -393,24 +395,24 @@ class Tasks:
         return first
 
     def _begin(self, name: str, owner: str) -> _Open:
-        known = self._open[name] = _Open(owner)
+        open_task = self._open[name] = _Open(owner)
         self._open_of[owner] += 1
         self._owners.pop(name, None)  # move to the end: the oldest are dropped
         self._owners[name] = owner
         if len(self._owners) > _MAX_OWNERS:
             del self._owners[next(iter(self._owners))]
-        return known
+        return open_task
 
     def sees_here(self, key: Key, name: str) -> bool:
         """Return True if a person may see a task that runs in this process."""
         return name in self._owners and key.sees(self._owners[name] or None)
 
     def _ended(self, name: str) -> None:
-        known = self._open.pop(name, None)
-        if known is not None:
-            self._open_of[known.owner] -= 1
-            known.taken_in.set()
-            known.over.set()
+        open_task = self._open.pop(name, None)
+        if open_task is not None:
+            self._open_of[open_task.owner] -= 1
+            open_task.taken_in.set()
+            open_task.over.set()
 
     async def _is_over_or_waiting(self, name: str) -> bool:
         """Return True if a task is over or waits for a person."""
@@ -428,12 +430,12 @@ class Tasks:
         live = self.journal.subscribe(name)
         deadline = time.monotonic() + seconds
         while not await self._is_over_or_waiting(name):
-            left = deadline - time.monotonic()
-            if left <= 0 or self._is_ending:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0 or self._is_ending:
                 return
             try:
                 # In short intervals: the task's process may die without an event.
-                async with self._limited(min(left, _LOOK_SECONDS)):
+                async with self._limited(min(remaining, _LOOK_SECONDS)):
                     async for event in live:
                         if isinstance(event, (TaskFinished, ApprovalRequested)):
                             break
@@ -473,10 +475,10 @@ class Tasks:
     async def _read_waiting(self) -> Waiting:
         async with self._reading_requests:
             self._next_reading = None  # later callers need a later reading
-            asked = dict[str, list[RequestRecord]]()
+            requests_by_task = dict[str, list[RequestRecord]]()
             for record in await self.journal.find_requests(waiting=True):
-                asked.setdefault(record.task.task_id, []).append(record)
-            return asked
+                requests_by_task.setdefault(record.task.task_id, []).append(record)
+            return requests_by_task
 
     async def waiting_in(self, _journal: SharedJournal) -> Waiting:
         """Adapt :meth:`waiting` to the signature that searches expect."""
@@ -493,7 +495,7 @@ class Tasks:
         key: Key,
     ) -> tuple[list[Task], str | None]:
         """Return a page of visible tasks, the newest first, and the cursor of the next page."""
-        found = await find_tasks(
+        records = await find_tasks(
             self.journal,
             limit + 1,
             state=state,
@@ -504,8 +506,8 @@ class Tasks:
             waiting=self.waiting_in,
         )
         waiting = await self.waiting()
-        views = [task_view(record, waiting, key) for record in found[:limit]]
-        return views, _cursor(found[limit - 1]) if len(found) > limit else None
+        views = [task_view(record, waiting, key) for record in records[:limit]]
+        return views, _cursor(records[limit - 1]) if len(records) > limit else None
 
     async def newest(self, words: str, key: Key, since: float | None = None) -> str | None:
         """Return the id of a person's own newest task with these words, or None.
@@ -517,8 +519,8 @@ class Tasks:
         """
         keys = None if key.holder is None else frozenset({key.holder})
         text = words[:_SOUGHT]
-        found = await find_tasks(self.journal, _FEW, text=text, since=since, keys=keys)
-        return next((one.task_id for one in found if one.task == words), None)
+        records = await find_tasks(self.journal, _FEW, text=text, since=since, keys=keys)
+        return next((one.task_id for one in records if one.task == words), None)
 
     async def record(self, text: str, key: Key) -> TaskRecord:
         """Return a visible task by its id or a prefix.
@@ -543,9 +545,9 @@ class Tasks:
         """
         record = await self.record(text, key)
         events = await self.journal.read(record.task_id)
-        found = await asyncio.to_thread(views.prompts_of, events)
-        shown = [Prompt(**asdict(item)) for item in found[offset : offset + limit]]
-        return PromptList(prompts=shown, more=len(found) > offset + limit)
+        all_prompts = await asyncio.to_thread(views.prompts_of, events)
+        prompts = [Prompt(**asdict(item)) for item in all_prompts[offset : offset + limit]]
+        return PromptList(prompts=prompts, more=len(all_prompts) > offset + limit)
 
     async def listed(self, task_id: str) -> tuple[TaskRecord, Waiting]:
         """Return a task with its pending requests, for :func:`task_view`."""
@@ -561,8 +563,8 @@ class Tasks:
         events = await self.journal.read(record.task_id)
         waiting = await self.waiting()
         view = task_view(record, waiting, key)
-        asked = [one.requested.request_id for one in waiting.get(record.task_id, ())]
-        return await asyncio.to_thread(_detail, view, events, asked, key)
+        request_ids = [one.requested.request_id for one in waiting.get(record.task_id, ())]
+        return await asyncio.to_thread(_detail, view, events, request_ids, key)
 
     async def output_files(self, text: str, key: Key) -> dict[str, str]:
         """Return the paths of a task's output files, by name, from its journal."""
@@ -579,8 +581,8 @@ class Tasks:
         """
         if (await self._by_full_id(task_id, key)).state.is_terminal:
             return task_id, False
-        if (known := self._open.get(task_id)) is not None:
-            await known.taken_in.wait()
+        if (open_task := self._open.get(task_id)) is not None:
+            await open_task.taken_in.wait()
         await self._agent.acancel(task_id, by=key.name, via=via)  # at once, if in this process
         await self.journal.stop(task_id, key.name, via)  # waits for the end
         return task_id, (await self.journal.task(task_id)).state is TaskState.STOPPED
@@ -594,10 +596,10 @@ class Tasks:
             ProblemError: If the task is running or queued.
         """
         record = await self._by_full_id(task_id, key)
-        gone = await remove(self.journal, [task_id])
-        if not gone.tasks:
+        removed = await remove(self.journal, [task_id])
+        if not removed.tasks:
             raise ProblemError(409, f"the task is not over: it is {record.state}", "cancel it")
-        await self._uploads.forget(gone.inputs)
+        await self._uploads.forget(removed.inputs)
 
     async def resume(self, task_id: str, key: Key, timeout: float | None = None) -> str:
         """Resume a task whose process died, or that ended at its timeout or budget.
@@ -648,7 +650,7 @@ class Tasks:
     ) -> None:
         if name in self._open:
             return
-        known = self._begin(name, owner or "")
+        open_task = self._begin(name, owner or "")
         try:
             first = (await self.journal.read(name))[0]
         except BaseException:
@@ -661,14 +663,14 @@ class Tasks:
         ledger = None
         if owned_by is not None:
             ledger = await self.budgets.ledger(owned_by, self._agent.ledger, checked=False)
-        begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        beginning: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def listen(event: Event) -> None:
             if isinstance(event, TaskFinished):
                 self._ended(name)
                 self._ends.tell(words, event, owner)
-            if not begun.done():
-                begun.set_result(None)
+            if not beginning.done():
+                beginning.set_result(None)
 
         async def work() -> None:
             try:
@@ -677,30 +679,30 @@ class Tasks:
                 )
             except DelfError as error:
                 _log.warning("task %s is not continued: %s", name, error.message)
-                if not begun.done():
-                    begun.set_exception(error)
+                if not beginning.done():
+                    beginning.set_exception(error)
             finally:
                 self._ended(name)
-                if not begun.done():
-                    begun.set_result(None)
+                if not beginning.done():
+                    beginning.set_result(None)
 
-        known.resumed = asyncio.create_task(work())
-        known.taken_in.set()
-        await asyncio.wait({begun}, timeout=_LOOK_SECONDS)
-        if begun.done() and begun.exception() is not None:
-            begun.result()
+        open_task.resumed = asyncio.create_task(work())
+        open_task.taken_in.set()
+        await asyncio.wait({beginning}, timeout=_LOOK_SECONDS)
+        if beginning.done() and beginning.exception() is not None:
+            beginning.result()
 
     async def _keep_looking(self) -> None:
         outage = Outage(_log, "what other processes left is not seen", self.journal.place)
         while True:
             with outage.track(DelfError):
                 place: ListPlace | None = None
-                while found := await self.journal.find(
+                while tasks := await self.journal.find(
                     PAGE, state=TaskState.INTERRUPTED, after=place
                 ):
-                    for record in found:
+                    for record in tasks:
                         await self._adopt(record.task_id)
-                    place = found[-1].place
+                    place = tasks[-1].place
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _adopt(self, name: str) -> None:
@@ -708,14 +710,14 @@ class Tasks:
         if name in self._not_ours or name in self._open:
             return
         events = await self.journal.read(name)
-        begun = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
+        first_event = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
         resumes = [event.at for event in events if isinstance(event, TaskResumed)][-_MAX_RESUMES:]
         is_deadly = len(resumes) == _MAX_RESUMES and resumes[-1] - resumes[0] < _RESUMES_SECONDS
-        if begun is None or MARK not in begun.setup or is_deadly:
+        if first_event is None or MARK not in first_event.setup or is_deadly:
             self._not_ours.add(name)
             return
         try:
-            await self._resume(name, begun.key)
+            await self._resume(name, first_event.key)
         except DelfError:
             return  # another process was quicker
 
@@ -724,11 +726,13 @@ class Tasks:
         chat: Any = self._agent.chat
         while True:
             try:
-                gone = await prune(self.journal, ages)
-                await self._uploads.forget(gone.inputs)
+                removed = await prune(self.journal, ages)
+                await self._uploads.forget(removed.inputs)
                 talks: list[Any] = [] if chat is None else await chat.aprune(max(ages.values()))
-                if gone.tasks or talks:
-                    _log.info("%d tasks, %d conversations forgotten", len(gone.tasks), len(talks))
+                if removed.tasks or talks:
+                    _log.info(
+                        "%d tasks, %d conversations forgotten", len(removed.tasks), len(talks)
+                    )
             except DelfError as error:
                 _log.warning("old tasks are not removed: %s", error.message)
             await asyncio.sleep(_FORGET_SECONDS)
@@ -761,8 +765,8 @@ def _check_output(schema: Mapping[str, Any]) -> None:
 
 
 def _digest(order: RunRequest) -> str:
-    asked = order.model_dump_json(exclude={"wait"})
-    return hashlib.sha256(asked.encode("utf-8", "replace")).hexdigest()[:32]
+    order_text = order.model_dump_json(exclude={"wait"})
+    return hashlib.sha256(order_text.encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def _files(events: Sequence[Event]) -> dict[str, str]:
@@ -786,8 +790,8 @@ def _setup(key: Key, client: str | None, **more: str) -> dict[str, Any]:
 
 
 def _submitted(name: str, conversation: str | None, key: Key, *, is_new: bool = True) -> Submitted:
-    shown = None if conversation is None else shown_name(conversation, key)
-    return Submitted(name, shown, is_new=is_new)
+    conversation_name = None if conversation is None else shown_name(conversation, key)
+    return Submitted(name, conversation_name, is_new=is_new)
 
 
 def kept_name(conversation: str | None, key: Key) -> str | None:
@@ -813,7 +817,9 @@ def owner_of(conversation: str) -> str | None:
     return owner if mark else None
 
 
-def _detail(view: Task, events: Sequence[Event], asked: Sequence[str], key: Key) -> TaskDetail:
+def _detail(
+    view: Task, events: Sequence[Event], request_ids: Sequence[str], key: Key
+) -> TaskDetail:
     """Return a task with data from its events; slow for long tasks, so call it in a thread."""
     state = snapshot(events)
     start_event = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
@@ -850,5 +856,5 @@ def _detail(view: Task, events: Sequence[Event], asked: Sequence[str], key: Key)
             if isinstance(event, (ApprovalDecided, ApprovalVoted))
         ],
         tokens_used=state.tokens_used,
-        approvals=[*asked] if view.state is TaskState.WAITING else [],
+        approvals=[*request_ids] if view.state is TaskState.WAITING else [],
     )

@@ -133,7 +133,7 @@ def add(
 @click.pass_context
 def list_users(ctx: click.Context, *, as_json: bool) -> None:
     """List the people with their rights and keys."""
-    people = ask_journal(ctx, lambda kept: kept.people())
+    people = ask_journal(ctx, lambda journal: journal.people())
     if as_json:
         click.echo(json_text([_data(person) for person in people], indent=2))
         return
@@ -177,12 +177,12 @@ def sessions(ctx: click.Context, name: str | None, *, session: str | None, as_js
     """List the page's sessions, of all people or of one; or end one."""
 
     async def look(kept: SharedJournal) -> list[dict[str, Any]]:
-        found = [one for one in await kept.logins() if name in (None, one.name)]
+        logins = [one for one in await kept.logins() if name in (None, one.name)]
         if session is not None:
-            found = [one for one in found if one.digest.startswith(session)]
-            if len(found) != 1:
+            logins = [one for one in logins if one.digest.startswith(session)]
+            if len(logins) != 1:
                 raise ConfigurationError("no such session, or several", hint="delf users sessions")
-            await kept.end_login(found[0].digest)
+            await kept.end_login(logins[0].digest)
         return [
             {
                 "id": one.digest[:16],
@@ -193,17 +193,17 @@ def sessions(ctx: click.Context, name: str | None, *, session: str | None, as_js
                 "client": one.client,
                 "browser": one.browser,
             }
-            for one in found
+            for one in logins
         ]
 
-    found = ask_journal(ctx, look)
+    logins = ask_journal(ctx, look)
     if as_json:
-        click.echo(json_text(found, indent=2))
+        click.echo(json_text(logins, indent=2))
         return
     outcome = "ended" if session is not None else ""
-    for one in found:
+    for one in logins:
         click.echo(" ".join(filter(None, (one["id"], one["name"], one["client"], outcome))))
-    if not found:
+    if not logins:
         click.echo("nobody is logged in")
 
 
@@ -218,12 +218,12 @@ def _change(ctx: click.Context, name: str, change: Callable[[Person | None], Per
 
 
 def _rights(text: str) -> tuple[Right, ...]:
-    given = text.split("+")
-    if not set(given) <= set(EVERY_RIGHT):
+    names = text.split("+")
+    if not set(names) <= set(EVERY_RIGHT):
         raise ConfigurationError(
             f"{text[:80]!r} are not rights", hint=f"some of {'+'.join(EVERY_RIGHT)}"
         )
-    return tuple(right for right in EVERY_RIGHT if right in given)
+    return tuple(right for right in EVERY_RIGHT if right in names)
 
 
 def _what(rights: Iterable[str] | None, scope: str | None) -> str:

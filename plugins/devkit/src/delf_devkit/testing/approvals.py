@@ -86,8 +86,8 @@ class ScriptedApprovals:
 
     async def answer(self, request: ApprovalRequest) -> Decision | None:
         """Return the next queued decision about a question."""
-        given = await self._next(request)
-        return Answered(given) if isinstance(given, (str, bool)) else _decision(given)
+        decision = await self._next(request)
+        return Answered(decision) if isinstance(decision, (str, bool)) else _decision(decision)
 
     async def _next(self, request: ApprovalRequest) -> Any:
         """Record a request, and return what the test has queued for it."""

@@ -69,12 +69,12 @@ def every_event(task_id: str = "task_1", first: int = 1) -> tuple[ev.Event, ...]
 
 def _fields(kind: type[ev.Event]) -> dict[str, Any]:
     """Choose the values of an event's own fields; most optional fields keep their defaults."""
-    known = {**_BY_NAME, **_BY_EVENT.get(kind, {})}
+    samples = {**_BY_NAME, **_BY_EVENT.get(kind, {})}
     own = [item for item in dataclasses.fields(kind) if item.name not in ("task_id", "seq", "at")]
     return {
-        item.name: known[item.name] if item.name in known else _sample_of(str(item.type))
+        item.name: samples[item.name] if item.name in samples else _sample_of(str(item.type))
         for item in own
-        if item.name in known or _is_required(item)
+        if item.name in samples or _is_required(item)
     }
 
 

@@ -44,9 +44,9 @@ class TestHost(PluginHost):
             self._provided[spec] = factory
             name = f"test-{spec.kind}-{spec.name}"
             # Replace an earlier capability of this kind and name.
-            kept = tuple(item for item in self._candidates if item.name != name)
+            other_items = tuple(item for item in self._candidates if item.name != name)
             plugin = Candidate(name=name, target=name, plugin=_plugin(spec))
-            self._candidates = (*kept, plugin)
+            self._candidates = (*other_items, plugin)
             self._catalog = None
 
     def resolve(self, spec: Spec) -> Any:
@@ -114,10 +114,10 @@ def forget_modules(folder: Path, before: Iterable[str]) -> None:
         folder: The folder.
         before: The names of the modules to keep.
     """
-    kept = set(before)
+    names_before = set(before)
     for name, module in list(sys.modules.items()):
         place = getattr(module, "__file__", None)
-        if name not in kept and place and Path(place).is_relative_to(folder):
+        if name not in names_before and place and Path(place).is_relative_to(folder):
             del sys.modules[name]
 
 

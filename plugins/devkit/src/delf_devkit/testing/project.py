@@ -117,10 +117,10 @@ class DelfProject:
     @property
     def prompts(self) -> list[str]:
         """The prompts sent to the model."""
-        asked = self._model.with_suffix(".asked") if self._model is not None else None
-        if asked is None or not asked.exists():
+        prompts_file = self._model.with_suffix(".asked") if self._model is not None else None
+        if prompts_file is None or not prompts_file.exists():
             return []
-        return [json.loads(line) for line in asked.read_text(encoding="utf-8").splitlines()]
+        return [json.loads(line) for line in prompts_file.read_text(encoding="utf-8").splitlines()]
 
     # -- running it ---------------------------------------------------------------------
 
@@ -183,15 +183,15 @@ class DelfProject:
 
     def environment(self, extra: Mapping[str, str]) -> dict[str, str]:
         """Return all variables of a run: the user's without keys, the project's, and ``extra``."""
-        kept = {
+        variables = {
             name: value
             for name, value in os.environ.items()
             if not name.startswith("DELF_") and not name.endswith("_API_KEY")
         }
-        path = os.pathsep.join(filter(None, (str(self.site), kept.get("PYTHONPATH"))))
+        path = os.pathsep.join(filter(None, (str(self.site), variables.get("PYTHONPATH"))))
         utf8 = {"PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"}
         data = {"XDG_DATA_HOME": str(self.root / ".data"), "DELF_TRUST": str(self.root.resolve())}
-        return {**kept, **utf8, **data, **self.environ, **extra}
+        return {**variables, **utf8, **data, **self.environ, **extra}
 
 
 class _Stream(io.TextIOWrapper):

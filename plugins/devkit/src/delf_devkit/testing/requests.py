@@ -42,9 +42,9 @@ def question_for(**arguments: Any) -> ApprovalRequest:
     Args:
         arguments: The arguments of ``ask``, instead of a question with two options.
     """
-    asked = arguments or {"question": "Who is it?", "options": ["Ann", "Bob"]}
+    arguments_used = arguments or {"question": "Who is it?", "options": ["Ann", "Bob"]}
     return replace(
-        request_for("ask", **asked),
+        request_for("ask", **arguments_used),
         permission="ask",
         effect="read",
         description=None,
@@ -59,9 +59,9 @@ def sample_questions() -> dict[str, ApprovalRequest]:
         "trust": "outside",
         "text": "from mail.read (call 7); others wrote it",
     }
-    asked = question_for()
+    question = question_for()
     return {
-        "a choice": replace(asked, origins={"options[1]": {**others, "action": "mail.read"}}),
+        "a choice": replace(question, origins={"options[1]": {**others, "action": "mail.read"}}),
         "yes or no": question_for(question="Shall it be sent today?", answer="yes/no"),
         "a number": replace(question_for(question="How many?", answer="number"), line=4242),
         "a text": replace(question_for(question="What is the subject?"), expires_after=2580.0),
@@ -77,7 +77,7 @@ def sample_requests() -> dict[str, ApprovalRequest]:
 
     Votes are no part of a request; :data:`AFTERWARDS` has them.
     """
-    asked = request_for()
+    request = request_for()
     others = {
         "kind": "result",
         "trust": "outside",
@@ -116,19 +116,21 @@ def sample_requests() -> dict[str, ApprovalRequest]:
         },
         FactKind.EXPIRY: {"expires_after": 2580.0},
     }
-    samples = {kind.value: replace(asked, **fields) for kind, fields in found.items()}
+    samples = {kind.value: replace(request, **fields) for kind, fields in found.items()}
     many = {f"parameter_{n:02}": f"value-{n * 7919}-end" for n in range(30)}
     odd = {"text": "Grüße\x1b[2J\x00\n\u202eevil", "html": "<b>&amp;*_`", "\u200bname": "zero"}
     return samples | {
-        "a plain request": asked,
-        "thirty arguments": replace(asked, arguments=many),
-        "a long argument": replace(asked, arguments={"body": _LONG, "to": "ann"}),
-        "a long preview": replace(asked, preview=_LONG.replace(" ", "\n")),
-        "a long script": replace(asked, **_script("\n".join(f"{w} = 1" for w in _LONG.split()))),
-        "escapes": replace(asked, arguments=odd, preview="one\x1b[2J\u2028two"),
-        "nested values": replace(asked, arguments={"to": [{"name": f"n{n}x"} for n in range(90)]}),
+        "a plain request": request,
+        "thirty arguments": replace(request, arguments=many),
+        "a long argument": replace(request, arguments={"body": _LONG, "to": "ann"}),
+        "a long preview": replace(request, preview=_LONG.replace(" ", "\n")),
+        "a long script": replace(request, **_script("\n".join(f"{w} = 1" for w in _LONG.split()))),
+        "escapes": replace(request, arguments=odd, preview="one\x1b[2J\u2028two"),
+        "nested values": replace(
+            request, arguments={"to": [{"name": f"n{n}x"} for n in range(90)]}
+        ),
         "everything": replace(
-            asked,
+            request,
             **{
                 name: value
                 for kind, fields in found.items()
@@ -170,16 +172,17 @@ def unseen_facts(
         text: All that a person can read of it.
         so_far: Votes, comments and assignments that were shown, too.
     """
-    seen = _letters_and_digits(text)
+    shown_characters = _letters_and_digits(text)
     return [
         fact
         for fact in facts(request, so_far)
-        if _letters_and_digits(fact.text) not in seen or _letters_and_digits(fact.label) not in seen
+        if _letters_and_digits(fact.text) not in shown_characters
+        or _letters_and_digits(fact.label) not in shown_characters
     ]
 
 
 def _letters_and_digits(text: str) -> str:
-    json = re.sub(r"\b(None|True|False)\b", lambda found: _JSON[found[0]], text)
+    json = re.sub(r"\b(None|True|False)\b", lambda match: _JSON[match[0]], text)
     return re.sub(r"[\W_]+", "", json).casefold()
 
 

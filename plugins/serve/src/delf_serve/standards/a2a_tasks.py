@@ -221,10 +221,10 @@ class A2ATasks(RequestHandler):
             detail = await self._detail(message.task_id)
             answer = _answer_of(message)
             if answer is not None:
-                request_id, given = answer
+                request_id, decision = answer
                 if request_id not in detail.approvals:
                     raise InvalidParamsError(message=f"{request_id} does not wait in this task")
-                return await decide(self._call, request_id, given), detail.events
+                return await decide(self._call, request_id, decision), detail.events
             if detail.is_terminal:  # begin another task in its context
                 return await self._new(message, detail.conversation_id), 0
         except ProblemError as problem:
@@ -238,19 +238,19 @@ class A2ATasks(RequestHandler):
     async def _task(
         self, task_id: str, seconds: float, message: pb.Message | None = None
     ) -> pb.Task:
-        found = await outcome(self._call, task_id, seconds)
+        task_outcome = await outcome(self._call, task_id, seconds)
         return pb.Task(
             id=task_id,
-            context_id=_context(found),
-            status=self._status(found),
-            artifacts=_artifacts(self._call, found),
+            context_id=_context(task_outcome),
+            status=self._status(task_outcome),
+            artifacts=_artifacts(self._call, task_outcome),
             history=[] if message is None else [message],
         )
 
     async def _updates(self, task_id: str, after: int) -> AsyncGenerator[Update]:
-        begun = await self._task(task_id, 0)
-        yield begun
-        context = begun.context_id
+        first_task = await self._task(task_id, 0)
+        yield first_task
+        context = first_task.context_id
 
         def status_event(status: pb.TaskStatus) -> pb.TaskStatusUpdateEvent:
             return pb.TaskStatusUpdateEvent(task_id=task_id, context_id=context, status=status)
@@ -269,30 +269,32 @@ class A2ATasks(RequestHandler):
                 case _:
                     pass
 
-    def _status(self, found: Outcome) -> pb.TaskStatus:
-        detail = found.detail
+    def _status(self, task_outcome: Outcome) -> pb.TaskStatus:
+        detail = task_outcome.detail
         status = pb.TaskStatus(state=_STATES[detail.state])
-        if found.question is not None:
-            name = found.question.request_id
-            is_question = found.question.record.requested.is_question
+        if task_outcome.question is not None:
+            name = task_outcome.question.request_id
+            is_question = task_outcome.question.record.requested.is_question
             yes = f"answer {name}: ANSWER" if is_question else f"approve {name}"
-            text = f"{found.question.text}\n(Here: `{yes}` or `reject {name}: REASON`.)"
+            text = f"{task_outcome.question.text}\n(Here: `{yes}` or `reject {name}: REASON`.)"
             status.message.CopyFrom(_message(name, text))
         elif detail.state is TaskState.FAILED:
-            status.message.CopyFrom(_message(f"{detail.task_id}_end", found.text(self._call)))
+            status.message.CopyFrom(
+                _message(f"{detail.task_id}_end", task_outcome.text(self._call))
+            )
         return status
 
 
-def _context(found: Outcome) -> str:
-    return found.detail.conversation_id or found.detail.task_id
+def _context(task_outcome: Outcome) -> str:
+    return task_outcome.detail.conversation_id or task_outcome.detail.task_id
 
 
 def _message(name: str, text: str) -> pb.Message:
     return pb.Message(message_id=name, role=pb.ROLE_AGENT, parts=[pb.Part(text=text)])
 
 
-def _artifacts(call: Call, found: Outcome) -> list[pb.Artifact]:
-    detail = found.detail
+def _artifacts(call: Call, task_outcome: Outcome) -> list[pb.Artifact]:
+    detail = task_outcome.detail
     if detail.state is not TaskState.DONE:
         return []
     parts = [pb.Part(text=detail.result or "")]
@@ -327,12 +329,12 @@ def _answer_of(message: pb.Message) -> tuple[str, s.DecisionRequest] | None:
     for part in message.parts:
         if part.WhichOneof("content") == "data":
             data = cast("object", MessageToDict(part.data))
-            given = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
-            if "request_id" in given:
-                return str(given["request_id"]), decision_from(given)
-        found = _REPLY.fullmatch(part.text)
-        if found is not None:
-            word = found["word"].lower()
+            fields = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+            if "request_id" in fields:
+                return str(fields["request_id"]), decision_from(fields)
+        match = _REPLY.fullmatch(part.text)
+        if match is not None:
+            word = match["word"].lower()
             field = "answer" if word == "answer" else "reason"
-            return found["request"], decision(word, **{field: found["text"]})
+            return match["request"], decision(word, **{field: match["text"]})
     return None

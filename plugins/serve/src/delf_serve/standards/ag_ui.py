@@ -131,8 +131,8 @@ async def _run(call: Call, body: RunInput, task_id: str, after: int) -> AsyncGen
             case Outcome():
                 for step in reversed(steps):
                     yield _event("STEP_FINISHED", stepName=step)
-                for made in _end(call, item, where):
-                    yield made
+                for event in _end(call, item, where):
+                    yield event
             case StepStarted(step=step):
                 steps.append(step)
                 yield _event("STEP_STARTED", stepName=step)
@@ -142,8 +142,8 @@ async def _run(call: Call, body: RunInput, task_id: str, after: int) -> AsyncGen
             case None:
                 yield BEAT
             case _:
-                for made in _call_events(item):
-                    yield made
+                for event in _call_events(item):
+                    yield event
 
 
 def _call_events(event: Event) -> Iterator[bytes]:
@@ -172,9 +172,9 @@ def _call_name(event: CallStarted | CallFinished) -> str:
     return f"{event.task_id}_{event.call_id}"
 
 
-def _end(call: Call, found: Outcome, where: Mapping[str, str]) -> Iterator[bytes]:
+def _end(call: Call, task_outcome: Outcome, where: Mapping[str, str]) -> Iterator[bytes]:
     """Yield the answer as a message, and the end of the run."""
-    detail, used = found.detail, found.usage
+    detail, used = task_outcome.detail, task_outcome.usage
     usage = [
         {
             "inputTokens": used.input_tokens,
@@ -184,16 +184,16 @@ def _end(call: Call, found: Outcome, where: Mapping[str, str]) -> Iterator[bytes
             "totalTokens": used.total_tokens,
         }
     ]
-    if found.question is not None:
-        asked = found.question.record.requested
-        outcome = {"type": "interrupt", "interrupts": [_interrupt(found, asked)]}
+    if task_outcome.question is not None:
+        request = task_outcome.question.record.requested
+        outcome = {"type": "interrupt", "interrupts": [_interrupt(task_outcome, request)]}
         yield _event("RUN_FINISHED", **where, outcome=outcome, usage=usage)
         return
     if detail.is_terminal and detail.state not in (TaskState.DONE, TaskState.STOPPED):
         yield _event("RUN_ERROR", message=detail.error or "the task failed", usage=usage)
         return
     message = f"{detail.task_id}_answer"
-    text = answer_text(call, found)
+    text = answer_text(call, task_outcome)
     if text:
         yield _event("TEXT_MESSAGE_START", messageId=message, role="assistant")
         yield _event("TEXT_MESSAGE_CONTENT", messageId=message, delta=text)
@@ -202,20 +202,20 @@ def _end(call: Call, found: Outcome, where: Mapping[str, str]) -> Iterator[bytes
     yield _event("RUN_FINISHED", **where, outcome={"type": kind}, usage=usage)
 
 
-def _interrupt(found: Outcome, asked: ApprovalRequested) -> dict[str, Any]:
-    assert found.question is not None  # noqa: S101 - the caller has one
-    schema, question = _DECISION, Question.from_request(asked)
+def _interrupt(task_outcome: Outcome, request: ApprovalRequested) -> dict[str, Any]:
+    assert task_outcome.question is not None  # noqa: S101 - the caller has one
+    schema, question = _DECISION, Question.from_request(request)
     if question is not None:
         wanted: dict[str, Any] = {"type": _ANSWER_TYPES.get(question.answer, "string")}
         if question.options:
             wanted["enum"] = list(question.options)
         schema = {"type": "object", "properties": {"answer": wanted}, "required": ["answer"]}
     return {
-        "id": asked.request_id,
+        "id": request.request_id,
         "reason": "approval_required" if question is None else "input_required",
-        "message": found.question.text,
+        "message": task_outcome.question.text,
         "responseSchema": schema,
-        "metadata": {"delf": {"action": asked.action, "facts": facts_data(asked)}},
+        "metadata": {"delf": {"action": request.action, "facts": facts_data(request)}},
     }
 
 

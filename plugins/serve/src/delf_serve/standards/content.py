@@ -49,20 +49,22 @@ def forced_function(
         ProblemError: If a call is forced, but not of one function that the client describes.
     """
     described = [table(tool.get("function")) or tool for tool in tools]
-    known = {str(one["name"]): one for one in described if one.get("name") not in (None, besides)}
+    functions = {
+        str(one["name"]): one for one in described if one.get("name") not in (None, besides)
+    }
     chosen = table(choice)
     name = table(chosen.get("function")).get("name") or chosen.get("name")
-    if name == besides or (name is None and (choice != "required" or not known)):
+    if name == besides or (name is None and (choice != "required" or not functions)):
         return None
-    if name is None and len(known) == 1:
-        (name,) = known
-    if name not in known:
+    if name is None and len(functions) == 1:
+        (name,) = functions
+    if name not in functions:
         raise ProblemError(
             422,
             "the answer can call one function that the client describes, and no choice of them",
             param="tool_choice",
         )
-    schema: Any = known[str(name)].get("parameters") or {"type": "object"}
+    schema: Any = functions[str(name)].get("parameters") or {"type": "object"}
     if not isinstance(schema, dict):
         raise ProblemError(422, "the parameters of a function are a JSON Schema", param="tools")
     return str(name), cast("dict[str, Any]", schema)
@@ -108,10 +110,10 @@ def _attach(turn: Turn, part: Mapping[str, Any]) -> None:
             kind = str(source.get("mimeType", "")).partition(";")[0]
             turn.attach(f"data:{kind};base64,{data}", _name(table(more.get("metadata"))))
         case _:
-            shown = str(part.get("type"))[:40]
-            raise ProblemError(422, f"a part of type {shown!r} cannot be used")
+            type_name = str(part.get("type"))[:40]
+            raise ProblemError(422, f"a part of type {type_name!r} cannot be used")
 
 
-def _name(given: Mapping[str, Any]) -> str | None:
-    name = given.get("filename")
+def _name(part: Mapping[str, Any]) -> str | None:
+    name = part.get("filename")
     return name if isinstance(name, str) and name else None

@@ -83,9 +83,9 @@ class ChatBody(ClientBody):
 @CHAT.add("GET", "/v1/models", "read")
 async def list_models(call: Call) -> Response:
     """List the models: the agent, its further models, and its workers."""
-    made = int(time.time())
+    created = int(time.time())
     data = [
-        {"id": name, "object": "model", "created": made, "owned_by": "delf"}
+        {"id": name, "object": "model", "created": created, "owned_by": "delf"}
         for name in await models_of(call)
     ]
     return shown_json({"object": "list", "data": data})
@@ -110,11 +110,11 @@ async def chat_completions(call: Call, body: ChatBody) -> Response:
     if body.stream:
         # Begin the task before the stream, so that a refusal has an HTTP status.
         return EventStreamResponse(call, _chunks(call, body, await _task(call, body)))
-    found = await outcome(call, await _task(call, body))
-    message = _message(call, body, found)
+    task_outcome = await outcome(call, await _task(call, body))
+    message = _message(call, body, task_outcome)
     choice = {"index": 0, "message": message, "finish_reason": _finish(message)}
-    head = _head(body, found.detail.task_id, "chat.completion")
-    more = {"usage": usage_of(found.usage), "delf": delf_of(found)}
+    head = _head(body, task_outcome.detail.task_id, "chat.completion")
+    more = {"usage": usage_of(task_outcome.usage), "delf": delf_of(task_outcome)}
     return shown_json({**head, "choices": [choice], **more})
 
 
@@ -124,15 +124,15 @@ async def _task(call: Call, body: ChatBody) -> str:
     if last.role == "tool" and not (last.tool_call_id or "").startswith(CALL):
         record = await call.service.approvals.record(last.tool_call_id or "", call.key)
         text = text_of(last.content)
-        given = _decision_of(text) or reply_to(record, text)
-        if given is None:
+        decision = _decision_of(text) or reply_to(record, text)
+        if decision is None:
             raise ProblemError(
                 422,
                 f"the result of {DECIDE} is no decision",
                 '{"decision": "approve"}, {"decision": "reject", "reason": "…"} or '
                 '{"decision": "answer", "answer": …}',
             )
-        return await decide(call, record.requested.request_id, given)
+        return await decide(call, record.requested.request_id, decision)
     turn = turn_of(body)
     return await replied(call, turn) or await begin(call, turn, is_retry=is_retry(call))
 
@@ -145,8 +145,8 @@ def _decision_of(text: str) -> DecisionRequest | None:
         return None
     if not isinstance(data, dict):
         return None
-    given = cast("dict[str, Any]", data)
-    return decision(str(given.pop("decision", "")), **given)
+    fields = cast("dict[str, Any]", data)
+    return decision(str(fields.pop("decision", "")), **fields)
 
 
 def is_retry(call: Call) -> bool:
@@ -181,9 +181,9 @@ def schema_of(wanted: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return cast("dict[str, Any]", schema)
 
 
-def _asks_by_tool(body: ChatBody, found: Outcome) -> bool:
+def _asks_by_tool(body: ChatBody, task_outcome: Outcome) -> bool:
     names = [table(tool.get("function")).get("name") for tool in body.tools or ()]
-    return found.question is not None and DECIDE in names
+    return task_outcome.question is not None and DECIDE in names
 
 
 def call_of(
@@ -201,15 +201,15 @@ def _finish(message: Mapping[str, Any]) -> Finish:
     return "tool_calls" if message.get("tool_calls") else "stop"
 
 
-def _message(call: Call, body: ChatBody, found: Outcome) -> dict[str, Any]:
-    if (made := call_of(body.forced, found)) is not None:
-        return {"role": "assistant", "content": None, "tool_calls": [_call(*made)]}
-    message: dict[str, Any] = {"role": "assistant", "content": answer_text(call, found)}
-    if found.question is not None and _asks_by_tool(body, found):
-        asked = found.question
-        arguments = {"request_id": asked.request_id, "question": asked.text}
+def _message(call: Call, body: ChatBody, task_outcome: Outcome) -> dict[str, Any]:
+    if (tool_call := call_of(body.forced, task_outcome)) is not None:
+        return {"role": "assistant", "content": None, "tool_calls": [_call(*tool_call)]}
+    message: dict[str, Any] = {"role": "assistant", "content": answer_text(call, task_outcome)}
+    if task_outcome.question is not None and _asks_by_tool(body, task_outcome):
+        question = task_outcome.question
+        arguments = {"request_id": question.request_id, "question": question.text}
         text = json.dumps(arguments, ensure_ascii=False)
-        message["tool_calls"] = [_call(asked.request_id, DECIDE, text)]
+        message["tool_calls"] = [_call(question.request_id, DECIDE, text)]
     return message
 
 
@@ -261,8 +261,8 @@ async def _chunks(call: Call, body: ChatBody, task_id: str) -> AsyncGenerator[by
         match item:
             case Outcome():
                 message = _message(call, body, item)
-                for number, made in enumerate(message.get("tool_calls", ())):
-                    made["index"] = number
+                for number, tool_call in enumerate(message.get("tool_calls", ())):
+                    tool_call["index"] = number
                 yield chunk(message)
                 yield chunk({}, _finish(message))
                 if (body.stream_options or {}).get("include_usage"):

@@ -81,8 +81,8 @@ async def create_response(call: Call, body: ResponseBody) -> Response:
     task_id = await _task(call, body)
     if body.stream:
         return EventStreamResponse(call, _events(call, body, task_id))
-    found = await outcome(call, task_id, 0 if body.background else WAIT_SECONDS)
-    return shown_json(_response(call, body, found))
+    task_outcome = await outcome(call, task_id, 0 if body.background else WAIT_SECONDS)
+    return shown_json(_response(call, body, task_outcome))
 
 
 @RESPONSES.add("GET", "/v1/responses/{response_id}", "read", any_query=True)
@@ -107,8 +107,8 @@ async def _task(call: Call, body: ResponseBody) -> str:
     )
     last = items[-1]
     if last.get("type") == "mcp_approval_response":
-        given = decision_from({"approve": last.get("approve"), "reason": last.get("reason")})
-        return await decide(call, str(last.get("approval_request_id")), given)
+        decision = decision_from({"approve": last.get("approve"), "reason": last.get("reason")})
+        return await decide(call, str(last.get("approval_request_id")), decision)
     turn = _turn(body, items)
     if body.previous_response_id is not None:
         before, decided = _task_of(body.previous_response_id)
@@ -116,11 +116,11 @@ async def _task(call: Call, body: ResponseBody) -> str:
         turn.conversation = detail.conversation_id
         if detail.state is TaskState.WAITING:
             record = await call.service.approvals.record(detail.approvals[0], call.key)
-            given = reply_to(record, turn.words)
+            decision = reply_to(record, turn.words)
             # With an equal number of decisions, the first request is still the shown one.
-            if given is not None and decided == len(detail.decisions):
-                await decide(call, detail.approvals[0], given)
-            if given is not None:
+            if decision is not None and decided == len(detail.decisions):
+                await decide(call, detail.approvals[0], decision)
+            if decision is not None:
                 return before
         if is_continue(turn.words):
             return before
@@ -152,9 +152,9 @@ def _turn(body: ResponseBody, items: Sequence[Mapping[str, Any]]) -> Turn:
     return turn
 
 
-def _response(call: Call, body: ResponseBody | None, found: Outcome) -> dict[str, Any]:
-    detail, used = found.detail, found.usage
-    is_over = detail.is_terminal or found.question is not None
+def _response(call: Call, body: ResponseBody | None, task_outcome: Outcome) -> dict[str, Any]:
+    detail, used = task_outcome.detail, task_outcome.usage
+    is_over = detail.is_terminal or task_outcome.question is not None
     status = "completed" if is_over else "in_progress"
     error = None
     if detail.state is TaskState.STOPPED:
@@ -166,7 +166,7 @@ def _response(call: Call, body: ResponseBody | None, found: Outcome) -> dict[str
         "created_at": int(detail.started_at),
         "status": status,
         "error": error,
-        "output": _items(call, body, found) if is_over else [],
+        "output": _items(call, body, task_outcome) if is_over else [],
         "usage": {
             "input_tokens": used.input_tokens,
             "input_tokens_details": {"cached_tokens": used.cached_tokens},
@@ -174,7 +174,7 @@ def _response(call: Call, body: ResponseBody | None, found: Outcome) -> dict[str
             "output_tokens_details": {"reasoning_tokens": used.reasoning_tokens},
             "total_tokens": used.total_tokens,
         },
-        "delf": delf_of(found),
+        "delf": delf_of(task_outcome),
     }
 
 
@@ -195,35 +195,35 @@ def _head(body: ResponseBody | None, task_id: str, decided: int) -> dict[str, An
     }
 
 
-def _items(call: Call, body: ResponseBody | None, found: Outcome) -> list[dict[str, Any]]:
-    made = call_of(None if body is None else body.forced, found)
-    if made is not None:
-        call_id, name, arguments = made
+def _items(call: Call, body: ResponseBody | None, task_outcome: Outcome) -> list[dict[str, Any]]:
+    tool_call = call_of(None if body is None else body.forced, task_outcome)
+    if tool_call is not None:
+        call_id, name, arguments = tool_call
         item = {"type": "function_call", "id": f"fc_{call_id}", "status": "completed"}
         return [{**item, "call_id": call_id, "name": name, "arguments": arguments}]
     text: dict[str, Any] = {
         "type": "output_text",
-        "text": answer_text(call, found),
+        "text": answer_text(call, task_outcome),
         "annotations": [],
     }
     items: list[dict[str, Any]] = [
         {
-            "id": f"msg_{found.detail.task_id}",
+            "id": f"msg_{task_outcome.detail.task_id}",
             "type": "message",
             "role": "assistant",
             "status": "completed",
             "content": [text],
         }
     ]
-    if found.question is not None and not found.question.record.requested.is_question:
-        asked = found.question.record.requested
+    if task_outcome.question is not None and not task_outcome.question.record.requested.is_question:
+        request = task_outcome.question.record.requested
         items.append(
             {
-                "id": asked.request_id,
+                "id": request.request_id,
                 "type": "mcp_approval_request",
                 "server_label": "delf",
-                "name": asked.action,
-                "arguments": json.dumps(to_jsonable(asked.arguments), ensure_ascii=False),
+                "name": request.action,
+                "arguments": json.dumps(to_jsonable(request.arguments), ensure_ascii=False),
             }
         )
     return items

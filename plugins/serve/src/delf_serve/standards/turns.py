@@ -96,16 +96,16 @@ class Turn:
         Raises:
             ProblemError: For another address, which the server does not open, or for broken data.
         """
-        found = _DATA.fullmatch(url)
-        if found is None:
+        match = _DATA.fullmatch(url)
+        if match is None:
             raise ProblemError(
                 422, "files come as data URLs; the server opens no address", "data:…;base64,…"
             )
         try:
-            content = base64.b64decode(found["data"], validate=True)
+            content = base64.b64decode(match["data"], validate=True)
         except binascii.Error:
             raise ProblemError(422, "the data of a file are not base64") from None
-        name = name or f"file{len(self.files) + 1}{_SUFFIXES.get(found['kind'], '')}"
+        name = name or f"file{len(self.files) + 1}{_SUFFIXES.get(match['kind'], '')}"
         self.files.append((name, content))
 
     def task_of(self, words: str) -> str:
@@ -221,9 +221,9 @@ async def begin(call: Call, turn: Turn, *, is_retry: bool = False, trust: Trust 
     return submitted.task_id
 
 
-def _valid(kind: type[ModelT], given: object) -> ModelT:
+def _valid(kind: type[ModelT], data: object) -> ModelT:
     try:
-        return kind.model_validate(given)
+        return kind.model_validate(data)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
@@ -330,10 +330,10 @@ def _question_text(call: Call, record: RequestRecord) -> str:
 
 def decision_in(text: str) -> s.DecisionRequest | None:
     """Return the decision if a message is an approval or a rejection; otherwise None."""
-    found = _DECISION.fullmatch(text)
-    if found is None:
+    match = _DECISION.fullmatch(text)
+    if match is None:
         return None
-    is_yes, reason = found[1].lower() == "approve", (found[2] or "").strip() or None
+    is_yes, reason = match[1].lower() == "approve", (match[2] or "").strip() or None
     if is_yes and reason is not None:
         return None  # "approve" may be followed by a condition
     return decision("approve" if is_yes else "reject", reason=reason)
@@ -354,8 +354,8 @@ def decision(kind: str, **fields: Any) -> s.DecisionRequest:
     Raises:
         ProblemError: If the fields are no decision.
     """
-    known = {name: value for name, value in fields.items() if value is not None}
-    return _valid(s.DecisionRequest, {"decision": kind, **known})
+    filled = {name: value for name, value in fields.items() if value is not None}
+    return _valid(s.DecisionRequest, {"decision": kind, **filled})
 
 
 def decision_from(data: Mapping[str, Any]) -> s.DecisionRequest:

@@ -154,26 +154,26 @@ class ApprovalContract(Contract):
         self, shown_to: Callable[[ApprovalRequest], Awaitable[Shown]]
     ) -> None:
         for name, request in sample_requests().items():
-            shown = await self.within(shown_to(request), self.seconds)
-            assert shown.text.strip(), f"{name}: nothing arrived"
-            unseen = [fact.heading for fact in unseen_facts(request, shown.text)]
-            assert not (shown.offers_yes and unseen), (
+            text = await self.within(shown_to(request), self.seconds)
+            assert text.text.strip(), f"{name}: nothing arrived"
+            unseen = [fact.heading for fact in unseen_facts(request, text.text)]
+            assert not (text.offers_yes and unseen), (
                 f"{name}: a yes is offered, and {', '.join(unseen)} did not arrive: lay out all of "
                 "delf.protocols.facts.facts(request), or offer no yes"
             )
-            assert shown.offers_yes or name != "a plain request", "it never offers a yes"
+            assert text.offers_yes or name != "a plain request", "it never offers a yes"
 
     @needs("people:answers")
     async def test_question_carries_every_fact_before_an_answer(
         self, shown_to: Callable[[ApprovalRequest], Awaitable[Shown]]
     ) -> None:
         for name, question in sample_questions().items():
-            shown = await self.within(shown_to(question), self.seconds)
-            unseen = [fact.heading for fact in unseen_facts(question, shown.text) if fact.required]
-            assert not (shown.offers_yes and unseen), (
+            text = await self.within(shown_to(question), self.seconds)
+            unseen = [fact.heading for fact in unseen_facts(question, text.text) if fact.required]
+            assert not (text.offers_yes and unseen), (
                 f"{name}: an answer is offered, and {', '.join(unseen)} did not arrive"
             )
-            assert shown.offers_yes or name != "a choice", "it never offers an answer"
+            assert text.offers_yes or name != "a choice", "it never offers an answer"
 
     @needs("people:answers")
     async def test_channel_returns_the_persons_answer(self, channel_to: Callable[..., Any]) -> None:
@@ -209,8 +209,8 @@ class ApprovalContract(Contract):
             if isinstance(answer, Approved):
                 assert answer.remember == "no", "it remembers without being asked to"
                 continue
-            shown = await shown_to(request)
-            assert not shown.offers_yes, f"a person says yes, and the channel returns {answer!r}"
+            text = await shown_to(request)
+            assert not text.offers_yes, f"a person says yes, and the channel returns {answer!r}"
 
     @needs("people:rejects")
     async def test_rejection_has_a_reason(self, channel_to: Callable[..., Any]) -> None:
@@ -241,9 +241,9 @@ class ApprovalContract(Contract):
         channel = channel_to("changes their mind")
         requests = [request_for(), request_for(), request_for("bank.close", account=7)]
         requests = [_with_own_id(number, request) for number, request in enumerate(requests)]
-        first, *later = [_decision(await channel.decide(request)) for request in requests]
+        first, *other_decisions = [_decision(await channel.decide(request)) for request in requests]
         assert isinstance(first, Approved), "the person approves the first request"
-        for decision in later:
+        for decision in other_decisions:
             assert isinstance(decision, Rejected), (
                 f"a later request got {decision!r}, which nobody decided: to remember is the "
                 "engine's work, not a channel's"
@@ -255,11 +255,11 @@ class ApprovalContract(Contract):
         requests = [_with_own_id(n, request_for(to="Ann", amount=n)) for n in range(3)]
         asked = {asyncio.ensure_future(channel.decide(request)) for request in requests}
         await asyncio.wait(asked, timeout=_WAIT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        done, waiting = await asyncio.wait(asked, timeout=0.1)
+        decided, waiting = await asyncio.wait(asked, timeout=0.1)
         for each in waiting:  # a person may look at one question at a time
             each.cancel()
         await asyncio.wait(asked)
-        decisions = [_decision(each.result()) for each in done if each.exception() is None]
+        decisions = [_decision(each.result()) for each in decided if each.exception() is None]
         approved = sum(isinstance(decision, Approved) for decision in decisions)
         assert approved <= 1, (
             f"one yes approved {approved} calls of one action that waited together: bind an answer "
@@ -272,8 +272,8 @@ class ApprovalContract(Contract):
         other = asyncio.ensure_future(channel.decide(request_for("bank.close_all", account=7)))
         try:
             await asyncio.wait({other}, timeout=0.05)
-            asked = channel.decide(request_for("bank.pay_1"))
-            answer = _decision(await self.within(asked, self.seconds))
+            decision = channel.decide(request_for("bank.pay_1"))
+            answer = _decision(await self.within(decision, self.seconds))
             assert isinstance(answer, Approved), "the person approves this request"
             await asyncio.wait({other}, timeout=0.1)
             assert not other.done(), (
@@ -311,9 +311,9 @@ class ApprovalContract(Contract):
             "the reason": replace(request_for(), reason=f"Ann{odd}"),
         }
         for place, each in places.items():
-            shown = await self.within(shown_to(each), self.seconds)
+            text = await self.within(shown_to(each), self.seconds)
             for sign, does in _CONTROLS.items():
-                assert sign not in shown.text, (
+                assert sign not in text.text, (
                     f"{sign!r} of {place} arrives as it is, and can {does} for the person who "
                     "decides: lay out the lines of delf.protocols.facts.plain_lines, or "
                     "delf.terminal.visible(text)"
@@ -326,8 +326,8 @@ class ApprovalContract(Contract):
         request = request_for()
         forged, real = (_effect_line(replace(request, effect=e)) for e in ("read", request.effect))
         request = replace(request, arguments={"to": f"Ann\n{forged}"})
-        shown = await self.within(shown_to(request), self.seconds)
-        lines = shown.text.split("\n")
+        text = await self.within(shown_to(request), self.seconds)
+        lines = text.text.split("\n")
         assert real not in lines or forged not in lines, (
             f"the argument 'Ann\\n{forged}' arrives as a line of its own, {forged!r}, which looks "
             f"like the fact {real!r}: indent or quote all lines of a value, as plain_lines does"

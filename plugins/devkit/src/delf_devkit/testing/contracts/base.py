@@ -111,26 +111,26 @@ class Contract:
         for which the machine ran other processes instead of the loop is subtracted.
         """
         __tracebackhide__ = True
-        held = first = None
+        shortest = first = None
         where = ""
         for _ in range(_LOOP_TRIES):
-            with blocking_calls() as found, held_frames() as frames:
+            with blocking_calls() as calls, held_frames() as frames:
                 beat = asyncio.ensure_future(_longest_pause(frames.beat))
                 await asyncio.sleep(0)
                 await work()
                 await asyncio.sleep(0)
                 beat.cancel()
                 pause = await beat
-            if found:
-                pytest.fail(f"it waits on the event loop, in {found[0]}; use a thread, or await")
+            if calls:
+                pytest.fail(f"it waits on the event loop, in {calls[0]}; use a thread, or await")
             where = f" at {frames.longest}" if frames.longest else where
             first = pause if first is None else first
-            held = pause if held is None else min(held, pause)
+            shortest = pause if shortest is None else min(shortest, pause)
             if first > _FIRST_SECONDS:
                 pytest.fail(
                     f"at first it held the event loop for {first:.2g} s{where}; use a thread"
                 )
-            if held < _LOOP_SECONDS:
+            if shortest < _LOOP_SECONDS:
                 return
         pytest.fail(f"it held the event loop for {_LOOP_SECONDS:g} s or more{where}; use a thread")
 
@@ -164,14 +164,14 @@ class Contract:
         """Use an object, and check that its texts, logs, errors and results hold no secret."""
         __tracebackhide__ = True
         secrets = secrets_of(self, {"subject": subject})
-        shown = [*reprs_of(subject), str(getattr(subject, "place", ""))]
+        texts = [*reprs_of(subject), str(getattr(subject, "place", ""))]
         with captured_logs() as lines, started_programs() as programs:
             try:
-                shown.append(repr(await use()))
+                texts.append(repr(await use()))
             except Exception as error:
-                shown += map(texts_of, chain(error))
+                texts += map(texts_of, chain(error))
         owner = type(self).__name__
-        for text in shown:
+        for text in texts:
             secrets.check(text, f"{owner}: a secret is in a repr, a result or an error")
         for line in lines:
             secrets.check(line, f"{owner}: a secret is logged or printed")
@@ -200,8 +200,8 @@ def _tests(cls: type) -> Iterator[tuple[str, Any]]:
     """Yield every test of a class by name, including removed base class tests."""
     for name in dir(cls):
         if name.startswith("test_"):
-            found = (vars(base).get(name) for base in cls.__mro__)
-            function = next((item for item in found if item is not None), None)
+            members = (vars(base).get(name) for base in cls.__mro__)
+            function = next((item for item in members if item is not None), None)
             if function is not None:
                 yield name, function
 
@@ -239,10 +239,10 @@ def missing(suite: object, what: str) -> NoReturn:
 
 def chain(error: BaseException) -> Iterator[BaseException]:
     """Yield an exception and all exceptions chained to it."""
-    seen: list[BaseException] = []
+    visited: list[BaseException] = []
     current: BaseException | None = error
-    while current is not None and current not in seen:
-        seen.append(current)
+    while current is not None and current not in visited:
+        visited.append(current)
         yield current
         hidden = current.__suppress_context__
         current = current.__cause__ or (None if hidden else current.__context__)

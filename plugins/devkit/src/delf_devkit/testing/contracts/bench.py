@@ -98,12 +98,12 @@ def processes_below(parent: int | None = None) -> set[tuple[int, str]]:
         fields = _stat(folder)
         if fields:
             parents[int(folder.name)], starts[int(folder.name)] = int(fields[1]), fields[19]
-    found: set[int] = set()
+    processes: set[int] = set()
     wave = {os.getpid() if parent is None else parent}
     while wave:
-        wave = {pid for pid, above in parents.items() if above in wave} - found
-        found |= wave
-    return {(pid, starts[pid]) for pid in found}
+        wave = {pid for pid, above in parents.items() if above in wave} - processes
+        processes |= wave
+    return {(pid, starts[pid]) for pid in processes}
 
 
 def still_runs(process: tuple[int, str]) -> bool:
@@ -136,11 +136,11 @@ async def gone(processes: set[tuple[int, str]], seconds: float) -> set[tuple[int
     """Wait for processes to end; return those that still run after some seconds."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
-    left = {process for process in processes if still_runs(process)}
-    while left and loop.time() < end:
+    running = {process for process in processes if still_runs(process)}
+    while running and loop.time() < end:
         await asyncio.wait({loop.create_future()}, timeout=_LOOK_AGAIN)
-        left = {process for process in left if still_runs(process)}
-    return left
+        running = {process for process in running if still_runs(process)}
+    return running
 
 
 def _stat(folder: Path) -> list[str]:

@@ -26,7 +26,7 @@ def another_day(subject: object, number: int = 0) -> Generator[None]:
     """
     package = type(subject).__module__.partition(".")[0]
     clocks, away = _Clocks(_AWAYS[number]), _AWAYS[number]
-    later: dict[Any, Any] = {
+    moved: dict[Any, Any] = {
         dt.datetime: _moved_datetime(away),
         dt.date: _moved_date(away),
         time.time: clocks.time,
@@ -46,8 +46,8 @@ def another_day(subject: object, number: int = 0) -> Generator[None]:
         for module in (dt, time, *modules):
             for name, value in list(vars(module).items()):
                 with contextlib.suppress(TypeError):  # unhashable, so not a clock
-                    if value in later:
-                        patch.setattr(module, name, later[value])
+                    if value in moved:
+                        patch.setattr(module, name, moved[value])
         yield
 
 

@@ -236,10 +236,10 @@ class CommandContract(Contract):
 
     def _spec(self) -> CommandSpec:
         specs = PluginHost.discover(environ={}).specs(CommandSpec)
-        found = next((spec for spec in specs if spec.name == self._name), None)
-        if found is None:
+        own_spec = next((spec for spec in specs if spec.name == self._name), None)
+        if own_spec is None:
             pytest.fail(f"no plugin has the command {self._name}: delf plugins install -e .")
-        return found
+        return own_spec
 
     def _runs(self) -> Sequence[Sequence[str]]:
         return self.runs or missing(self, "`runs`, at least one list of arguments")

@@ -111,11 +111,11 @@ class Call:
 
     def source(self, connection: ConnectionLike) -> str:
         """Return the call as Python source."""
-        named = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
+        arguments = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
         target = connection.name
         if not connection.is_function:
             target += f".{self.action}"
-        return f"await {target}({named})"
+        return f"await {target}({arguments})"
 
 
 class ConnectionContract(Contract):
@@ -208,13 +208,15 @@ class ConnectionContract(Contract):
     async def test_sample_calls_cover_every_action(self, connection: Any) -> None:
         called = {call.action for call in self.calls}
         names = [action.name for action in await connection.actions()]
-        left = [name for name in names if name not in {*called, *self.untested}]
-        assert not left, (
-            f"no Call succeeds with {', '.join(left)}: add one to `calls`, or name it in "
+        uncalled = [name for name in names if name not in {*called, *self.untested}]
+        assert not uncalled, (
+            f"no Call succeeds with {', '.join(uncalled)}: add one to `calls`, or name it in "
             "`untested`; an action that only fails was never seen to work"
         )
-        gone = [name for name in self.untested if name in called or name not in names]
-        assert not gone, f"`untested` names {', '.join(gone)}, which is tried or is not an action"
+        superfluous = [name for name in self.untested if name in called or name not in names]
+        assert not superfluous, (
+            f"`untested` names {', '.join(superfluous)}, which is tried or is not an action"
+        )
 
     async def test_connection_describes_itself_consistently(self, connection: Any) -> None:
         first = await self._stubs_of(connection)
@@ -232,13 +234,13 @@ class ConnectionContract(Contract):
                 f"the current date is in the prompt, as {today:{form}}: leave it out"
             )
         for day in range(OTHER_DAYS):
-            whole = day == 0  # a context may ask its service, which takes a while
+            with_context = day == 0  # a context may ask its service, which takes a while
             with another_day(connection, day):
                 try:
-                    later = await self._stubs_of(connection, with_context=whole)
+                    other_stubs = await self._stubs_of(connection, with_context=with_context)
                 except Exception:  # such as an expired login
-                    later = None
-            assert later is None or later == (first if whole else described), (
+                    other_stubs = None
+            assert other_stubs is None or other_stubs == (first if with_context else described), (
                 "the prompt is another one on another day: leave the date, the weekday and the "
                 "time out of actions() and context()"
             )
@@ -393,20 +395,20 @@ class ConnectionContract(Contract):
 
     async def test_secrets_are_never_shown(self, connection: Any) -> None:
         settings = getattr(connection, "settings", None)
-        shown = [*reprs_of(connection), repr(settings), str(settings)]
-        shown += [json.dumps(connection.inspect(verbose=True)), repr(connection.metadata)]
+        texts = [*reprs_of(connection), repr(settings), str(settings)]
+        texts += [json.dumps(connection.inspect(verbose=True)), repr(connection.metadata)]
         with captured_logs() as lines, started_programs() as programs:
-            shown.append(str(await _context(connection)))
+            texts.append(str(await _context(connection)))
             for call in self._calls():
                 text = dumps(await self._make(call, connection)).decode(errors="replace")
                 self._has_no_secret(connection, text, f"a result of {call.action} holds a secret")
             for call in self.failing_calls:
                 with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever it raises
                     await self._make(call, connection)
-                shown += map(texts_of, chain(caught.value))
-            shown += reprs_of(connection)
+                texts += map(texts_of, chain(caught.value))
+            texts += reprs_of(connection)
             await _close(connection)
-        for text in shown:
+        for text in texts:
             self._has_no_secret(connection, text, "a secret is shown")
         for line in lines:
             self._has_no_secret(connection, line, "a secret is logged or printed")
@@ -447,7 +449,9 @@ class ConnectionContract(Contract):
         try:
             await self._check_refused(refused_connection)
             for call, result in results:
-                if result and call.action not in {named.action for named in self.refused_login}:
+                if result and call.action not in {
+                    refused_call.action for refused_call in self.refused_login
+                }:
                     await self._check_not_empty(call, refused_connection)
         finally:
             await _close(refused_connection)
@@ -469,8 +473,8 @@ class ConnectionContract(Contract):
             try:
                 result = await self._make(call, refused_connection)
             except DelfError as refusal:
-                for shown in map(texts_of, chain(refusal)):
-                    self._has_no_secret(refused_connection, shown, "the error shows the login")
+                for text in map(texts_of, chain(refusal)):
+                    self._has_no_secret(refused_connection, text, "the error shows the login")
                 continue
             except Exception as error:
                 pytest.fail(
@@ -483,8 +487,8 @@ class ConnectionContract(Contract):
             )
 
     async def test_use_leaves_the_process_unchanged(self, connection: Any) -> None:
-        given = (value for call in self._calls() for value in call.arguments.values())
-        words = {str(value) for value in given if isinstance(value, str)}
+        argument_values = (value for call in self._calls() for value in call.arguments.values())
+        words = {str(value) for value in argument_values if isinstance(value, str)}
 
         async def use() -> None:
             for call in self._calls():
@@ -556,10 +560,10 @@ class ConnectionContract(Contract):
 
 async def _action(connection: ConnectionLike, name: str) -> Action:
     actions = await connection.actions()
-    found = next((action for action in actions if action.name == name), None)
-    if found is None:
+    match = next((action for action in actions if action.name == name), None)
+    if match is None:
         pytest.fail(f"{connection.name} has no action {name!r}, but {[a.name for a in actions]}")
-    return found
+    return match
 
 
 async def _variants(call: Call, connection: ConnectionLike) -> list[Call]:

@@ -83,8 +83,8 @@ class ConversationContract(Contract):
         assert (texts(state.messages), state.summary) == (["c"], "a and b")
         assert state.summary_trust == "own"
         assert (state.summarized, state.last, state.uncovered) == (2, 3, 1)
-        kept = texts(await conversations.read("c", 0, 9))
-        assert kept == (["c"] if self.forgets else ["a", "b", "c"])
+        kept_texts = texts(await conversations.read("c", 0, 9))
+        assert kept_texts == (["c"] if self.forgets else ["a", "b", "c"])
 
     async def test_outdated_summary_changes_nothing(self, conversations: ConversationStore) -> None:
         await conversations.append("c", messages_of("a", "b", "c"))
@@ -114,12 +114,12 @@ class ConversationContract(Contract):
     ) -> None:
         await conversations.append("old", messages_of("how do  I\nbegin?", "x", at=5.0))
         await conversations.append("new", messages_of("hello", at=9.0))
-        found = await conversations.find()
-        assert [(r.conversation, r.messages, r.updated_at) for r in found] == [
+        records = await conversations.find()
+        assert [(r.conversation, r.messages, r.updated_at) for r in records] == [
             ("new", 1, 9.0),
             ("old", 2, 5.0),
         ]
-        assert found[1].title.startswith("how do")
+        assert records[1].title.startswith("how do")
         assert [record.conversation for record in await conversations.find(1)] == ["new"]
 
     async def test_fully_summarised_conversation_stays_listed(
@@ -162,7 +162,7 @@ class ConversationContract(Contract):
         await asyncio.gather(*map(write, range(_WRITERS)))
         state = await conversations.load("c")
         assert [m.position for m in state.messages] == list(range(1, 2 * _PAIRS * _WRITERS + 1))
-        found = texts(state.messages)
-        pairs = list(zip(found[::2], found[1::2], strict=True))
+        found_texts = texts(state.messages)
+        pairs = list(zip(found_texts[::2], found_texts[1::2], strict=True))
         assert all(a.removeprefix("ask") == b.removeprefix("answer") for a, b in pairs)
         assert len(set(pairs)) == _PAIRS * _WRITERS

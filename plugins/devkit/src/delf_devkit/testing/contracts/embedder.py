@@ -104,8 +104,8 @@ class EmbedderContract(Contract):
     async def test_embedder_serves_concurrent_callers(self, embedder: Any) -> None:
         expected = [(await self._rows(embedder, [text]))[0] for text in self.passages]
         many = [text for text in self.passages for _ in range(5)]
-        found = await asyncio.gather(*(self._rows(embedder, [text]) for text in many))
-        for text, (row,) in zip(many, found, strict=True):
+        rows = await asyncio.gather(*(self._rows(embedder, [text]) for text in many))
+        for text, (row,) in zip(many, rows, strict=True):
             wanted = expected[self.passages.index(text)]
             assert _apart(row, wanted) < _CLOSE, "calls at the same time are mixed up"
 

@@ -91,10 +91,10 @@ class FormatContract(Contract):
     async def test_truncated_file_raises(
         self, file_format: Any, path: Path, tmp_path: Path
     ) -> None:
-        whole = path.read_bytes()  # noqa: ASYNC240
+        content = path.read_bytes()  # noqa: ASYNC240
         cut = tmp_path / f"cut{path.suffix}"
-        for size in {len(whole) - 3, _position_in_line(whole)}:
-            cut.write_bytes(whole[: max(size, 1)])
+        for size in {len(content) - 3, _position_in_line(content)}:
+            cut.write_bytes(content[: max(size, 1)])
             try:
                 rows = await file_format.read(str(cut), None)
             except ToolExecutionError:
@@ -102,7 +102,7 @@ class FormatContract(Contract):
             except Exception as error:
                 pytest.fail(f"a file that ends early raised {type(error).__name__}: {error}")
             assert not self.cuts_show or rows == list(self.rows), (
-                f"a file of {len(whole)} bytes that ends after {size} was read as {rows!r}: half "
+                f"a file of {len(content)} bytes that ends after {size} was read as {rows!r}: half "
                 "a table would count as the whole; raise ToolException"
             )
 
@@ -173,8 +173,8 @@ class FormatContract(Contract):
         self, file_format: Any, tmp_path: Path, path: Path
     ) -> None:
         tables = [[["name"], [f"desk {number}"]] for number in range(_AT_ONCE)]
-        made = await asyncio.gather(*(file_format.write({"first": table}) for table in tables))
-        for number, content in enumerate(made):
+        contents = await asyncio.gather(*(file_format.write({"first": table}) for table in tables))
+        for number, content in enumerate(contents):
             place = tmp_path / f"made{number}{path.suffix}"
             place.write_bytes(content)
             rows = await file_format.read(str(place), None)
@@ -186,22 +186,22 @@ class FormatContract(Contract):
     ) -> None:
         names = list(self.rows[0])
         table = [names, *([row[name] for name in names] for row in self.rows)]
-        made = tmp_path / f"made{path.suffix}"
-        made.write_bytes(await file_format.write({"first": table}))
-        assert await file_format.read(str(made), None) == list(self.rows)
+        copy = tmp_path / f"made{path.suffix}"
+        copy.write_bytes(await file_format.write({"first": table}))
+        assert await file_format.read(str(copy), None) == list(self.rows)
 
     @needs("writes")
     async def test_values_with_delimiters_round_trip(
         self, file_format: Any, tmp_path: Path, path: Path
     ) -> None:
-        made = tmp_path / f"odd{path.suffix}"
+        copy = tmp_path / f"odd{path.suffix}"
         for value in ODD_VALUES:
             table = [["name", "note"], ["desk", value], ["lamp", "plain"]]
             try:
-                made.write_bytes(await file_format.write({"first": table}))
+                copy.write_bytes(await file_format.write({"first": table}))
             except ToolExecutionError:
                 continue  # it says that it cannot keep that
-            rows = await file_format.read(str(made), None)
+            rows = await file_format.read(str(copy), None)
             wanted = [{"name": "desk", "note": value}, {"name": "lamp", "note": "plain"}]
             assert rows == wanted, f"{value!r} is not kept: quote it, or raise ToolException"
 
@@ -209,13 +209,13 @@ class FormatContract(Contract):
     async def test_column_names_round_trip(
         self, file_format: Any, tmp_path: Path, path: Path
     ) -> None:
-        made = tmp_path / f"names{path.suffix}"
+        copy = tmp_path / f"names{path.suffix}"
         table = [list(ODD_NAMES), [f"value {number}" for number in range(len(ODD_NAMES))]]
         try:
-            made.write_bytes(await file_format.write({"first": table}))
+            copy.write_bytes(await file_format.write({"first": table}))
         except ToolExecutionError:
             return  # the format refuses such names
-        (row,) = await file_format.read(str(made), None)
+        (row,) = await file_format.read(str(copy), None)
         assert list(row) == list(ODD_NAMES), (
             f"the columns {ODD_NAMES} are called {[*row]} after reading: scripts use the names "
             "that the user sees; keep them, or raise ToolException"
@@ -225,13 +225,13 @@ class FormatContract(Contract):
     async def test_values_keep_their_type(
         self, file_format: Any, tmp_path: Path, path: Path
     ) -> None:
-        made = tmp_path / f"kinds{path.suffix}"
+        copy = tmp_path / f"kinds{path.suffix}"
         for value in KINDS_OF_VALUES:
             try:
-                made.write_bytes(await file_format.write({"first": [["name"], [value], ["end"]]}))
+                copy.write_bytes(await file_format.write({"first": [["name"], [value], ["end"]]}))
             except ToolExecutionError:
                 continue  # it says that it cannot keep that
-            rows = await file_format.read(str(made), None)
+            rows = await file_format.read(str(copy), None)
             assert value is not None or all("name" in row for row in rows), (
                 "a column is missing from the row where it has no value: row['name'] would fail "
                 "in a script; keep the column, with None"
@@ -255,10 +255,10 @@ class FormatContract(Contract):
     ) -> None:
         table = [["name"], *([f"desk {number // 2}"] for number in range(_MANY))]
         before = [list(row) for row in table]
-        made = tmp_path / f"many{path.suffix}"
-        made.write_bytes(await file_format.write({"first": table}))
+        copy = tmp_path / f"many{path.suffix}"
+        copy.write_bytes(await file_format.write({"first": table}))
         assert table == before, "writing changed the rows that it was given"
-        rows = await file_format.read(str(made), None)
+        rows = await file_format.read(str(copy), None)
         assert len(rows) == _MANY, (
             f"of {_MANY} rows, each twice, {len(rows)} are left: keep equal rows, and raise "
             "ToolException rather than cut a table"
@@ -282,8 +282,10 @@ class FormatContract(Contract):
             except Exception as error:
                 pytest.fail(f"{fault} raised {type(error).__name__}: raise ToolException")
             content = str(await file_format.read(str(file), None))
-            lost = [value for value in table[1] if value not in content]
-            assert not lost, f"{fault}: {lost[0]!r} was lost without a word; raise ToolException"
+            missing_values = [value for value in table[1] if value not in content]
+            assert not missing_values, (
+                f"{fault}: {missing_values[0]!r} was lost without a word; raise ToolException"
+            )
 
     async def test_use_leaves_the_process_unchanged(self, file_format: Any, path: Path) -> None:
         async def use() -> None:
@@ -300,11 +302,11 @@ class FormatContract(Contract):
     async def test_empty_table_is_accepted(
         self, file_format: Any, tmp_path: Path, path: Path
     ) -> None:
-        made = tmp_path / f"empty{path.suffix}"
+        copy = tmp_path / f"empty{path.suffix}"
         for table in ([["name"]], []):
             try:
-                made.write_bytes(await file_format.write({"first": table}))
-                rows = await file_format.read(str(made), None)
+                copy.write_bytes(await file_format.write({"first": table}))
+                rows = await file_format.read(str(copy), None)
             except ToolExecutionError:
                 continue  # it says that it cannot keep that
             except Exception as error:
@@ -319,23 +321,23 @@ class FormatContract(Contract):
         self, file_format: Any, tmp_path: Path, path: Path
     ) -> None:
         tables = {"first": [["name"], ["desk"]], "second": [["name"], ["lamp"]]}
-        made = tmp_path / f"two{path.suffix}"
+        copy = tmp_path / f"two{path.suffix}"
         try:
-            made.write_bytes(await file_format.write(tables))
+            copy.write_bytes(await file_format.write(tables))
         except ToolExecutionError:
             return  # the format refuses two tables
-        parts = list(await file_format.parts(str(made)))
+        parts = list(await file_format.parts(str(copy)))
         assert len(parts) == len(tables), f"of two tables {parts!r} are left: the other is lost"
         assert set(parts) == set(tables), (
             f"the tables {[*tables]!r} are called {parts!r} in the file: a script that asks for "
             "one by its name would not find it; keep the names, or raise ToolException"
         )
         for part in parts:
-            rows = await file_format.read(str(made), part)
+            rows = await file_format.read(str(copy), part)
             assert str(tables[part][1][0]) in str(rows), (
                 f"the table {part!r} holds the rows of another: {rows!r}"
             )
-        read = [await file_format.read(str(made), part) for part in parts]
+        read = [await file_format.read(str(copy), part) for part in parts]
         assert sorted(str(rows) for rows in read) == sorted(
             str([{"name": name}]) for name in ("desk", "lamp")
         ), f"two tables were read back as {read!r}"
@@ -390,13 +392,13 @@ class FormatContract(Contract):
 
     async def _round_trip(self, file_format: Any, folder: Path, path: Path, value: object) -> Any:
         """Write a table of one value and read it back; ``_REFUSED`` if the format refuses it."""
-        made = folder / f"value{path.suffix}"
+        copy = folder / f"value{path.suffix}"
         try:
-            made.write_bytes(await file_format.write({"first": [["name"], [value]]}))
+            copy.write_bytes(await file_format.write({"first": [["name"], [value]]}))
         except ToolExecutionError:
             return _REFUSED
-        ((kept,),) = (row.values() for row in await file_format.read(str(made), None))
-        return kept
+        ((value_read,),) = (row.values() for row in await file_format.read(str(copy), None))
+        return value_read
 
 
 _REFUSED = object()

@@ -102,12 +102,12 @@ def hanging(work: object) -> str:
     Args:
         work: A coroutine, a future, or what ``anext`` gives.
     """
-    known: Any = work
-    if isinstance(known, asyncio.Task):
-        known = cast("asyncio.Task[Any]", known).get_coro()
-    name = getattr(known, "__qualname__", None)
+    awaitable: Any = work
+    if isinstance(awaitable, asyncio.Task):
+        awaitable = cast("asyncio.Task[Any]", awaitable).get_coro()
+    name = getattr(awaitable, "__qualname__", None)
     if name is None:
-        kind = type(known).__name__
+        kind = type(awaitable).__name__
         return "the next item of its iterator" if kind.startswith("async_generator") else kind
     return str(name).replace(".<locals>", "")
 
@@ -231,9 +231,9 @@ class HeldFrames:
     def watch(self) -> None:
         """Sample the thread's frames until :meth:`end` is called."""
         while not self._ends.wait(_LOOK_SECONDS):
-            held = time.monotonic() - self._last
-            if held > max(self._most, 2 * _LOOK_SECONDS):
-                self._most = held
+            pause = time.monotonic() - self._last
+            if pause > max(self._most, 2 * _LOOK_SECONDS):
+                self._most = pause
                 frame = sys._current_frames().get(self._thread)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
                 self.longest = _place_in(frame) or self.longest
 
@@ -245,13 +245,13 @@ class HeldFrames:
 @contextlib.contextmanager
 def held_frames() -> Generator[HeldFrames]:
     """Watch this thread's event loop from another thread; see :class:`HeldFrames`."""
-    found = HeldFrames()
-    watching = threading.Thread(target=found.watch, name="delf-watch", daemon=True)
+    frames = HeldFrames()
+    watching = threading.Thread(target=frames.watch, name="delf-watch", daemon=True)
     watching.start()
     try:
-        yield found
+        yield frames
     finally:
-        found.end()
+        frames.end()
         watching.join()
 
 
@@ -302,17 +302,17 @@ def install_blocking_hook() -> None:
 def started_programs() -> Generator[list[str]]:
     """Collect the command lines of programs that are started while the block runs."""
     install_blocking_hook()
-    found = list[str]()
+    programs = list[str]()
 
     def listen(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "subprocess.Popen":
-            found.append(str(arguments[1]))
+            programs.append(str(arguments[1]))
         if event == "os.system":
-            found.append(str(arguments[0]))
+            programs.append(str(arguments[0]))
 
     _listeners.append(listen)
     try:
-        yield found
+        yield programs
     finally:
         _listeners.remove(listen)
 
@@ -321,7 +321,7 @@ def started_programs() -> Generator[list[str]]:
 def blocking_calls() -> Generator[list[str]]:
     """Collect blocking calls on this thread's event loop while the block runs, by an audit hook."""
     install_blocking_hook()
-    thread, found = threading.get_ident(), list[str]()
+    thread, calls = threading.get_ident(), list[str]()
 
     def listen(event: str, arguments: tuple[Any, ...]) -> None:
         if threading.get_ident() != thread:
@@ -335,21 +335,21 @@ def blocking_calls() -> Generator[list[str]]:
         if writes and not isinstance(arguments[0], int):  # a number is a descriptor, such as a pipe
             name = "a file that is written"
         if name is not None:
-            found.append(f"{name} at {_caller()}")
+            calls.append(f"{name} at {_caller()}")
 
     sleep, syncs = time.sleep, {name: getattr(os, name) for name in _SYNCS if hasattr(os, name)}
 
     def syncing(name: str) -> Callable[[Any], None]:
         def sync(file: Any) -> None:
             if threading.get_ident() == thread:
-                found.append(f"os.{name} at {_caller()}")
+                calls.append(f"os.{name} at {_caller()}")
             syncs[name](file)
 
         return sync
 
     def slept(seconds: float) -> None:
         if seconds and threading.get_ident() == thread:  # sleep(0) only yields to other threads
-            found.append(f"time.sleep at {_caller()}")
+            calls.append(f"time.sleep at {_caller()}")
         sleep(seconds)
 
     _listeners.append(listen)
@@ -357,7 +357,7 @@ def blocking_calls() -> Generator[list[str]]:
     for name in syncs:
         setattr(os, name, syncing(name))  # never an audit event
     try:
-        yield found
+        yield calls
     finally:
         time.sleep = sleep
         for name, sync in syncs.items():

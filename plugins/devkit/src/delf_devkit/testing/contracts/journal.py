@@ -128,9 +128,9 @@ class JournalContract(Contract):
         names = [f"t{number}" for number in range(5)]
         await asyncio.gather(*(write(name) for name in names))
         for name in names:
-            kept: Sequence[Event] = await journal.read(name)
-            assert [event.seq for event in kept] == list(range(1, 50))
-            assert {event.task_id for event in kept} == {name}
+            events: Sequence[Event] = await journal.read(name)
+            assert [event.seq for event in events] == list(range(1, 50))
+            assert {event.task_id for event in events} == {name}
 
     async def test_subscribers_see_later_appends(self, journal: Any) -> None:
         await journal.append(started("a"))
@@ -165,13 +165,13 @@ class JournalContract(Contract):
         await journal.append(finished("a", 2))
         await journal.append(finished("b", 2, status=False))
         await journal.append(printed("a", 3))  # what comes late changes no outcome
-        found = list(await journal.find())
-        assert [(item.task_id, item.task, item.state) for item in found] == [
+        records = list(await journal.find())
+        assert [(item.task_id, item.task, item.state) for item in records] == [
             ("c", "do c", "running"),
             ("b", "do b", "failed"),
             ("a", "do a", "done"),
         ]
-        assert [item.started_at for item in found] == [3.0, 2.0, 1.0]
+        assert [item.started_at for item in records] == [3.0, 2.0, 1.0]
         assert [item.task_id for item in await journal.find(limit=2)] == ["c", "b"]
         await journal.append(started("d", at=4.0, key="ann"))
         await journal.append(replace(finished("d", 2, status=False), code=TaskStoppedError.code))
@@ -191,17 +191,17 @@ class JournalContract(Contract):
     async def test_event_of_a_cancelled_writer_is_kept(self, journal: Any) -> None:
         await journal.append(started("t"))
         await journal.append(started("u"))
-        begun = list(enumerate(TURNS[1:], 2))
-        for seq, turns in begun:
+        writers = list(enumerate(TURNS[1:], 2))
+        for seq, turns in writers:
             # An event of another task is on its way, so that the writer may have to wait.
             other = asyncio.ensure_future(journal.append(printed("u", seq)))
             await cancelled_at(lambda seq=seq: journal.append(printed("t", seq)), turns)
             await other
-        await journal.append(printed("t", len(begun) + 2))  # what was begun before is kept before
-        kept = [event.seq for event in await journal.read("t")]
-        missing_ones = {seq for seq, _ in begun} - {*kept}
+        await journal.append(printed("t", len(writers) + 2))  # what was begun before is kept before
+        numbers = [event.seq for event in await journal.read("t")]
+        missing_ones = {seq for seq, _ in writers} - {*numbers}
         assert not missing_ones, "an event is lost whose writer was cancelled: shield what writes"
-        assert kept == sorted(kept), "events that were begun before are kept after later ones"
+        assert numbers == sorted(numbers), "events that were begun before are kept after later ones"
 
     async def test_append_of_the_same_event_changes_nothing(self, journal: Any) -> None:
         events = [started("t"), printed("t", 2), printed("t", 3)]
@@ -212,8 +212,10 @@ class JournalContract(Contract):
         assert kept[:-1] == events, "an event that is appended again is kept twice, or lost"
         (record,) = await journal.find()
         assert record.events == 4, f"of 4 events, one of them appended again, {record.events} count"
-        seen = [(await self.within(anext(stream), self.seconds)).seq for _ in kept]
-        assert seen == [1, 2, 3, 4], f"subscribers see the events {seen}: the page shows one twice"
+        streamed = [(await self.within(anext(stream), self.seconds)).seq for _ in kept]
+        assert streamed == [1, 2, 3, 4], (
+            f"subscribers see the events {streamed}: the page shows one twice"
+        )
         await stream.aclose()
 
     async def test_unusual_names_are_accepted(self, journal: Any) -> None:
@@ -222,8 +224,8 @@ class JournalContract(Contract):
         for name in names:
             await journal.append(started(name))
         for name in names:
-            kept = [event.task_id for event in await journal.read(name)]
-            assert kept == [name], f"the task {name!r} has events of {kept!r}"
+            ids = [event.task_id for event in await journal.read(name)]
+            assert ids == [name], f"the task {name!r} has events of {ids!r}"
         assert {item.task_id for item in await journal.find()} == {*names}
 
     async def test_large_event_is_kept_whole(self, journal: Any) -> None:
@@ -248,9 +250,11 @@ class JournalContract(Contract):
         await journal.append(started("t"))
         for seq, text in enumerate(_TEXTS, 2):
             await journal.append(printed("t", seq, text))
-        kept = [event.text for event in (await journal.read("t"))[1:]]
-        wrong = [text for text, found in zip(_TEXTS, kept, strict=False) if text != found]
-        assert kept == list(_TEXTS), (
+        texts_kept = [event.text for event in (await journal.read("t"))[1:]]
+        wrong = [
+            text for text, text_kept in zip(_TEXTS, texts_kept, strict=False) if text != text_kept
+        ]
+        assert texts_kept == list(_TEXTS), (
             f"{(wrong or ['an event'])[0]!r} is not kept as it was: what a task printed or read "
             "would be another text once it is resumed"
         )
@@ -280,21 +284,21 @@ class JournalContract(Contract):
     async def test_queued_task_is_found_as_queued(self, journal: Any) -> None:
         queued = TaskQueued(task_id="q", seq=1, at=1.0, task="do q", timeout=30)
         await journal.append(queued)
-        found = [(record.task, state_of(record)) for record in await journal.find()]
-        assert found == [("do q", "queued")], (
-            f"a task that waits for a runner is listed as {found!r}: nobody would see it"
+        states = [(record.task, state_of(record)) for record in await journal.find()]
+        assert states == [("do q", "queued")], (
+            f"a task that waits for a runner is listed as {states!r}: nobody would see it"
         )
         await journal.append(replace(started("q"), seq=2))
-        found = [state_of(record) for record in await journal.find()]
-        assert found == ["running"], (
-            f"once it has begun, it is listed as {found!r}: a record counts the task's `events`"
+        states = [state_of(record) for record in await journal.find()]
+        assert states == ["running"], (
+            f"once it has begun, it is listed as {states!r}: a record counts the task's `events`"
         )
         stopped = replace(finished("s", 2, status=False), code=TaskStoppedError.code)
         for event in (replace(queued, task_id="s", at=9.0), stopped):
             await journal.append(event)
-        found = [state_of(record) for record in await journal.find()]
-        assert found == ["stopped", "running"], (
-            f"a task that was stopped before it began is listed as {found[0]!r}: a runner would "
+        states = [state_of(record) for record in await journal.find()]
+        assert states == ["stopped", "running"], (
+            f"a task that was stopped before it began is listed as {states[0]!r}: a runner would "
             "take it"
         )
 
@@ -419,5 +423,5 @@ class JournalContract(Contract):
         await other.aclose()
 
     async def _take(self, stream: AsyncIterator[Event], count: int) -> list[tuple[str, int]]:
-        taken = [await anext(stream) for _ in range(count)]
-        return [(event.task_id, event.seq) for event in taken]
+        events = [await anext(stream) for _ in range(count)]
+        return [(event.task_id, event.seq) for event in events]

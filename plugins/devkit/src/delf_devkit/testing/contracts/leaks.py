@@ -65,13 +65,13 @@ def plain_secrets(types: Mapping[str, Any]) -> list[str]:
     Args:
         types: The types by name: annotations, or their texts.
     """
-    found: list[str] = []
+    places: list[str] = []
     for name, kind in types.items():
         text = kind.__name__ if isinstance(kind, type) else str(kind)
         is_path = "_local_path" in text or "LocalPath" in text  # the path of a file with the secret
         if is_secret_name(name) and _TEXT.search(text) and "Secret" not in text and not is_path:
-            found.append(name)
-    return found
+            places.append(name)
+    return places
 
 
 def types_of(fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
@@ -89,38 +89,38 @@ def secrets_of(suite: object, fixtures: Mapping[str, Any]) -> Secrets:
         suite: The suite or its class, with further secrets in ``secrets``.
         fixtures: The test's fixtures; their settings declare secrets as ``SecretStr``.
     """
-    found = set[str](getattr(suite, "secrets", ()))
+    secrets = set[str](getattr(suite, "secrets", ()))
     for value in fixtures.values():
-        found |= declared_by(getattr(value, "settings", None))
-        found |= {*_held_by(value)}
-    return Secrets(found)
+        secrets |= declared_by(getattr(value, "settings", None))
+        secrets |= {*_held_by(value)}
+    return Secrets(secrets)
 
 
 def _held_by(value: object) -> Iterator[str]:
     """Yield the secrets that an object of a plugin keeps in its own attributes."""
-    for name, held in getattr(value, "__dict__", {}).items():
-        if isinstance(held, SecretStr):
-            yield held.get_secret_value()
-        elif isinstance(held, str) and is_secret_name(name):
-            yield from secrets_of_options({name: held})
+    for name, value_held in getattr(value, "__dict__", {}).items():
+        if isinstance(value_held, SecretStr):
+            yield value_held.get_secret_value()
+        elif isinstance(value_held, str) and is_secret_name(name):
+            yield from secrets_of_options({name: value_held})
 
 
 def reprs_of(subject: object) -> list[str]:
     """Return the reprs of an object and of the objects of its package that it holds."""
     package = type(subject).__module__.partition(".")[0]
-    found = [repr(subject), str(subject)]
-    for held in list(getattr(subject, "__dict__", {}).values()):
-        items = cast("Iterable[object]", [held])
-        if isinstance(held, dict):
-            items = list(cast("dict[object, object]", held).values())
-        elif isinstance(held, (list, tuple, set)):
-            items = cast("Iterable[object]", held)
-        found += [
+    texts = [repr(subject), str(subject)]
+    for attribute in list(getattr(subject, "__dict__", {}).values()):
+        items = cast("Iterable[object]", [attribute])
+        if isinstance(attribute, dict):
+            items = list(cast("dict[object, object]", attribute).values())
+        elif isinstance(attribute, (list, tuple, set)):
+            items = cast("Iterable[object]", attribute)
+        texts += [
             repr(item)
             for item in islice(items, _LOOKED_AT)
             if type(item).__module__.partition(".")[0] == package
         ]
-    return found
+    return texts
 
 
 def texts_of(error: BaseException) -> str:
@@ -134,8 +134,8 @@ def declared_by(settings: object) -> set[str]:
     if not isinstance(settings, PluginSettings):
         return set()
     values = dict(settings).values()
-    found = {value.get_secret_value() for value in values if isinstance(value, SecretStr)}
-    return found - {""}
+    secret_values = {value.get_secret_value() for value in values if isinstance(value, SecretStr)}
+    return secret_values - {""}
 
 
 @contextlib.contextmanager

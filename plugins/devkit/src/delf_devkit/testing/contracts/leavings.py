@@ -115,15 +115,17 @@ async def check_leavings(
     assert not files, (
         f"the temporary file {files[0]!r} is left after aclose(): a long-lived agent fills the disk"
     )
-    left = list[int]()
+    new_children = list[int]()
     for _ in range(_LOOKS):
-        left = [each for each in _children() - children if not _is_multiprocessing_helper(each)]
-        if not left:
+        new_children = [
+            each for each in _children() - children if not _is_multiprocessing_helper(each)
+        ]
+        if not new_children:
             return
         await asyncio.sleep(_LOOK_AGAIN)
     pytest.fail(
-        f"the program {_command(min(left))!r} still runs after aclose(): end what the plugin "
-        "started"
+        f"the program {_command(min(new_children))!r} still runs after aclose(): end what "
+        "the plugin started"
     )
 
 
@@ -139,11 +141,11 @@ async def _check_running(
         if not _running(threads, tasks):
             return
         await asyncio.sleep(_LOOK_AGAIN)
-    found = _running(threads, tasks)
+    running = _running(threads, tasks)
     for task in asyncio.all_tasks() - tasks:
         task.cancel()
-    assert not found, (
-        f"{found[0]} still runs after aclose(): end there what the plugin started, or each agent "
+    assert not running, (
+        f"{running[0]} still runs after aclose(): end there what the plugin started, or each agent "
         "leaves another one"
     )
 
@@ -153,8 +155,8 @@ def _running(
 ) -> list[str]:
     """Name the new tasks and threads."""
     new = [task for task in asyncio.all_tasks() - tasks if not task.done()]
-    found = [f"the task {getattr(t.get_coro(), '__qualname__', '?')}" for t in new]
-    return found + [
+    names = [f"the task {getattr(t.get_coro(), '__qualname__', '?')}" for t in new]
+    return names + [
         f"the thread {thread.name!r}"
         for thread in {*threading.enumerate()} - threads
         if not thread.name.startswith(_POOLS)
@@ -170,23 +172,23 @@ def _exit_handler_count() -> int:
 
 def _children() -> set[int]:
     """Return the running children of this process; an empty set without ``/proc``."""
-    found: set[int] = set()
+    children: set[int] = set()
     for path in Path("/proc/self/task").glob("*/children"):
         with contextlib.suppress(OSError):  # the thread has ended
-            found |= {int(pid) for pid in path.read_text().split()}
-    return {pid for pid in found if _command(pid) != ""}  # an ended process has an empty command
+            children |= {int(pid) for pid in path.read_text().split()}
+    return {pid for pid in children if _command(pid) != ""}  # an ended process has an empty command
 
 
 def open_files() -> list[str]:
     """Return the paths of this process's open files; empty where they cannot be listed."""
-    found: list[str] = []
+    paths: list[str] = []
     for link in Path("/proc/self/fd").glob("*"):
         with contextlib.suppress(OSError):
             path = str(link.readlink())
             is_device = path.startswith("/dev/") and not path.startswith("/dev/shm/")  # noqa: S108
             if path.startswith("/") and not path.startswith(_NO_FILES) and not is_device:
-                found.append(path)
-    return found
+                paths.append(path)
+    return paths
 
 
 def _command(pid: int) -> str:
@@ -216,7 +218,7 @@ def _process() -> dict[str, object]:
     """Return the settings of the process that all its plugins share."""
     root, mask = logging.getLogger(), os.umask(0)
     os.umask(mask)
-    found: dict[str, object] = {
+    state: dict[str, object] = {
         "the current folder": Path.cwd(),
         "the umask": mask,
         "the level of the root logger": root.level,
@@ -236,13 +238,13 @@ def _process() -> dict[str, object]:
     }
     with contextlib.suppress(RuntimeError):  # no event loop runs
         loop = asyncio.get_running_loop()
-        found["the exception handler of the event loop"] = loop.get_exception_handler()
-        found["the task factory of the event loop"] = loop.get_task_factory()
+        state["the exception handler of the event loop"] = loop.get_exception_handler()
+        state["the task factory of the event loop"] = loop.get_task_factory()
     for module, name in _PATCHED:
-        found[f"{module.__name__}.{name}"] = getattr(module, name, None)
+        state[f"{module.__name__}.{name}"] = getattr(module, name, None)
     for number in (signal.SIGINT, signal.SIGTERM):
-        found[f"the handler of {number.name}"] = signal.getsignal(number)
-    return found
+        state[f"the handler of {number.name}"] = signal.getsignal(number)
+    return state
 
 
 def _check_process(before: dict[str, object], variables: dict[str, str]) -> None:
@@ -287,9 +289,9 @@ class _Shared:
     def check(self) -> None:
         """Fail if a later use changed the state, or if the state holds a text of the use."""
         __tracebackhide__ = True
-        held = sorted(self._containers_with_marks())
-        assert not held, (
-            f"{held[0]} keeps what one user's call was about, and all users of the process share "
+        marked = sorted(self._containers_with_marks())
+        assert not marked, (
+            f"{marked[0]} keeps what one user's call was about, and all users of the process share "
             "it: keep state in `self`"
         )
         now = {name: _text(value) for name, value in _class_containers(self._kind)}
@@ -357,13 +359,13 @@ def _package(kind: type) -> str:
 
 def _containers(kind: type) -> dict[str, str]:
     """Return the containers of a class and of its package by their names, as texts."""
-    found = dict(_class_containers(kind))
+    containers = dict(_class_containers(kind))
     package = _package(kind)
     for name, module in list(sys.modules.items()):
         is_part = name.partition(".")[0] == package and package not in _OURS
         if is_part and (name == kind.__module__ or not _TESTS.search(name)):
-            found |= dict(_module_containers(module))
-    return {name: _text(value) for name, value in found.items()}
+            containers |= dict(_module_containers(module))
+    return {name: _text(value) for name, value in containers.items()}
 
 
 def _is_small(value: object) -> bool:
@@ -389,11 +391,14 @@ def _held_by(value: object, package: str) -> object:
 
 def _held_by_function(function: FunctionType) -> object:
     """Return the attributes, mutable defaults and closure of a function; None if nothing."""
-    held: list[Any] = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    defaults: list[Any] = [
+        *(function.__defaults__ or ()),
+        *(function.__kwdefaults__ or {}).values(),
+    ]
     for cell in function.__closure__ or ():
         with contextlib.suppress(ValueError):  # an empty cell
-            held.append(cell.cell_contents)
-    mutable: list[Any] = [value for value in held if type(value) in _MUTABLE]
+            defaults.append(cell.cell_contents)
+    mutable: list[Any] = [value for value in defaults if type(value) in _MUTABLE]
     return [*([function.__dict__] if function.__dict__ else []), *mutable] or None
 
 

@@ -93,17 +93,17 @@ class MemoryContract(Contract):
     async def test_threshold_is_a_similarity_from_0_to_1(self, store: Any) -> None:
         await store.save(self.facts)
         for threshold in (0.6, 0.99):
-            found = await store.search("xylophone quartz", threshold=threshold)
-            assert list(found) == [], (
+            facts = await store.search("xylophone quartz", threshold=threshold)
+            assert list(facts) == [], (
                 f"what has nothing in common is found at {threshold}: 0 means unlike and 1 the same"
             )
         counts = [len(await store.search(self.query, 100, step / 10)) for step in range(11)]
         assert counts == sorted(counts, reverse=True), "a higher threshold finds more"
         assert counts[0] > 0, "a threshold of 0 leaves something out"
-        found = await store.search(self.query, threshold=0.999)
-        assert list(found) == [], "what is alike in part is as good as the same"
-        found = await store.search(self.expected, threshold=0.9)
-        assert [fact.content for fact in found] == [self.expected], "it does not find itself"
+        facts = await store.search(self.query, threshold=0.999)
+        assert list(facts) == [], "what is alike in part is as good as the same"
+        facts = await store.search(self.expected, threshold=0.9)
+        assert [fact.content for fact in facts] == [self.expected], "it does not find itself"
 
     async def test_facts_of_any_text_and_size_are_kept(self, store: Any) -> None:
         facts = ["It's Ann's.", 'He wrote "no".', "100% of a_b", "back\\slash", "'; --", "{x} $y"]
@@ -115,8 +115,8 @@ class MemoryContract(Contract):
         ]
         await store.save(facts)
         assert [fact.content for fact in await store.all()] == facts
-        found = await store.search(facts[7], top_k=1, threshold=0.0)
-        assert [fact.content for fact in found] == facts[7:8]
+        nearest = await store.search(facts[7], top_k=1, threshold=0.0)
+        assert [fact.content for fact in nearest] == facts[7:8]
         for fact in facts:
             assert await store.delete([fact]) == 1, fact[:40]
         assert list(await store.all()) == []
@@ -128,8 +128,8 @@ class MemoryContract(Contract):
             await cancelled_at(lambda: store.search(self.query), turns)
             await cancelled_at(lambda: store.save(["Half saved."]), turns)
         await store.delete(["Half saved."])
-        found = await store.search(self.query, 1, 0.0)
-        assert [fact.content for fact in found] == [self.expected]
+        facts = await store.search(self.query, 1, 0.0)
+        assert [fact.content for fact in facts] == [self.expected]
         assert {fact.content for fact in await store.all()} <= {*self.facts, "Half saved."}
 
     @needs("fails")
@@ -176,8 +176,8 @@ class MemoryContract(Contract):
         together = await asyncio.gather(
             *(store.search(fact, 1, 0.0) for fact in tuple(self.facts) * 5)
         )
-        for number, found in enumerate(together):
-            assert list(found) == list(alone[number % len(alone)]), "searches are mixed up"
+        for number, results in enumerate(together):
+            assert list(results) == list(alone[number % len(alone)]), "searches are mixed up"
 
     async def test_methods_do_not_block_the_event_loop(self, store: Any) -> None:
         await self.leaves_the_loop(lambda: store.save(self.facts))
@@ -203,8 +203,8 @@ class MemoryContract(Contract):
         assert [fact.content for fact in await store.all()] == list(self.facts[:1])
         spaces = {fact.namespace for each in (store, other) for fact in await each.all()}
         assert len(spaces) == 2, f"facts of two namespaces say that they are of {spaces!r}"
-        found = {fact.content for fact in await store.search(self.query, 100, 0.0)}
-        assert found <= {*self.facts[:1]}, "it finds what is in another namespace"
+        contents = {fact.content for fact in await store.search(self.query, 100, 0.0)}
+        assert contents <= {*self.facts[:1]}, "it finds what is in another namespace"
         assert await store.delete(self.facts[1:]) == 0
         assert [fact.content for fact in await other.all()] == list(self.facts[1:])
         await store.clear()
@@ -229,8 +229,8 @@ class MemoryContract(Contract):
         await store.save(self.facts)
         assert await store.delete([self.facts[0], "No such fact."]) == 1
         assert [fact.content for fact in await store.all()] == list(self.facts[1:])
-        found = await store.search(self.facts[0], top_k=10, threshold=0.0)
-        assert self.facts[0] not in [fact.content for fact in found]
+        facts = await store.search(self.facts[0], top_k=10, threshold=0.0)
+        assert self.facts[0] not in [fact.content for fact in facts]
         await store.clear()
         assert list(await store.all()) == []
         assert list(await store.search(self.query, threshold=0.0)) == []
@@ -257,8 +257,8 @@ class MemoryContract(Contract):
         assert len(await store.all()) == len(self.facts), (
             "what another process saved is not seen: keep no copy of what may change outside"
         )
-        found = await store.search(self.query, 1, 0.0)
-        assert [fact.content for fact in found] == [self.expected]
+        facts = await store.search(self.query, 1, 0.0)
+        assert [fact.content for fact in facts] == [self.expected]
         await other.clear()
         assert list(await store.search(self.query, 1, 0.0)) == [], "it finds what is forgotten"
         await other.aclose()
@@ -269,8 +269,8 @@ class MemoryContract(Contract):
         await asyncio.sleep(_INSTANT)
         (again,) = await store.all()
         assert again == first, f"a fact changes as it is read: {first!r} became {again!r}"
-        (found,) = await store.search(self.facts[0], 1, 0.0)
-        assert (found.saved_at, found.namespace) == (first.saved_at, first.namespace)
+        (fact,) = await store.search(self.facts[0], 1, 0.0)
+        assert (fact.saved_at, fact.namespace) == (first.saved_at, first.namespace)
 
     async def test_use_leaves_the_process_unchanged(self, store: Any) -> None:
         async def use() -> None:

@@ -141,8 +141,8 @@ class ModelContract(Contract):
         self._check(reply)
         texts = (piece.text for piece in deltas if piece.call is None)
         assert "".join(texts) == reply.text
-        whole = await model.complete(question)
-        counts = [each.usage.input_tokens for each in (whole, reply)]
+        complete_reply = await model.complete(question)
+        counts = [each.usage.input_tokens for each in (complete_reply, reply)]
         assert counts[0] == counts[1], (
             f"the same request has {counts[0]} tokens, and {counts[1]} as a stream: count each "
             "piece once; a budget would be used up too early or too late"
@@ -159,10 +159,10 @@ class ModelContract(Contract):
     ) -> None:
         """Check that a model keeps nothing between requests, because many users share it."""
         await model.complete(_about(_MARK))
-        later = [await model.complete(question) for _ in range(2)]
-        assert _MARK not in later[-1].text, "an answer holds what another request asked"
+        replies = [await model.complete(question) for _ in range(2)]
+        assert _MARK not in replies[-1].text, "an answer holds what another request asked"
         # The service counts all sent tokens: more tokens mean that earlier messages were sent.
-        counts = [reply.usage.input_tokens for reply in later]
+        counts = [reply.usage.input_tokens for reply in replies]
         assert counts[0] == counts[1], (
             f"the same request has {counts[0]}, then {counts[1]} tokens: messages of earlier ones "
             "are sent along; one user's data would be in another's prompt"
@@ -185,8 +185,8 @@ class ModelContract(Contract):
         await asyncio.gather(*(model.complete(_about(mark)) for mark in marks))
         streams = (_collect(model.stream(_about(mark))) for mark in marks)
         await asyncio.gather(*streams)
-        found = [[mark for mark in marks if mark in text] for text in sent()]
-        assert sorted(found) == sorted([mark] for mark in marks * 2), (
+        marks_of_requests = [[mark for mark in marks if mark in text] for text in sent()]
+        assert sorted(marks_of_requests) == sorted([mark] for mark in marks * 2), (
             "requests that overlap are mixed up: keep a request in variables, not in `self`"
         )
 
@@ -200,10 +200,11 @@ class ModelContract(Contract):
         before = len(sent())
         await model.complete(ModelRequest(messages=messages))
         assert len(sent()) > before, "nothing was sent: `sent` has a text for each request"
-        lost = [word for word in words if word not in sent()[-1]]
-        assert not lost, (
-            f"of {_MESSAGES} messages {len(lost)} did not arrive, first that of the role "
-            f"{messages[words.index(lost[0])].role!r}: the model works without its instructions"
+        missing_words = [word for word in words if word not in sent()[-1]]
+        assert not missing_words, (
+            f"of {_MESSAGES} messages {len(missing_words)} did not arrive, first that of the role "
+            f"{messages[words.index(missing_words[0])].role!r}: the model works without its "
+            "instructions"
         )
         places = [sent()[-1].index(word) for word in words[1:]]
         assert places == sorted(places), (
@@ -252,10 +253,10 @@ class ModelContract(Contract):
     async def test_request_keeps_message_roles(
         self, model: Any, sent: Callable[[], Sequence[str]]
     ) -> None:
-        begun = (system("Be brief."), user("one"))
+        beginning = (system("Be brief."), user("one"))
         texts: list[str] = []
         for second in (assistant("two"), user("two")):
-            await model.complete(ModelRequest(messages=(*begun, second, user("three"))))
+            await model.complete(ModelRequest(messages=(*beginning, second, user("three"))))
             texts.append(sent()[-1])
         assert texts[0] != texts[1], (
             "an answer of the model is sent as the user's words: whoever wrote it gives orders"
@@ -265,9 +266,11 @@ class ModelContract(Contract):
     async def test_request_contains_tool_results(
         self, model: Any, sent: Callable[[], Sequence[str]]
     ) -> None:
-        asked = assistant("", [ToolCall(id="c1", name="add", arguments='{"a": 1, "b": 2}')])
+        assistant_message = assistant(
+            "", [ToolCall(id="c1", name="add", arguments='{"a": 1, "b": 2}')]
+        )
         result = results([ToolResult(id="c1", name="add", text=_MARK)])
-        messages = (system("Be brief."), user("Add."), asked, result)
+        messages = (system("Be brief."), user("Add."), assistant_message, result)
         await model.complete(ModelRequest(messages=messages, tools=(_ADD,)))
         assert _MARK in sent()[-1], "the result of a tool did not arrive: the model would guess it"
         assert _ADD.description in sent()[-1], "the description of a tool did not arrive"
@@ -284,10 +287,10 @@ class ModelContract(Contract):
                 continue
             sent = request.getfixturevalue("sent")
             pictures = {b64encode(part.data).decode() for part in _images_of(question)}
-            lost = [picture for picture in pictures if picture not in sent()[-1]]
-            assert not lost, (
-                f"of {len(pictures)} images {place} {len(lost)} did not arrive: the model answers "
-                "about a picture that it never saw"
+            missing_pictures = [picture for picture in pictures if picture not in sent()[-1]]
+            assert not missing_pictures, (
+                f"of {len(pictures)} images {place} {len(missing_pictures)} did not arrive: the "
+                "model answers about a picture that it never saw"
             )
 
     async def _refuses(self, model: Any, asked: ModelRequest, what: str) -> None:
@@ -357,12 +360,12 @@ class ModelContract(Contract):
         any_model: Any = model
         price = await any_model.price() if isinstance(model, SupportsPrice) else None
         streamed = (await _collect(any_model.stream(question)))[-1]
-        whole = await any_model.complete(question)
-        assert (whole.cost_usd is None) == (streamed.cost_usd is None), (
-            f"an answer costs {whole.cost_usd} USD, and {streamed.cost_usd} as a stream: a budget "
-            "would count one kind alone"
+        complete_reply = await any_model.complete(question)
+        assert (complete_reply.cost_usd is None) == (streamed.cost_usd is None), (
+            f"an answer costs {complete_reply.cost_usd} USD, and {streamed.cost_usd} as a stream: "
+            "a budget would count one kind alone"
         )
-        for reply in (whole, streamed):
+        for reply in (complete_reply, streamed):
             if price is not None and min(price.input, price.output) < 0:
                 continue
             if not reply.cost_usd:
@@ -393,13 +396,13 @@ class ModelContract(Contract):
     async def test_model_serves_concurrent_requests(
         self, model: Any, question: ModelRequest
     ) -> None:
-        asked = [model.complete(question) for _ in range(_CONCURRENT)]
-        for reply in await asyncio.gather(*asked):
+        answers = [model.complete(question) for _ in range(_CONCURRENT)]
+        for reply in await asyncio.gather(*answers):
             self._check(reply)
         requests = [_about("word " * (20 * number + 1)) for number in range(_CONCURRENT)]
         alone = [await model.complete(request) for request in requests]
-        asked = [model.complete(request) for request in requests]
-        together = await asyncio.gather(*asked)
+        answers = [model.complete(request) for request in requests]
+        together = await asyncio.gather(*answers)
         counts = [[reply.usage.input_tokens for reply in replies] for replies in (alone, together)]
         assert counts[0] == counts[1], (
             f"four requests have {counts[0]} tokens alone and {counts[1]} at one time: they are "

@@ -126,10 +126,11 @@ class ObserverContract(Contract):
         await watch(f"early-{number}" for number in range(_TASKS))
         early = _size_of(observer)
         await watch(f"later-{number}" for number in range(_TASKS))
-        later = _size_of(observer)
-        assert later < early + _TASKS // 2, (
-            f"after {_TASKS} tasks it holds {early} objects, after as many more {later}: an agent "
-            "that runs for months grows with each task; forget a task with its TaskFinished, and "
+        size_later = _size_of(observer)
+        assert size_later < early + _TASKS // 2, (
+            f"after {_TASKS} tasks it holds {early} objects, after as many more {size_later}: "
+            "an agent that runs for months grows with each task; forget a task with its "
+            "TaskFinished, and "
             "bound what waits to be sent"
         )
 
@@ -157,9 +158,9 @@ def _items(value: object, depth: int) -> int:
     if isinstance(value, deque) and value.maxlen is not None:
         return 0  # a bounded deque cannot leak
     if isinstance(value, Mapping):
-        held = list(cast("Mapping[Any, Any]", value).values())
+        items = list(cast("Mapping[Any, Any]", value).values())
     elif isinstance(value, (list, deque, AbstractSet)):
-        held = list(cast("Sequence[Any]", value))
+        items = list(cast("Sequence[Any]", value))
     else:
         return 0
-    return len(held) + (sum(_items(item, depth - 1) for item in held) if depth > 1 else 0)
+    return len(items) + (sum(_items(item, depth - 1) for item in items) if depth > 1 else 0)

@@ -129,11 +129,11 @@ class PluginContract(Contract):
 
     @needs("offers")
     def test_plugin_offers_its_declared_specs(self) -> None:
-        found: dict[str, list[str]] = {}
+        names_by_kind: dict[str, list[str]] = {}
         for record in self._records(PluginHost.discover(environ={})):
             for kind, names in record.kinds.items():
-                found[kind] = sorted([*found.get(kind, []), *names])
-        assert found == {kind: sorted(names) for kind, names in self.offers.items()}
+                names_by_kind[kind] = sorted([*names_by_kind.get(kind, []), *names])
+        assert names_by_kind == {kind: sorted(names) for kind, names in self.offers.items()}
 
     @needs("imports")
     def test_plugin_factories_can_be_imported(self) -> None:
@@ -171,9 +171,9 @@ class PluginContract(Contract):
         assert result.returncode == 0, result.stderr
         *printed, changes = result.stdout.splitlines()
         assert not printed, f"importing its modules prints {printed[0]!r}"
-        found: list[str] = json.loads(changes)
-        assert not found, (
-            f"importing its modules {found[0]}: every process with the plugin gets that, used or "
+        changed: list[str] = json.loads(changes)
+        assert not changed, (
+            f"importing its modules {changed[0]}: every process with the plugin gets that, used or "
             "not; do it when the capability is used"
         )
 
@@ -232,11 +232,11 @@ class PluginContract(Contract):
     def _specs(self) -> list[tuple[PluginHost, Spec]]:
         host: Any = PluginHost.discover(environ={})
         kinds = {cls.kind: cls for cls in Spec.__subclasses__()}
-        found: list[tuple[PluginHost, Spec]] = []
+        specs: list[tuple[PluginHost, Spec]] = []
         for record in self._records(host):
             for kind, names in record.kinds.items():
-                found += [(host, host.spec(kinds[kind], name)) for name in names]
-        return found
+                specs += [(host, host.spec(kinds[kind], name)) for name in names]
+        return specs
 
 
 def _options_of(factory: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:

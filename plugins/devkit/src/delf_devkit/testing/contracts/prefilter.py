@@ -56,23 +56,23 @@ class PrefilterContract(Contract):
     async def test_prefilter_keeps_the_actions_a_task_needs(self, prefilter: Any) -> None:
         tasks = {self.task: self.wanted, self.other_task: self.other_wanted}
         for task in (*tasks, self.task):
-            found = await prefilter.select(task, Catalog(self.catalog), self._ask())
-            assert isinstance(found, Selection)
-            assert len({*found.names}) == len(found.names), (
-                f"a selection names an action twice: {[*found.names]}"
+            selection = await prefilter.select(task, Catalog(self.catalog), self._ask())
+            assert isinstance(selection, Selection)
+            assert len({*selection.names}) == len(selection.names), (
+                f"a selection names an action twice: {[*selection.names]}"
             )
-            missing = set(tasks[task]) - set(found.names)
+            missing = set(tasks[task]) - set(selection.names)
             assert not missing, f"a task is not shown {sorted(missing)}: see `other_wanted`"
         late = f"{_POLITE} {self.other_task}"
-        found = await prefilter.select(late, Catalog(self.catalog), self._ask())
-        assert {*self.other_wanted} <= {*found.names}, (
+        selection = await prefilter.select(late, Catalog(self.catalog), self._ask())
+        assert {*self.other_wanted} <= {*selection.names}, (
             f"the words after {len(_POLITE)} characters of a task are ignored: read all of it"
         )
 
     async def test_prefilter_selects_only_from_the_catalog(self, prefilter: Any) -> None:
         for catalog in (self.catalog, self.catalog[3:], self.catalog[:1]):
-            found = await self._select(prefilter, self.task, catalog, self._ask())
-            assert found <= {entry.name for entry in catalog}
+            selection = await self._select(prefilter, self.task, catalog, self._ask())
+            assert selection <= {entry.name for entry in catalog}
         empty = await prefilter.select(self.task, Catalog(), self._ask())
         assert not empty.names
 
@@ -131,10 +131,10 @@ class PrefilterContract(Contract):
 
     @needs("asks")
     async def test_prefilter_asks_few_questions(self, prefilter: Any) -> None:
-        asked: list[str] = []
+        questions: list[str] = []
 
         async def ask(question: str) -> str:
-            asked.append(question)
+            questions.append(question)
             return self.answer(question)
 
         more = (
@@ -142,9 +142,9 @@ class PrefilterContract(Contract):
             for number in range(_MANY)
         )
         await prefilter.select(self.task, Catalog((*more, *self.catalog)), ask)
-        assert len(asked) <= _MAX_QUESTIONS, (
-            f"it asked the model {len(asked)} times for one task: each costs time and money; ask "
-            "about many tools at once"
+        assert len(questions) <= _MAX_QUESTIONS, (
+            f"it asked the model {len(questions)} times for one task: each costs time and money; "
+            "ask about many tools at once"
         )
 
     @needs("asks")
@@ -158,8 +158,8 @@ class PrefilterContract(Contract):
     @needs("asks")
     async def test_unusable_model_reply_selects_only_known_actions(self, prefilter: Any) -> None:
         for text in ("", "no idea", '["bank.steal", 7, null]', "{" * 1000):
-            found = await self._select(prefilter, self.task, self.catalog, _always(text))
-            assert found <= {entry.name for entry in self.catalog}
+            selection = await self._select(prefilter, self.task, self.catalog, _always(text))
+            assert selection <= {entry.name for entry in self.catalog}
 
     async def _select(
         self, prefilter: Any, task: str, catalog: Sequence[CatalogEntry], ask: Any

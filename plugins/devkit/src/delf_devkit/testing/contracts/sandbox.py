@@ -242,11 +242,11 @@ add_to_output_files("empty.txt", "")
     async def test_input_files_can_be_read(self, backend: SandboxBackend, tmp_path: Path) -> None:
         path = tmp_path / "in put é.txt"
         path.write_text("Grüße", encoding="utf-8")
-        shown = backend.visible_path(str(path))
+        visible = backend.visible_path(str(path))
         async with Bench(backend) as bench:
             run = await bench.open(files=(str(path),))
-            assert done(await run(f"open({shown!r}).read()")).value == "Grüße"
-            failed(await run(f"open({shown!r}, 'w')"))
+            assert done(await run(f"open({visible!r}).read()")).value == "Grüße"
+            failed(await run(f"open({visible!r}, 'w')"))
         assert path.read_text(encoding="utf-8") == "Grüße"
 
     @needs("input_files")
@@ -257,19 +257,19 @@ add_to_output_files("empty.txt", "")
         for path in paths:
             path.parent.mkdir()
             path.write_text(f"of {path.parent.name}", encoding="utf-8")
-        shown = [backend.visible_path(str(path)) for path in paths]
+        visible_paths = [backend.visible_path(str(path)) for path in paths]
         async with Bench(backend) as bench:
             run = await bench.open(files=(str(paths[0]), str(paths[1])))
-            for path, name in zip(paths[:2], shown[:2], strict=True):
+            for path, name in zip(paths[:2], visible_paths[:2], strict=True):
                 text = done(await run(f"open({name!r}).read()")).value
                 assert text == f"of {path.parent.name}", (
                     f"of two input files with one name {path} has the text {text!r}: keep their "
                     "folders apart"
                 )
             other = await bench.open(files=(str(paths[2]),))
-            assert done(await other(f"open({shown[2]!r}).read()")).value == "of c"
+            assert done(await other(f"open({visible_paths[2]!r}).read()")).value == "of c"
             if "files" in self.confines:
-                for name in shown[:2]:
+                for name in visible_paths[:2]:
                     outcome = await other(f"open({name!r}).read()")
                     assert not isinstance(outcome, Done), (
                         f"a task reads {outcome.value!r}, the input file of another task"
@@ -340,20 +340,20 @@ add_to_output_files("empty.txt", "")
     @needs("cpython")
     async def test_sessions_have_separate_working_folders(self, backend: SandboxBackend) -> None:
         names = ("left.txt", ".left", ".cache/left", "folder/left")
-        seen = f"import os\n[name for name in {names!r} if os.path.exists(name)] or 'nothing'"
+        script = f"import os\n[name for name in {names!r} if os.path.exists(name)] or 'nothing'"
         leave = f"import os\nfor name in {names!r}:\n    folder = os.path.dirname(name) or '.'\n"
         leave += "    os.makedirs(folder, exist_ok=True)\n    open(name, 'w').write('of another')"
         async with Bench(backend) as bench:
             first, second = await bench.open(), await bench.open()
             done(await first(leave))
-            found = done(await second(seen)).value
-            assert found == "nothing", (
+            names_seen = done(await second(script)).value
+            assert names_seen == "nothing", (
                 "a task reads a file that another left in the working folder: give each session "
                 "a folder of its own"
             )
             await first.session.aclose()
-            found = done(await (await bench.open())(seen)).value
-            assert found == "nothing", (
+            names_seen = done(await (await bench.open())(script)).value
+            assert names_seen == "nothing", (
                 "a later task reads a file that an earlier one left: remove the folder with its "
                 "session"
             )
@@ -376,8 +376,8 @@ add_to_output_files("empty.txt", "")
             assert done(await runs[1]("me")).value == 1
             fresh = await bench.open()
             failed(await fresh("me"), "NameError")
-            found = await fresh("import json, math\n[json.dumps(1), math.pi > 3.1]")
-            assert done(found).value == ["1", True], (
+            answer = await fresh("import json, math\n[json.dumps(1), math.pi > 3.1]")
+            assert done(answer).value == ["1", True], (
                 "a script changed a module, and a later session has the changed one: give each "
                 "session a process of its own, as it was started"
             )

@@ -280,14 +280,14 @@ texts
             assert done(await run("1")).value == 1
 
     async def test_script_can_cancel_a_call(self, backend: Any) -> None:
-        begun = asyncio.Event()
+        call_began = asyncio.Event()
 
         async def wait() -> None:
-            begun.set()
+            call_began.set()
             await asyncio.Event().wait()
 
         async def ok() -> str:
-            await begun.wait()  # a call cancelled before it began is none
+            await call_began.wait()  # a call cancelled before it began is none
             return "ok"
 
         host = RecordingScriptHost({"wait": wait, "ok": ok})

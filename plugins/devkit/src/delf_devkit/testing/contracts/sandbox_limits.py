@@ -311,20 +311,20 @@ for number in range(40):
             await first.session.aclose()
             checks.append((await bench.open(), "of a later task"))
             for run, when in checks:
-                found = getattr(await run(f"{WAYS}\n{_FINDS}"), "value", None)
-                assert found == [], (
-                    f"a script finds in {found!r} what that of another task left, {when}: give "
-                    "each session folders of its own, /tmp too, and remove them with it"
+                found_files = getattr(await run(f"{WAYS}\n{_FINDS}"), "value", None)
+                assert found_files == [], (
+                    f"a script finds in {found_files!r} what that of another task left, {when}: "
+                    "give each session folders of its own, /tmp too, and remove them with it"
                 )
 
     # -- cancellation and crashes -------------------------------------------------------
 
     @pytest.mark.parametrize("loop", _LOOPS, ids=["busy", "asleep"])
     async def test_endless_script_can_be_cancelled(self, backend: Any, loop: str) -> None:
-        begun = asyncio.Event()
+        script_began = asyncio.Event()
         async with Bench(backend) as bench:
-            run = await bench.open(RecordingScriptHost({"begin": begun.set}))
-            await self._cancel(run, f"await begin()\n{loop}", begun)
+            run = await bench.open(RecordingScriptHost({"begin": script_began.set}))
+            await self._cancel(run, f"await begin()\n{loop}", script_began)
             assert not run.session.alive, "a session whose script was cancelled says it is alive"
             await self._check_usable(bench)
 
@@ -342,26 +342,26 @@ for number in range(40):
                 await asyncio.wait({work})
 
     async def test_cancelled_script_cancels_its_calls(self, backend: Any) -> None:
-        begun, host = asyncio.Event(), RecordingScriptHost()
+        call_began, host = asyncio.Event(), RecordingScriptHost()
 
         async def wait() -> None:
-            begun.set()
+            call_began.set()
             await asyncio.Event().wait()
 
         host.tools = {"wait": wait, "pay": lambda: "paid"}
         async with Bench(backend) as bench:
             run = await bench.open(host)
-            await self._cancel(run, "await wait()\nawait pay()", begun)
+            await self._cancel(run, "await wait()\nawait pay()", call_began)
             await host.abandoned.wait()
             assert host.cancelled == ["wait"]
             assert [call.connection for call in host.calls] == ["wait"]
 
     async def test_closed_session_ends_its_script(self, backend: Any) -> None:
-        begun = asyncio.Event()
+        script_began = asyncio.Event()
         async with Bench(backend) as bench:
-            run = await bench.open(RecordingScriptHost({"begin": begun.set}))
+            run = await bench.open(RecordingScriptHost({"begin": script_began.set}))
             work = asyncio.ensure_future(run("await begin()\nwhile True: pass"))
-            await begun.wait()
+            await script_began.wait()
             await run.session.aclose()
             await asyncio.wait({work})
             assert work.cancelled() or not isinstance(work.result(), Done), (
@@ -450,12 +450,12 @@ for number in range(40):
         measured = await self._measure_once(backend)
         if self.cpython:
             assert measured.calls, "delf's attempts find no way to a system call here; tell delf"
-        held = {
+        results = {
             "files": measured.files,
             "network": measured.network,
             "processes": measured.processes and measured.starts,
         }
-        assert held[what], (
+        assert results[what], (
             f"`confines` says {what}, and a script reached {', '.join(measured.reached)}: confine "
             "it, or take it out of `confines`"
         )
@@ -481,15 +481,15 @@ for number in range(40):
         self, backend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-        begun = asyncio.Event()
+        script_began = asyncio.Event()
         async with (
             self._check_no_process_left("a process of an ended session still runs"),
             Bench(backend) as bench,
         ):
             run = await bench.open()
             await run("open('notes.txt', 'w').write('x')" if self.cpython else "1")
-            endless = await bench.open(RecordingScriptHost({"begin": begun.set}))
-            await self._cancel(endless, "await begin()\nwhile True: pass", begun)
+            endless = await bench.open(RecordingScriptHost({"begin": script_began.set}))
+            await self._cancel(endless, "await begin()\nwhile True: pass", script_began)
             await bench.run(self.crash or "1")
         assert _names_in(tmp_path) == [], "temporary files are left"
 
@@ -513,14 +513,16 @@ for number in range(40):
         before = self.belongings()
         with orphans_stay_below():
             yield
-            left = await self.leftovers(self.belongings() - before)
-        assert left == set(), f"{what}: end the whole group, and what a program started in turn"
+            remaining = await self.leftovers(self.belongings() - before)
+        assert remaining == set(), (
+            f"{what}: end the whole group, and what a program started in turn"
+        )
 
     async def test_closed_session_is_released(self, backend: Any) -> None:
         async with Bench(backend) as bench:
             session = await backend.open(RecordingScriptHost().spec())
             try:
-                known = weakref.ref(session)
+                reference = weakref.ref(session)
             except TypeError:
                 return  # nothing tells whether an object of it is kept
             await session.aclose()
@@ -528,9 +530,11 @@ for number in range(40):
             for _ in range(_COLLECTIONS):
                 await asyncio.sleep(0.01)
                 gc.collect()
-                if known() is None:
+                if reference() is None:
                     break
-            assert known() is None, "closed sessions are kept: a long-lived agent grows with each"
+            assert reference() is None, (
+                "closed sessions are kept: a long-lived agent grows with each"
+            )
             await self._check_usable(bench)
 
     async def test_close_is_idempotent_and_works_unused(self, backend: Any) -> None:
@@ -568,10 +572,10 @@ for number in range(40):
         assert isinstance(outcome, Done), outcome
         assert outcome.value == 42
 
-    async def _cancel(self, run: Running, code: str, begun: asyncio.Event) -> None:
+    async def _cancel(self, run: Running, code: str, script_began: asyncio.Event) -> None:
         """Cancel a running script; fail if it does not end soon."""
         work = asyncio.ensure_future(run(code))
-        await begun.wait()
+        await script_began.wait()
         work.cancel()
         await asyncio.wait({work})
         assert work.cancelled()

@@ -39,8 +39,8 @@ def asked(task_id: str, seq: int, request_id: str) -> ApprovalRequested:
 
 def decided(task_id: str, seq: int, request_id: str, **more: Any) -> ApprovalDecided:
     """Make the event of an approval."""
-    given: dict[str, Any] = {"decision": "approved", "by": "ann", **more}
-    return ApprovalDecided(task_id=task_id, seq=seq, at=float(seq), request_id=request_id, **given)
+    fields: dict[str, Any] = {"decision": "approved", "by": "ann", **more}
+    return ApprovalDecided(task_id=task_id, seq=seq, at=float(seq), request_id=request_id, **fields)
 
 
 class SharedJournalContract(Contract):
@@ -60,9 +60,9 @@ class SharedJournalContract(Contract):
     @pytest_asyncio.fixture(name="two")
     async def _open_two(self, reopen: Callable[[], Any]) -> Any:
         """The journal, opened by two processes."""
-        made = [await _opened(reopen), await _opened(reopen)]
-        yield made
-        for journal in made:
+        journals = [await _opened(reopen), await _opened(reopen)]
+        yield journals
+        for journal in journals:
             await journal.aclose()
 
     async def test_journal_satisfies_the_shared_protocol(self, two: Sequence[Any]) -> None:
@@ -78,10 +78,10 @@ class SharedJournalContract(Contract):
         one, other = two
         await one.append(started("a"))
         stream = other.subscribe("a")
-        seen = {event.seq for event in await other.read("a")}
+        numbers = {event.seq for event in await other.read("a")}
         await one.append(printed("a", 2))
-        while seen != {1, 2}:
-            seen.add((await anext(stream)).seq)
+        while numbers != {1, 2}:
+            numbers.add((await anext(stream)).seq)
         assert (await other.task("a")).state == "running"
         await stream.aclose()
 
@@ -111,8 +111,8 @@ class SharedJournalContract(Contract):
         await one.append(finished("d", 2))
         await one.append(started("new", at=9.0))
         await other.remove(["d"])
-        left = await self._found(other, after=place)
-        assert left in (["c", "b", "a"], ["b", "a"]), (
+        remaining = await self._found(other, after=place)
+        assert remaining in (["c", "b", "a"], ["b", "a"]), (
             "a list ends, or begins again, once the last task of the page before was removed"
         )
         assert await self._found(other, after=(-1.0, "a")) == []
@@ -145,8 +145,8 @@ class SharedJournalContract(Contract):
         assert set(would.tasks) == {"old", "older"}
         assert would.events == 4
         assert len(await other.find()) == 3, "a dry run removes nothing"
-        gone = await other.remove(["older", "runs", "nowhere"])
-        assert (set(gone.tasks), gone.events) == ({"older"}, 2)
+        removed = await other.remove(["older", "runs", "nowhere"])
+        assert (set(removed.tasks), removed.events) == ({"older"}, 2)
         with pytest.raises(UnknownTaskError):
             await one.read("older")
         assert list((await other.prune(older_than=1e12)).tasks) == []
@@ -187,10 +187,10 @@ class SharedJournalContract(Contract):
             "it, and nobody learns that it has to be resumed"
         )
         assert (await other.task("queued")).state == "queued", "a runner would not take the task"
-        (ended,) = await _ended(other.claim("left"))
-        assert not isinstance(ended, Exception), (
-            f"a closed journal keeps its tasks, so that nobody can resume them: {ended!r}; release "
-            "them in `aclose`"
+        (outcome,) = await _ended(other.claim("left"))
+        assert not isinstance(outcome, Exception), (
+            f"a closed journal keeps its tasks, so that nobody can resume them: {outcome!r}; "
+            "release them in `aclose`"
         )
 
     async def test_postponed_task_waits_for_another_attempt(self, two: Sequence[Any]) -> None:
@@ -214,8 +214,8 @@ class SharedJournalContract(Contract):
         for name in map(str, range(_ROUNDS)):
             await first.append(started(name))
             await first.release(name)
-            ended = await _ended(*(journal.claim(name) for journal in others))
-            holders = [end for end in ended if not isinstance(end, DelfError)]
+            outcomes = await _ended(*(journal.claim(name) for journal in others))
+            holders = [end for end in outcomes if not isinstance(end, DelfError)]
             assert len(holders) == 1, (
                 f"{len(holders)} of {_MANY} processes hold a task that all claimed at once: "
                 "its calls would be made twice, or by nobody"
@@ -264,9 +264,13 @@ class SharedJournalContract(Contract):
         assert await self._asked(other, start="req_2c") == ["req_2c"]
         assert await self._asked(other, start="req%") == []
         assert await self._asked(other, limit=1) == ["req_2c"]
-        (found, *_) = await other.find_requests("req_1a")
-        assert found.decided is not None
-        assert (found.decided.decision, found.waits, found.task.task) == ("rejected", False, "do a")
+        (record, *_) = await other.find_requests("req_1a")
+        assert record.decided is not None
+        assert (record.decided.decision, record.waits, record.task.task) == (
+            "rejected",
+            False,
+            "do a",
+        )
         await one.append(replace(asked("a", 6, "req_3d"), by_policy=True))
         assert await self._asked(other, waiting=True) == ["req_2b", "req_2c"], (
             "the policy has decided the request: it waits for nobody"
@@ -324,17 +328,17 @@ class SharedJournalContract(Contract):
         assert all(seconds > 0 for seconds in two[0].keep.values())
         await two[0].append(started("b"))
         moment = two[0].read_all()
-        seen = [await anext(moment)]
+        numbers = [await anext(moment)]
         await two[0].append(printed("b", 2))
         await two[0].append(started("c"))
-        seen += [events async for events in moment]
-        assert [(e[0].task_id, len(e)) for e in seen] == [("a", 1), ("b", 1)], (
+        numbers += [events async for events in moment]
+        assert [(e[0].task_id, len(e)) for e in numbers] == [("a", 1), ("b", 1)], (
             "it is not as it was at one moment"
         )
         copy = tmp_path / "copy"
-        (ended,) = await _ended(two[0].back_up(copy))
+        (outcome,) = await _ended(two[0].back_up(copy))
         # One of a server may say that it is copied in another way.
-        assert isinstance(ended, DelfError) or copy.exists(), f"there is no copy: {ended!r}"
+        assert isinstance(outcome, DelfError) or copy.exists(), f"there is no copy: {outcome!r}"
         if copy.exists():
             with pytest.raises(DelfError):
                 await two[1].restore(copy)
@@ -347,22 +351,22 @@ class SharedJournalContract(Contract):
             assert [event.seq for event in await two[0].read("b")] == [1, 2]
 
     async def _found(self, journal: Any, limit: int = 100, **wanted: Any) -> list[str]:
-        found = await journal.find(limit, **wanted)
-        return [record.task_id for record in found]
+        records = await journal.find(limit, **wanted)
+        return [record.task_id for record in records]
 
     async def _asked(self, journal: Any, start: str = "", **wanted: Any) -> list[str]:
-        found = await journal.find_requests(start, **wanted)
-        return [record.requested.request_id for record in found]
+        records = await journal.find_requests(start, **wanted)
+        return [record.requested.request_id for record in records]
 
 
 async def _opened(reopen: Callable[[], Any]) -> Any:
-    made: Any = reopen()
-    return await made if inspect.isawaitable(made) else made
+    journal: Any = reopen()
+    return await journal if inspect.isawaitable(journal) else journal
 
 
 async def _refused(work: Any, what: str) -> None:
-    (ended,) = await _ended(work)
-    assert isinstance(ended, DelfError), f"{what}, and no error of delf is raised: {ended!r}"
+    (outcome,) = await _ended(work)
+    assert isinstance(outcome, DelfError), f"{what}, and no error of delf is raised: {outcome!r}"
 
 
 async def _ended(*work: Any) -> list[Any]:

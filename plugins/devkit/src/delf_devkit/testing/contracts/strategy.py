@@ -91,20 +91,20 @@ class _World:
 
     def be_after(self, events: Sequence[Event], *, happened: bool) -> None:
         """Assert the changes after a crash; interrupted calls happened or did not."""
-        ended = {event.call_id for event in events if isinstance(event, CallFinished)}
+        ended_calls = {event.call_id for event in events if isinstance(event, CallFinished)}
         self.kept = [
             event.arguments["name"]
             for event in events
             if isinstance(event, CallStarted)
             and event.effect == "write"
-            and (happened or event.call_id in ended)
+            and (happened or event.call_id in ended_calls)
         ]
 
     def decide(self, request: Any) -> Any:
         """Decide like a person who checks the outcome of an interrupted call."""
         name = request.arguments["name"]
-        done = request.outcome_unknown and name in self.kept
-        return AlreadyDone(result=f"kept {name}") if done else Approved()
+        has_happened = request.outcome_unknown and name in self.kept
+        return AlreadyDone(result=f"kept {name}") if has_happened else Approved()
 
 
 class StrategyContract(Contract):
@@ -140,13 +140,13 @@ class StrategyContract(Contract):
         model = ScriptedModel()
         async with self._agent(strategy, self.replies, _World(), None, model) as agent:
             await agent.arun(f"Add 1 and 2, and forget {_MARK}.", 20)
-            asked = len(model.prompts)
+            request_count = len(model.prompts)
             assert any(_MARK in prompt for prompt in model.prompts), "the task is in no prompt"
             model.replies.clear()
             model.says(*self.replies)
             response = await agent.arun("Add 1 and 2.", 20)
             response.raise_for_status()
-        for prompt in model.prompts[asked:]:
+        for prompt in model.prompts[request_count:]:
             assert _MARK not in prompt, "one task's words are in the prompt of another"
         calls = [call.name for call in response.trace.tool_calls]
         assert calls == ["add"], (
@@ -260,10 +260,10 @@ class StrategyContract(Contract):
         )
 
     async def test_model_learns_of_a_rejection(self, strategy: Any) -> None:
-        asked: list[str] = []
+        questions: list[str] = []
 
         def reject(request: Any) -> Any:
-            asked.append(request.action)
+            questions.append(request.action)
             return Rejected(reason=_MARK)
 
         model, journal = ScriptedModel(), _journal()
@@ -272,7 +272,9 @@ class StrategyContract(Contract):
             strategy, self.unapproved, _World(), journal, model, **options
         ) as agent:
             response = await agent.arun("Forget Ann.", 20)
-        assert asked == ["forget"], f"after a no the person was asked {len(asked)} times in all"
+        assert questions == ["forget"], (
+            f"after a no the person was asked {len(questions)} times in all"
+        )
         if not await _runs_scripts(journal, response):
             self._mentions(_MARK, model, response, "a call was rejected")
 
@@ -282,17 +284,17 @@ class StrategyContract(Contract):
         async with self._agent(strategy, self.replies, world, None, model) as agent:
             response = await agent.arun("Add 1 and 2.", 20)
         self._mentions(_MARK, model, response, "a tool failed")
-        made = sum(call.name == "add" for call in response.trace.tool_calls)
-        assert made <= max(1, len(model.requests) - 1), (
-            f"the failing call was made {made} times for one answer of the model: what it changes "
-            "would be changed twice; let the model decide"
+        call_count = sum(call.name == "add" for call in response.trace.tool_calls)
+        assert call_count <= max(1, len(model.requests) - 1), (
+            f"the failing call was made {call_count} times for one answer of the model: what it "
+            "changes would be changed twice; let the model decide"
         )
 
     def _mentions(self, mark: str, model: ScriptedModel, response: Response, what: str) -> None:
         """Fail if neither the model's requests nor the answer contain the mark of a failure."""
-        later = [_texts_of(request) for request in model.requests[1:]]
-        shown = "\n".join([*later, response.text, response.error or ""])
-        assert mark in shown, (
+        requests_texts = [_texts_of(request) for request in model.requests[1:]]
+        texts = "\n".join([*requests_texts, response.text, response.error or ""])
+        assert mark in texts, (
             f"{what} with the words {mark!r}, which reached neither the model nor the answer: the "
             "task would count as done"
         )
@@ -303,11 +305,11 @@ class StrategyContract(Contract):
         model = ScriptedModel()
         async with self._agent(strategy, self.replies, _World(), None, model, chat=True) as agent:
             await agent.arun(f"Add 1 and 2 for {_MARK}.", 20)
-            asked = len(model.requests)
+            request_count = len(model.requests)
             model.replies.clear()
             model.says(*self.replies)
             await agent.arun("Add 1 and 2 again.", 20)
-        assert _MARK in _texts_of(model.requests[asked]), (
+        assert _MARK in _texts_of(model.requests[request_count]), (
             "of a conversation the earlier turns are not sent: send all messages of `host.begin`"
         )
 
@@ -355,8 +357,8 @@ class StrategyContract(Contract):
         async with self._agent(strategy, self.replies, _World()) as agent:
             await agent.arun("Add 1 and 2.", 20)
         await asyncio.sleep(_INSTANT)
-        left = [task for task in asyncio.all_tasks() - before if not task.done()]
-        names = [getattr(task.get_coro(), "__qualname__", "a task") for task in left]
+        running = [task for task in asyncio.all_tasks() - before if not task.done()]
+        names = [getattr(task.get_coro(), "__qualname__", "a task") for task in running]
         assert not names, f"{names[0]} still runs after the agent: end what a task starts with it"
 
     async def test_calls_pass_the_gate(self, strategy: Any) -> None:
@@ -366,10 +368,10 @@ class StrategyContract(Contract):
         assert set(statuses) == {"rejected"}
 
     async def test_approval_is_requested_once(self, strategy: Any) -> None:
-        asked: list[str] = []
+        questions: list[str] = []
 
         def approve(request: Any) -> bool:
-            asked.append(request.action)
+            questions.append(request.action)
             return True
 
         world = _World()
@@ -377,7 +379,7 @@ class StrategyContract(Contract):
             strategy, self.unapproved, world, on_confirm=approve, approval_mode="interactive"
         ) as agent:
             await agent.arun("Forget Ann.", 20)
-        assert asked == ["forget"]
+        assert questions == ["forget"]
         assert world.kept == ["not Ann"]
 
     async def test_failing_model_fails_the_task(self, strategy: Any) -> None:
@@ -425,9 +427,9 @@ class StrategyContract(Contract):
             response = await agent.arun("Add 1 and 2.", 20)
             response.raise_for_status()
         events = await journal.read(response.trace.task_id)
-        asked = sum(isinstance(event, ModelReplied) for event in events)
-        assert asked >= 1
-        assert response.cost_usd == asked * _COST
+        reply_count = sum(isinstance(event, ModelReplied) for event in events)
+        assert reply_count >= 1
+        assert response.cost_usd == reply_count * _COST
 
     @pytest.mark.parametrize("happened", [True, False], ids=["it happened", "it did not"])
     async def test_killed_task_resumes_from_every_event(
@@ -438,23 +440,23 @@ class StrategyContract(Contract):
         model, replies = ScriptedModel(), self.writing or missing(self, "`writing`")
         options: dict[str, Any] = {"on_confirm": world.decide, "approval_mode": "interactive"}
         async with self._agent(strategy, replies, world, journal, model, **options) as agent:
-            whole = await agent.arun("Keep Ann and Bob.", 20)
-            whole.raise_for_status()
-            events = await journal.read(whole.trace.task_id)
+            full_response = await agent.arun("Keep Ann and Bob.", 20)
+            full_response.raise_for_status()
+            events = await journal.read(full_response.trace.task_id)
             assert sorted(world.kept) == ["Ann", "Bob"]
             for end in range(1, len(events)):
-                past = events[:end]
-                await journal.end_after(past)
-                world.be_after(past, happened=happened)
-                reply_count = sum(isinstance(event, ModelReplied) for event in past)
+                past_events = events[:end]
+                await journal.end_after(past_events)
+                world.be_after(past_events, happened=happened)
+                reply_count = sum(isinstance(event, ModelReplied) for event in past_events)
                 model.replies.clear()
                 model.says(*replies[reply_count:])
-                response = await agent.aresume(whole.trace.task_id)
-                place = f"after event {end}, {type(past[-1]).__name__}"
+                response = await agent.aresume(full_response.trace.task_id)
+                place = f"after event {end}, {type(past_events[-1]).__name__}"
                 assert response.error is None, place
-                assert response.text == whole.text, place
+                assert response.text == full_response.text, place
                 assert sorted(world.kept) == ["Ann", "Bob"], place
-                now = await journal.read(whole.trace.task_id)
+                now = await journal.read(full_response.trace.task_id)
                 assert _printed(now) == _printed(events), place
 
     async def _solve(
@@ -482,8 +484,8 @@ class StrategyContract(Contract):
         host.provide(model.spec, model.factory)
         spec = StrategySpec(name="under-test", summary="The one under test.", factory="x:y")
         host.provide(spec, strategy)
-        kept = _journal() if journal is None else journal
-        host.provide(JournalSpec(name="kept", summary="Kept.", factory="x:y"), lambda: kept)
+        journal_used = _journal() if journal is None else journal
+        host.provide(JournalSpec(name="kept", summary="Kept.", factory="x:y"), lambda: journal_used)
         everything: dict[str, Any] = {"approval_mode": "strict", **options}
         return Agent(
             tools=world.tools,

@@ -67,8 +67,8 @@ class ToolsContract(ConnectionContract):
         return list(connection.tools)
 
     def _source(self, call: Call, connection: Any) -> str:
-        named = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
-        return f"await {call.action}({named})"
+        arguments = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
+        return f"await {call.action}({arguments})"
 
 
 class _ToolSet:
@@ -88,8 +88,8 @@ class _ToolSet:
 
     async def actions(self) -> Sequence[Action]:
         """Return the action of each tool."""
-        made = [await connection.actions() for connection in as_connections(self.tools)]
-        return [action for actions in made for action in actions]
+        actions_of_tools = [await connection.actions() for connection in as_connections(self.tools)]
+        return [action for actions in actions_of_tools for action in actions]
 
     def inspect(self, *, verbose: bool = False) -> dict[str, Any]:
         """Describe all tools."""
