@@ -92,7 +92,7 @@ def test_hook_page_tests_its_example(hook: str) -> None:
 @every_hook
 def test_contract_suite_is_tested_by_a_broken_plugin(hook: str) -> None:
     kind = HOOKS[hook].kind
-    broken = ROOT / f"tests/plugins/devkit/broken/{'plugin' if kind == 'command' else kind}.py"
+    broken = ROOT / f"tests/plugins/devkit/broken/{kind}.py"
     assert suite_of(kind) in broken.read_text(encoding="utf-8")
 
 
