@@ -8,13 +8,12 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from delf.hookspecs import CONNECTIONS_GROUP, ENTRY_POINT_GROUP
 from delf.packages.official import module_of
-from delf.plugins.discovery import Candidate
-from delf.plugins.loader import load, new_manager
-from delf.specs import Spec
+
+if TYPE_CHECKING:
+    from delf.specs import Spec
 
 ROOT: Final = Path(__file__).parents[2]
 CORE: Final = ROOT / "core"
@@ -51,6 +50,11 @@ class Library:
     def specs(self) -> tuple[Spec, ...]:
         """The capabilities, as delf reads them from the entry points."""
         points = self.metadata["project"].get("entry-points", {})
+        # Escape attempts use this module with the standard library alone.
+        from delf.hookspecs import CONNECTIONS_GROUP, ENTRY_POINT_GROUP
+        from delf.plugins.discovery import Candidate
+        from delf.plugins.loader import load, new_manager
+
         found: list[Spec] = []
         for group in (ENTRY_POINT_GROUP, CONNECTIONS_GROUP):
             for name, target in points.get(group, {}).items():

@@ -56,6 +56,8 @@ async def test_postgresql_results_are_independent_of_the_environment(
         postgres_database.run("ALTER ROLE CURRENT_USER RESET ALL")
 
 
+_LATE = "has not answered context() for"
+"""A machine that is busy takes its time to import DuckDB."""
 GREETING = ", 'Grüße 東京' AS greeting, 1e0 / 30 AS tenth"
 PROGRAM = Path(__file__).with_name("odd_place.py")
 PANDAS = {
@@ -139,7 +141,8 @@ def odd_place(tmp_path, postgres_database, mariadb_database, duckdb_database, sq
         )
         assert done.returncode == 0, done.stderr.decode(errors="replace")[-4000:]
         message = json.loads(done.stdout)
-        assert not done.stderr, done.stderr.decode()
+        warnings = [line for line in done.stderr.decode().splitlines() if _LATE not in line]
+        assert not warnings, warnings
         files = {name: bytes.fromhex(data) for name, data in message["files"].items()}
         sheet = load_workbook(BytesIO(files.pop("frame.xlsx"))).active
         return message["text"], message["warnings"], files, list(sheet.values)
