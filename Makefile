@@ -41,7 +41,11 @@ test: $(DEV_STAMP) ## run the quick tests, which need no service; ARGS="tests/co
 
 .PHONY: test-all
 test-all: $(DEV_STAMP) ## run all tests: databases, Docker, a browser, kills, builds
-	$(BIN)/pytest -n auto --dist worksteal $(ARGS)
+	$(BIN)/pytest -n auto --dist worksteal -m "not soak" $(ARGS)
+
+.PHONY: test-soak
+test-soak: $(DEV_STAMP) ## run the longest tests, whose kinds shorter ones show, too
+	$(BIN)/pytest -n auto --dist worksteal -m soak $(ARGS)
 
 .PHONY: dev
 dev: $(DEV_STAMP) ## make .venv: every package editable, and the tools

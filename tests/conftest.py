@@ -232,7 +232,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Programs that tests start heed Ctrl-C, also where the shell runs tests in the background."""
-    for name in ("slow", "services", "browser", "chaos"):
+    for name in ("slow", "services", "browser", "chaos", "soak"):
         config.addinivalue_line(
             "markers", name
         )  # a suite that a test runs elsewhere has no settings

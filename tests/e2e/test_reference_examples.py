@@ -180,6 +180,7 @@ def failures(folder: Path) -> dict[int, str]:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_reference_example_runs_with_delf_connections(
     tmp_path: Path,
     google: GoogleServer,

@@ -178,6 +178,7 @@ def _plugins(listed: str) -> set[str]:
     return {line.split(" ")[0] for line in listed.splitlines()}
 
 
+@pytest.mark.soak
 def test_setup_command_ignores_adjacent_files(tmp_path: Path) -> None:
     """README's commands, with a folder `shell` and a pip.py in the working folder."""
     here = tmp_path / "clone"

@@ -603,6 +603,7 @@ async def test_tall_window_loads_enough_tasks_to_fill_it(shop, open_page):
     await expect(rows.nth(249)).to_be_visible()
 
 
+@pytest.mark.soak
 async def test_page_shows_two_thousand_calls(shop, open_page):
     code = "for n in range(2000):\n    await look(n)\n    if n % 20 == 0:\n        print('x' * 20_000)\n"
     page = await open_page(shop.url)

@@ -151,6 +151,7 @@ def odd_place(tmp_path, postgres_database, mariadb_database, duckdb_database, sq
 
 
 @pytest.mark.timeout(300)  # four programs that import pandas, on a machine that may be busy
+@pytest.mark.soak
 def test_task_results_are_independent_of_the_environment(odd_place):
     plain = odd_place("plain")
     text, _, files, _ = plain
