@@ -213,7 +213,7 @@ asyncio.run(main())
         (template,) = until_now(lambda: templates(run.pid))
         (child,) = until_now(lambda: children_of(template))
         run.kill()
-    until_now(lambda: not is_alive(child) and not is_alive(template))
+    assert until_now(lambda: not is_alive(child) and not is_alive(template))
 
 
 # -- many at once -----------------------------------------------------------------------------

@@ -179,7 +179,7 @@ def check_made(kind: str, instance: object, subject: str) -> None:
         subject: The name of the kind, for error messages.
 
     Raises:
-        ConfigurationError: If the object is a class, lacks a member of the protocol, or has a
+        ConfigurationError: If the object is a class, has not all members of the protocol, or has a
             plain method instead of an async method.
     """
     if instance is None:

@@ -99,7 +99,7 @@ class Problem:
 
     @property
     def is_scope_missing(self) -> bool:
-        """True if the token lacks a scope that the request needs."""
+        """True if the token does not have a scope that the request needs."""
         return self.status == 403 and bool(self.reasons & _MISSING_SCOPE)
 
     def _is_of_others(self, scopes: Sequence[str]) -> bool:
