@@ -14,11 +14,12 @@ import sys
 import types
 import typing
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
+import delf.testing
 from delf import Connection
 from delf.packages.official import all_packages
 from delf.plugins.host import PluginHost
@@ -61,11 +62,14 @@ def stub() -> str:
 
 
 def kit() -> str:
-    """Return the stub of ``delf.testing``: what the plugin that exports ``testing`` gives."""
-    host = PluginHost.discover(environ={})
-    exports = (dict(record.plugin.exports) for record in host.records())
-    target = next(found["testing"] for found in exports if "testing" in found)
-    return f"# Generated: cd tests && python -m support.exported\nfrom {target} import *\n"
+    """Return the stub of ``delf.testing``: each name, imported from its module of the kit."""
+    names_by_home: dict[str, list[str]] = {}
+    for name in delf.testing.__all__:
+        names_by_home.setdefault(getattr(delf.testing, name).__module__, []).append(name)
+    imports = [f"from {home} import {', '.join(names)}" for home, names in names_by_home.items()]
+    listed = ["__all__ = [", *(f'    "{name}",' for name in delf.testing.__all__), "]"]
+    head = "# Generated: cd tests && python -m support.exported"
+    return "\n".join([head, *sorted(imports), "", *listed, ""])
 
 
 class _Imports:
@@ -131,8 +135,8 @@ class _Imports:
 
 def _settings_of(made: Any) -> type[PluginSettings] | None:
     """Return the settings of a connection class, None for anything else."""
-    is_connection = inspect.isclass(made) and issubclass(made, Connection)
-    return made.Settings if is_connection else None
+    is_connection = isinstance(made, type) and issubclass(made, Connection)
+    return cast("Any", made).Settings if is_connection else None
 
 
 def _class(
@@ -176,7 +180,7 @@ def _parameters(made: Any, settings: type[PluginSettings], imports: _Imports) ->
 
 def _hint(field: FieldInfo) -> Any:
     """Return the whole annotation of a field; pydantic moves some of its metadata."""
-    if field.annotation is str and field.metadata and LocalPath.__metadata__[0] in field.metadata:
+    if field.annotation is str and typing.get_args(LocalPath)[1] in field.metadata:
         return LocalPath
     return field.annotation
 

@@ -22,7 +22,7 @@ import griffe
 
 from delf.hookspecs import EXPORTS_GROUP, PLUGIN_API
 from repo.pages import blocks_of
-from support.exported import STUB
+from support.exported import KIT, STUB
 from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT
 
 SNAPSHOT: Final = ROOT / "tests/repo/public_names.txt"
@@ -34,7 +34,6 @@ _CONTRACTS: Final = "delf.protocols"
 _WORDS: Final = "delf.types"
 """The module with the words of states, effects and modes."""
 _VARIABLE: Final = re.compile(r'^\w+: Final = "(DELF_[A-Z_]*[A-Z])"', re.MULTILINE)
-_KIT: Final = "delf_devkit.testing"
 _SOURCES: Final = tuple(
     folder / "src" for folder in (CORE, *(one.folder for one in (*LIBRARIES, *PLUGINS)))
 )
@@ -70,8 +69,8 @@ def program_names(texts: Mapping[str, str] = _NONE) -> list[str]:
             lines |= {*_of_member(module, attribute, f"delf.{name}", texts)}
     stub = griffe.visit("exported", filepath=STUB, code=STUB.read_text(encoding="utf-8"))
     lines |= {line for name in stub.classes for line in _of(stub[name], f"delf.{name}")}
-    for name in _strings(_text_of(_KIT, texts), "__all__"):
-        lines |= {*_of_member(_KIT, name, f"delf.testing.{name}", texts)}
+    for module, name in _imports(KIT.read_text(encoding="utf-8")):
+        lines |= {*_of_member(module, name, f"delf.testing.{name}", texts)}
     for module in (*imported_modules(), *_settings()):
         if not _is_core(module):
             lines |= {*_of_module(module, texts)}
@@ -147,14 +146,6 @@ def _exports_of_core() -> list[tuple[str, str]]:
         for module, name in _imports(_text_of("delf", _NONE))
         if not module.startswith("delf.packages")
     ]
-
-
-def _strings(text: str, variable: str) -> list[str]:
-    """Return the list of texts that a module assigns to a variable."""
-    for node in ast.parse(text).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == variable:
-            return list(ast.literal_eval(node.value))
-    raise ValueError(f"no {variable}")
 
 
 def _is_core(module: str) -> bool:

@@ -14,62 +14,28 @@ with the pytest plugin. A contract suite is taken by subclassing::
         def connection(self):
             return Tickets()
 
-Every name here is imported on first use.
+Every name here is imported on first use. The suite of a kind of plugin is ``KindContract`` in
+``contracts/kind.py``; ``delf/testing.pyi`` tells type checkers about all names.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from delf_devkit.testing.approvals import ScriptedApprovals
-    from delf_devkit.testing.contracts.approval import ApprovalContract, Shown
-    from delf_devkit.testing.contracts.command import CommandContract
-    from delf_devkit.testing.contracts.connection import Call, ConnectionContract
-    from delf_devkit.testing.contracts.conversation import ConversationContract
-    from delf_devkit.testing.contracts.embedder import EmbedderContract
-    from delf_devkit.testing.contracts.formats import FormatContract
-    from delf_devkit.testing.contracts.journal import JournalContract
-    from delf_devkit.testing.contracts.memory import MemoryContract
-    from delf_devkit.testing.contracts.model import ModelContract
-    from delf_devkit.testing.contracts.observer import ObserverContract
-    from delf_devkit.testing.contracts.plugin import PluginContract
-    from delf_devkit.testing.contracts.prefilter import PrefilterContract
-    from delf_devkit.testing.contracts.sandbox import SandboxContract
-    from delf_devkit.testing.contracts.shared_journal import SharedJournalContract
-    from delf_devkit.testing.contracts.strategy import StrategyContract
-    from delf_devkit.testing.contracts.tools import ToolsContract
-    from delf_devkit.testing.events import every_event
-    from delf_devkit.testing.hosts import TestHost
-    from delf_devkit.testing.models import ScriptedModel, script
-    from delf_devkit.testing.project import DelfProject, Outcome
-    from delf_devkit.testing.requests import request_for
-    from delf_devkit.testing.tasks import ScriptedTask
-
-_HOMES: Final = {
-    "ApprovalContract": "contracts.approval",
+_OTHERS: Final = {
     "Call": "contracts.connection",
-    "CommandContract": "contracts.command",
-    "ConnectionContract": "contracts.connection",
     "ConversationContract": "contracts.conversation",
     "DelfProject": "project",
-    "EmbedderContract": "contracts.embedder",
-    "FormatContract": "contracts.formats",
-    "JournalContract": "contracts.journal",
-    "MemoryContract": "contracts.memory",
-    "ModelContract": "contracts.model",
-    "ObserverContract": "contracts.observer",
     "Outcome": "project",
     "PluginContract": "contracts.plugin",
-    "PrefilterContract": "contracts.prefilter",
-    "SandboxContract": "contracts.sandbox",
     "ScriptedApprovals": "approvals",
     "ScriptedModel": "models",
     "ScriptedTask": "tasks",
     "SharedJournalContract": "contracts.shared_journal",
     "Shown": "contracts.approval",
-    "StrategyContract": "contracts.strategy",
     "TestHost": "hosts",
     "ToolsContract": "contracts.tools",
     "every_event": "events",
@@ -77,45 +43,25 @@ _HOMES: Final = {
     "script": "models",
 }
 
-__all__ = [
-    "ApprovalContract",
-    "Call",
-    "CommandContract",
-    "ConnectionContract",
-    "ConversationContract",
-    "DelfProject",
-    "EmbedderContract",
-    "FormatContract",
-    "JournalContract",
-    "MemoryContract",
-    "ModelContract",
-    "ObserverContract",
-    "Outcome",
-    "PluginContract",
-    "PrefilterContract",
-    "SandboxContract",
-    "ScriptedApprovals",
-    "ScriptedModel",
-    "ScriptedTask",
-    "SharedJournalContract",
-    "Shown",
-    "StrategyContract",
-    "TestHost",
-    "ToolsContract",
-    "every_event",
-    "request_for",
-    "script",
-]
+
+@functools.cache
+def _homes() -> Mapping[str, str]:
+    """Return the module of each name."""
+    from delf.hookspecs import HOOKS  # late: pytest imports this package in every run
+
+    suites = {f"{spec.kind.title()}Contract": f"contracts.{spec.kind}" for spec in HOOKS.values()}
+    return suites | _OTHERS
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
+    if name == "__all__":
+        return sorted(_homes())
+    if name.startswith("__") or name not in _homes():
         raise AttributeError(f"module 'delf.testing' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"delf_devkit.testing.{home}"), name)
+    value = getattr(importlib.import_module(f"delf_devkit.testing.{_homes()[name]}"), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted(_homes())
