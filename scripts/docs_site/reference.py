@@ -125,7 +125,7 @@ def hooks_page() -> str:
     """Return the page with every hook, and the fields of what it returns."""
     lines = ["# Hooks", _plain((inspect.getdoc(hookspecs) or "").partition("\n\n")[2]), ""]
     for name, spec in HOOKS.items():
-        about = _plain(inspect.getdoc(getattr(hookspecs, name)) or "")
+        about = _plain((inspect.getdoc(spec) or "").partition("\n\nArgs:")[0])
         lines += [f"## {name}", about, "", f"[Its page](../hooks/{name}.md) has an example.", ""]
         lines += [f"Returns `{spec.__name__}`:", "", "| field | type |", "|---|---|"]
         lines += [
@@ -142,7 +142,7 @@ def errors_table(_text: str = "") -> str:
     found = [cls for cls in found if issubclass(cls, DelfError)]
     for cls in sorted(found, key=_line_of):
         anchor = f"{cls.code} {cls.__name__}".lower().replace(" ", "-")
-        lines += [f"| `{cls.code}` | [{cls.__name__}](#{anchor}) | `{cls.__base__.__name__}` |"]
+        lines += [f"| `{cls.code}` | [{cls.__name__}](#{anchor}) | `{cls.__bases__[0].__name__}` |"]
     return "\n".join(lines) + "\n"
 
 

@@ -42,8 +42,7 @@ RENAMES = {
     "delf.types": ["INTERRUPTED", "irreversible"],
     "delf.errors": ["ERR-TOOL-001"],
     "delf.events": ["http_status"],
-    "delf.hookspecs": ["delf_embedders"],
-    "delf.specs": ["needs_presence"],
+    "delf.specs": ["delf_embedders", "needs_presence"],
 }
 """A name that documentation uses, by its module."""
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import delf.testing
-from delf import hookspecs
 from delf.hookspecs import HOOKS
 from delf.plugins.host import PluginHost
 from delf.specs import ConnectionSpec
@@ -24,17 +23,17 @@ def kinds() -> str:
         "|---|---|---|---|---|---|",
     ]
     for hook, spec in HOOKS.items():
-        about = _plain(inspect.getdoc(getattr(hookspecs, hook)) or "")
+        about = _plain(inspect.getdoc(spec) or "")
         brings = about.partition("\n\n")[0].rstrip(".")
-        made = re.search(r"The factory\b.*?\b(?:is|makes) (an?\s[^,]+?)(?:,|\.$)", about, re.DOTALL)
-        assert made is not None, hook
+        its_own = re.search(r"^The factory is (an? [^,]+?)(?:,|\.$)", about, re.MULTILINE)
+        protocol = (spec.protocol or "").replace(":", ".")
         libraries = ", ".join(f"`{name}`" for name in sorted(_libraries_of(spec.kind)))
         link = f"[{hook}](../hooks/{hook}.md)"
         cells = [
             f"`{spec.kind}`",
             link,
             brings,
-            " ".join(made[1].split()),
+            its_own[1] if its_own else f"`{protocol}`",
             libraries,
             f"`{suite_of(spec.kind)}`",
         ]

@@ -17,11 +17,11 @@ from delf.types import Isolation
 class Spec:
     """The fields of every spec.
 
-    Each subclass declares a kind of plugin: ``kind``, the ``protocol`` of the factory's object
-    (``"module:attribute"``), and in ``optional`` further protocols that the object may implement,
-    each with the feature that depends on the protocol. The optional protocols are named as in the
-    main protocol's module, or as ``"module:attribute"``; an empty feature means that no warning is
-    needed.
+    Each subclass declares a kind of plugin: ``kind``, the ``hook`` that returns such specs, the
+    ``protocol`` of the factory's object (``"module:attribute"``), and in ``optional`` further
+    protocols that the object may implement, each with the feature that depends on the protocol. The
+    optional protocols are named as in the main protocol's module, or as ``"module:attribute"``; an
+    empty feature means that no warning is needed.
 
     Args:
         name: The name that users type; unique among the specs of its kind.
@@ -40,6 +40,7 @@ class Spec:
     """
 
     kind: ClassVar[str] = "spec"
+    hook: ClassVar[str] = ""
     protocol: ClassVar[str | None] = None
     optional: ClassVar[Mapping[str, str]] = {}
 
@@ -52,7 +53,19 @@ class Spec:
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionSpec(Spec):
-    """A type of connection; the factory is a :class:`delf.tools.connection.Connection` subclass.
+    """A type of connection: a service whose actions a script can call.
+
+    The factory is a subclass of :class:`delf.tools.connection.Connection`.
+
+    Example::
+
+        @hookimpl
+        def delf_connections():
+            yield ConnectionSpec(
+                name="tickets",
+                summary="The support desk's tickets.",
+                factory="delf_tickets.connection:Tickets",
+            )
 
     Args:
         input_files: True to create a connection for each task with input files, ``always`` for each
@@ -61,6 +74,7 @@ class ConnectionSpec(Spec):
     """
 
     kind: ClassVar[str] = "connection"
+    hook: ClassVar[str] = "delf_connections"
     protocol: ClassVar[str | None] = "delf.protocols.connection:ConnectionLike"
     optional: ClassVar[Mapping[str, str]] = {
         "SupportsCheck": "",
@@ -75,32 +89,19 @@ class ConnectionSpec(Spec):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FormatSpec(Spec):
-    """A file format, for input and output files.
-
-    The factory is called without arguments and makes a
-    :class:`delf.protocols.formats.FileFormat`.
-
-    Args:
-        endings: Suffixes of the files that the format reads, such as ``(".rows", ".table")``.
-        writes: Suffixes of output files that the format writes from rows; its object must then be a
-            :class:`delf.protocols.formats.SupportsWrite`.
-    """
-
-    kind: ClassVar[str] = "format"
-    protocol: ClassVar[str | None] = "delf.protocols.formats:FileFormat"
-    optional: ClassVar[Mapping[str, str]] = {
-        "SupportsWrite": "scripts cannot make such files",
-        "SupportsPeek": "the prompt reads whole tables to describe them, and no header=",
-    }
-
-    endings: tuple[str, ...]
-    writes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
 class SandboxSpec(Spec):
-    """A sandbox backend.
+    """A sandbox backend, which runs scripts in isolation.
+
+    Example::
+
+        @hookimpl
+        def delf_sandbox_backends():
+            yield SandboxSpec(
+                name="firecracker",
+                summary="A micro-VM for each task.",
+                factory="delf_sandbox_firecracker.backend:FirecrackerBackend",
+                isolation="vm",
+            )
 
     Args:
         isolation: The strength of the isolation from the host.
@@ -110,6 +111,7 @@ class SandboxSpec(Spec):
     """
 
     kind: ClassVar[str] = "sandbox"
+    hook: ClassVar[str] = "delf_sandbox_backends"
     protocol: ClassVar[str | None] = "delf.protocols.sandbox:SandboxBackend"
     optional: ClassVar[Mapping[str, str]] = {
         "SupportsLanguage": "models do not know which Python it runs",
@@ -125,9 +127,21 @@ class SandboxSpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class MemorySpec(Spec):
-    """A memory store."""
+    """A memory store, which keeps facts across tasks.
+
+    Example::
+
+        @hookimpl
+        def delf_memory_stores():
+            yield MemorySpec(
+                name="notes",
+                summary="Facts in a plain text file.",
+                factory="delf_memory_notes.store:NotesStore",
+            )
+    """
 
     kind: ClassVar[str] = "memory"
+    hook: ClassVar[str] = "delf_memory_stores"
     protocol: ClassVar[str | None] = "delf.protocols.memory:MemoryStore"
     optional: ClassVar[Mapping[str, str]] = {
         "delf.protocols.readiness:SupportsEarlyStart": "",
@@ -135,10 +149,51 @@ class MemorySpec(Spec):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PrefilterSpec(Spec):
+    """A prefilter, which selects the actions that a task needs.
+
+    A parameter ``mode`` of the factory receives the value of ``prefilter_mode``.
+
+    Example::
+
+        @hookimpl
+        def delf_prefilters():
+            yield PrefilterSpec(
+                name="keywords",
+                summary="Actions that share words with the task.",
+                factory="delf_prefilter_keywords.prefilter:KeywordPrefilter",
+                modes=("filter",),
+            )
+
+    Args:
+        modes: The values of ``prefilter_mode`` that the prefilter implements.
+        asks: Whether the prefilter asks a model; ``auto`` prefers prefilters that do not.
+    """
+
+    kind: ClassVar[str] = "prefilter"
+    hook: ClassVar[str] = "delf_prefilters"
+    protocol: ClassVar[str | None] = "delf.protocols.prefilter:Prefilter"
+
+    modes: tuple[str, ...]
+    asks: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
 class EmbedderSpec(Spec):
-    """Embedding models.
+    """Embedding models, shared by memory stores and prefilters.
 
     A parameter ``model`` of the factory receives the requested name, unless that is the spec's own.
+
+    Example::
+
+        @hookimpl
+        def delf_embedders():
+            yield EmbedderSpec(
+                name="inhouse",
+                summary="The company's own embeddings.",
+                factory="delf_embed_inhouse.embedder:InhouseEmbedder",
+                serves=("inhouse/*",),
+            )
 
     Args:
         serves: Patterns of model names (``fnmatch``); the longest match wins. The spec's own name
@@ -147,6 +202,7 @@ class EmbedderSpec(Spec):
     """
 
     kind: ClassVar[str] = "embedder"
+    hook: ClassVar[str] = "delf_embedders"
     protocol: ClassVar[str | None] = "delf.protocols.embedder:Embedder"
     optional: ClassVar[Mapping[str, str]] = {
         "delf.protocols.readiness:SupportsSelfCheck": "nothing tells whether it works before "
@@ -159,32 +215,60 @@ class EmbedderSpec(Spec):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrefilterSpec(Spec):
-    """A prefilter.
+class FormatSpec(Spec):
+    """A file format that ``files.read`` parses into rows, or that is written from rows.
 
-    A parameter ``mode`` of the factory receives the value of ``prefilter_mode``.
+    The factory is called without arguments.
+
+    Example::
+
+        @hookimpl
+        def delf_file_formats():
+            yield FormatSpec(
+                name="parquet",
+                summary="Parquet files as rows.",
+                factory="delf_files_parquet.format:ParquetFormat",
+                endings=(".parquet",),
+            )
 
     Args:
-        modes: The values of ``prefilter_mode`` that the prefilter implements.
-        asks: Whether the prefilter asks a model; ``auto`` prefers prefilters that do not.
+        endings: Suffixes of the files that the format reads, such as ``(".rows", ".table")``.
+        writes: Suffixes of output files that the format writes from rows; its object must then be a
+            :class:`delf.protocols.formats.SupportsWrite`.
     """
 
-    kind: ClassVar[str] = "prefilter"
-    protocol: ClassVar[str | None] = "delf.protocols.prefilter:Prefilter"
+    kind: ClassVar[str] = "format"
+    hook: ClassVar[str] = "delf_file_formats"
+    protocol: ClassVar[str | None] = "delf.protocols.formats:FileFormat"
+    optional: ClassVar[Mapping[str, str]] = {
+        "SupportsWrite": "scripts cannot make such files",
+        "SupportsPeek": "the prompt reads whole tables to describe them, and no header=",
+    }
 
-    modes: tuple[str, ...]
-    asks: bool = True
+    endings: tuple[str, ...]
+    writes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class ApprovalSpec(Spec):
-    """An approval channel.
+    """An approval channel, which asks a person before a call is made.
+
+    Example::
+
+        @hookimpl
+        def delf_approval_channels():
+            yield ApprovalSpec(
+                name="pager",
+                summary="Asks whoever is on call.",
+                factory="delf_approval_pager.channel:PagerChannel",
+            )
 
     Args:
         needs_presence: Whether the channel is skipped for tasks that nobody waits for.
     """
 
     kind: ClassVar[str] = "approval"
+    hook: ClassVar[str] = "delf_approval_channels"
     protocol: ClassVar[str | None] = "delf.protocols.approval:ApprovalChannel"
     optional: ClassVar[Mapping[str, str]] = {
         "SupportsPresence": "it is asked although nobody is there: `can_ask` would tell",
@@ -248,10 +332,21 @@ class Provider:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec(Spec):
-    """Language models.
+    """A language model client, with the model names that it serves.
 
     A parameter ``config`` of the factory receives the :class:`delf.llm.LLMConfig` of the model,
     instead of options.
+
+    Example::
+
+        @hookimpl
+        def delf_models():
+            yield ModelSpec(
+                name="inhouse",
+                summary="The company's own models.",
+                factory="delf_model_inhouse.model:InhouseModel",
+                providers=(Provider(name="inhouse", keys=("INHOUSE_KEY",)),),
+            )
 
     Args:
         serves: Patterns of model names (``fnmatch``) besides the providers'; the longest match
@@ -261,6 +356,7 @@ class ModelSpec(Spec):
     """
 
     kind: ClassVar[str] = "model"
+    hook: ClassVar[str] = "delf_models"
     protocol: ClassVar[str | None] = "delf.protocols.model:Model"
     optional: ClassVar[Mapping[str, str]] = {
         "SupportsTools": "strategies that give a model tools cannot use it",
@@ -278,7 +374,17 @@ class ModelSpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class JournalSpec(Spec):
-    """A journal.
+    """A journal, which stores events.
+
+    Example::
+
+        @hookimpl
+        def delf_journals():
+            yield JournalSpec(
+                name="kafka",
+                summary="Events in a Kafka topic.",
+                factory="delf_journal_kafka.journal:KafkaJournal",
+            )
 
     Args:
         durable: Persistent. Commands use a durable journal of the installed ones.
@@ -286,6 +392,7 @@ class JournalSpec(Spec):
     """
 
     kind: ClassVar[str] = "journal"
+    hook: ClassVar[str] = "delf_journals"
     protocol: ClassVar[str | None] = "delf.protocols.journal:Journal"
     optional: ClassVar[Mapping[str, str]] = {
         "SupportsRemembered": "a yes that lasts until it is revoked ends with the process",
@@ -300,7 +407,19 @@ class JournalSpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class StrategySpec(Spec):
-    """A strategy; its object is made once for each agent, and works on concurrent tasks.
+    """A strategy, which turns a task into tool calls.
+
+    Its object is made once for each agent, and works on concurrent tasks.
+
+    Example::
+
+        @hookimpl
+        def delf_strategies():
+            yield StrategySpec(
+                name="debate",
+                summary="Two models argue, a third decides.",
+                factory="delf_strategy_debate.strategy:Debate",
+            )
 
     Args:
         llm: The model name for agents without a model, if the strategy needs none.
@@ -308,6 +427,7 @@ class StrategySpec(Spec):
     """
 
     kind: ClassVar[str] = "strategy"
+    hook: ClassVar[str] = "delf_strategies"
     protocol: ClassVar[str | None] = "delf.protocols.strategy:Strategy"
 
     llm: str | None = None
@@ -316,7 +436,17 @@ class StrategySpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class ObserverSpec(Spec):
-    """An observer.
+    """An observer, which receives every event.
+
+    Example::
+
+        @hookimpl
+        def delf_observers():
+            yield ObserverSpec(
+                name="call-log",
+                summary="Writes every call to the log.",
+                factory="delf_call_log.observer:CallLog",
+            )
 
     Args:
         opt_in: Whether the observer is used only if the setting ``observers`` names it.
@@ -326,6 +456,7 @@ class ObserverSpec(Spec):
     """
 
     kind: ClassVar[str] = "observer"
+    hook: ClassVar[str] = "delf_observers"
     protocol: ClassVar[str | None] = "delf.protocols.observer:Observer"
     optional: ClassVar[Mapping[str, str]] = {
         "SupportsPeopleChanges": "",
@@ -337,9 +468,22 @@ class ObserverSpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class CommandSpec(Spec):
-    """A command of the ``delf`` program; the factory is a ``click.Command``.
+    """A command of the ``delf`` program.
+
+    The factory is a ``click.Command``, imported when the command is typed.
 
     A name of two words is a command of a group: ``plugins new``.
+
+    Example::
+
+        @hookimpl
+        def delf_commands():
+            yield CommandSpec(
+                name="hello",
+                summary="Says hello.",
+                factory="delf_hello.command:hello",
+            )
     """
 
     kind: ClassVar[str] = "command"
+    hook: ClassVar[str] = "delf_commands"

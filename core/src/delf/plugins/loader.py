@@ -16,7 +16,6 @@ from typing import Any, Final, cast
 
 import pluggy
 
-from delf import hookspecs
 from delf.errors import describe_exception, did_you_mean
 from delf.hookspecs import HOOKS, PLUGIN_API
 from delf.plugins.discovery import Candidate
@@ -43,10 +42,15 @@ class _Manager(pluggy.PluginManager):
         return super().parse_hookimpl_opts(plugin, name)
 
 
+@pluggy.HookspecMarker(_PROJECT)
+def _hook() -> Iterable[Spec]:  # pyright: ignore[reportReturnType]
+    """Return the specs of a kind of plugin: the signature of every hook."""
+
+
 def new_manager() -> pluggy.PluginManager:
     """Return a manager that knows delf's hooks and no plugin yet."""
     manager = _Manager(_PROJECT)
-    manager.add_hookspecs(hookspecs)
+    manager.add_hookspecs(type("Hooks", (), dict.fromkeys(HOOKS, _hook)))
     return manager
 
 
