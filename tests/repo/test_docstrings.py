@@ -12,7 +12,15 @@ import pytest
 from support.workspace import ROOT, modules
 
 from .prose import PAGES, SOURCES, docstrings
-from .vocabulary import NAMES, PROSE, banned_names, banned_prose, riddles, weak_openings
+from .vocabulary import (
+    NAMES,
+    PROSE,
+    banned_names,
+    banned_prose,
+    riddles,
+    unknown_arguments,
+    weak_openings,
+)
 
 OPENING: Final = re.compile(
     r"(what|whatever|whether|which|whichever|who|whose|whom|whoever|when|why|where|wherever|how|"
@@ -61,6 +69,15 @@ def test_docstring_names_its_nouns_and_conditions() -> None:
         for line, text in riddles(ast.parse(path.read_text(encoding="utf-8")))
     ]
     assert not found, _listed(found, "begin a sentence with its noun, an error with If:")
+
+
+def test_docstring_arguments_are_parameters() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line} {name}"
+        for path in SOURCES
+        for line, name in unknown_arguments(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert not found, _listed(found, "describe parameters under their own names:")
 
 
 def test_names_hold_no_banned_word() -> None:
@@ -136,6 +153,23 @@ def test_vague_docstring_sentences_are_found(docstring: str, is_riddle: bool) ->
     assert bool([*riddles(ast.parse(source))]) == is_riddle
     shown = f"@action\n{source}"
     assert not [*riddles(ast.parse(shown))]
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "unknown"),
+    [
+        ("def f(a, *b)", "...", []),
+        ("def f(a, *, c)", "...", ["b"]),
+        ("class A", "def __init__(self, a): ...", ["b"]),
+        ("class A", "a: int", ["b"]),
+        ("class A(B)", "a: int", []),
+        ("class A(B)", "def __init__(self, **c): ...", []),
+    ],
+)
+def test_unknown_arguments_are_found(head: str, body: str, unknown: list[str]) -> None:
+    docstring = "Do.\n\n    Args:\n        a: One: two.\n            x: more\n        b: Other."
+    tree = ast.parse(f'{head}:\n    """{docstring}\n    """\n    {body}')
+    assert [name for _, name in unknown_arguments(tree)] == unknown
 
 
 def test_docstring_check_reads_every_source() -> None:

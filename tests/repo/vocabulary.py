@@ -7,7 +7,7 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final, cast
 
 NAMES: Final[Mapping[str, str]] = {
     "told": "message, text, reported",
@@ -71,6 +71,7 @@ _NO_VERB: Final = re.compile(
     re.IGNORECASE,
 )
 _SECTION: Final = re.compile(r"^ *(?:Args|Returns|Raises|Yields):\n", re.MULTILINE)
+_ARGUMENTS: Final = re.compile(r"^Args:\n((?: .*\n?|\n(?= ))+)", re.MULTILINE)
 _ENTRY: Final = re.compile(r"^ +(\w+): (.*)$", re.MULTILINE)
 _NO_NOUN: Final = re.compile(r"(?:One|Those|Such|These|Whoever|Whatever) ")
 _RIDDLE: Final = re.compile(r"\b(?:None where|in place of)\b")
@@ -116,9 +117,10 @@ def riddles(tree: ast.AST) -> Iterator[tuple[int, str]]:
     A sentence or the text of an argument begins with its noun, an error with its condition.
     """
     for node in ast.walk(tree):
-        body = getattr(node, "body", None)
+        body: Any = getattr(node, "body", None)
         shown = any(mark in _SHOWN_TO_MODELS for mark in _decorators(node))
-        for statement in body if isinstance(body, list) and not shown else ():
+        statements = cast("list[ast.AST]", body) if isinstance(body, list) and not shown else []
+        for statement in statements:
             match statement:
                 case ast.Expr(value=ast.Constant(value=str(text))):
                     yield from ((statement.lineno, riddle) for riddle in _riddles_of(text))
@@ -136,6 +138,35 @@ def _riddles_of(docstring: str) -> Iterator[str]:
             vague = _NO_CONDITION if name[0].isupper() else _NO_NOUN_OF_ENTRY
             if vague.match(words):
                 yield f"{name}: {words}"
+
+
+def unknown_arguments(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield the names under ``Args:`` that are not parameters of their function or class."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(args=arguments) | ast.AsyncFunctionDef(args=arguments):
+                names = _names_of(arguments)
+            case ast.ClassDef(body=body, bases=bases):
+                made_by = [
+                    each.args
+                    for each in body
+                    if isinstance(each, ast.FunctionDef) and each.name == "__init__"
+                ]
+                if bases and not any(arguments.kwarg is None for arguments in made_by):
+                    continue  # the parameters may be inherited
+                fields = [
+                    ast.unparse(each.target) for each in body if isinstance(each, ast.AnnAssign)
+                ]
+                names = {*fields}.union(*map(_names_of, made_by))
+            case _:
+                continue
+        for section in _ARGUMENTS.findall(ast.get_docstring(node) or ""):
+            listed = re.findall(r"^ {4}(\w+): ", section, re.MULTILINE)
+            yield from ((node.lineno, name) for name in listed if name not in names)
+
+
+def _names_of(arguments: ast.arguments) -> set[str]:
+    return {each.arg for each in ast.walk(arguments) if isinstance(each, ast.arg)}
 
 
 def _decorators(node: ast.AST) -> list[str]:

@@ -153,7 +153,7 @@ class EnvFile:
 
     @property
     def assignments(self) -> dict[str, str]:
-        """Return the file's variables for a reader that trusts the file."""
+        """The variables of a trusted file, by name."""
         values_by_name: dict[str, str] = {}
         for name, value in self.entries:
             values_by_name[name] = (
@@ -201,7 +201,7 @@ def current_folder() -> Path:
 
 
 def current_trust() -> Trust:
-    """Return the trust that counts for the project's folder."""
+    """Return the trust decisions that apply to the project's folder."""
     place = _current.get()
     if place is not None and place.trust is not None:
         return place.trust

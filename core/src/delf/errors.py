@@ -466,7 +466,7 @@ class UndecidedCallError(TaskLeftError):
 
 
 class JournalFailedError(DelfError):
-    """A journal raised an error of its own, such as one of its database's client."""
+    """A journal raised an exception of its own, such as an error of its database client."""
 
     code = "ERR-JOURNAL-006"
     default_hint = (

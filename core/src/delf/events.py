@@ -665,7 +665,7 @@ class ApprovalCommented(_Event):
 
     @property
     def headline(self) -> str:
-        """The comment."""
+        """The comment and its author, in one line."""
         return f"comment by {self.by}: {_one_line(self.text)}"
 
 
@@ -686,7 +686,7 @@ class ApprovalAssigned(_Event):
 
     @property
     def headline(self) -> str:
-        """The assignment."""
+        """The assignment and its author, in one line."""
         return f"assigned to {self.to or 'nobody'} by {self.by}"
 
 

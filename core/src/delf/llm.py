@@ -168,10 +168,11 @@ class LLMConfig:
         )
 
     def server_side_tools_for(self, purpose: str) -> tuple[str, ...]:
-        """Return the server-side tools for a model call of some purpose.
+        """Return the names of the server-side tools that a model call may use.
 
         Args:
-            purpose: The purpose of the call; only those in ``LOOKS_OUTSIDE`` may use the tools.
+            purpose: The purpose of the call; only the purposes in ``LOOKS_OUTSIDE`` may use the
+                tools.
         """
         if purpose not in LOOKS_OUTSIDE:
             return ()

@@ -24,7 +24,7 @@ class Providers:
     """The providers declared by installed plugins.
 
     Args:
-        known: The providers; the first one wins if two declare the same name or alias.
+        providers: The providers; the first one wins if two declare the same name or alias.
     """
 
     def __init__(self, providers: Iterable[Provider] = ()) -> None:
@@ -99,7 +99,7 @@ class Providers:
 
 
 def _as_given(name: str, text: str) -> str:
-    """Return a part of a name that keeps the source of the whole name."""
+    """Return a part of a model name as a text with the same source as the whole name."""
     if isinstance(name, FileText):
         return FileText(text, name.folder)
     return SourcedText(text, name.source) if isinstance(name, SourcedText) else text

@@ -104,11 +104,11 @@ digits is a secret, such as ``X-Client: 7f3a…``.
 
 
 class SentTo:
-    """An annotation with the settings that hold a secret's destination addresses.
+    """An annotation of a secret: the settings whose addresses the secret is sent to.
 
-    Without addresses the secret leaves the process by itself (a URL with a password) or not at
-    all (a key that is only compared). A secret without ``SentTo`` may go to any address of its
-    settings.
+    ``SentTo()`` without fields marks a secret that is sent to no address of another setting: a URL
+    with a password, or a key that is only compared. A secret without this annotation may be sent to
+    any address in the settings.
 
     Args:
         fields: The names of the settings with these addresses.
@@ -170,7 +170,7 @@ class PluginSettings(BaseModel):
     def places(self, field: str, *usual: str) -> tuple[list[Path], Path | None]:
         """Return the folders of a setting, and the project that must be trusted to read them.
 
-        Folders that the program names need no trust; the project is then None.
+        The project is None for folders set by a program, which need no trust.
 
         Args:
             field: The name of a field with a list of folders.

@@ -157,7 +157,7 @@ def _display_name(found: re.Match[str]) -> str:
 
 
 def _mixes_letters(host: str) -> bool:
-    """Return whether a possible name mixes plain Latin letters with look-alikes in one word."""
+    """Return True for a host name with plain Latin letters and look-alikes in one label."""
     return re.search(_ENDING, host) is not None and any(
         re.search("[A-Za-z]", run) and re.search(_ALIKE, run) for run in re.findall(_RUNS, host)
     )

@@ -67,7 +67,7 @@ class Inflater:
 
     Args:
         headers: The response headers, as httpx has them.
-        most: The maximum number of bytes of the body, both as received and decompressed.
+        max_bytes: The maximum number of bytes of the body, both as received and decompressed.
 
     Raises:
         BodyEncodingError: If the encoding is not in :data:`ACCEPTED`.

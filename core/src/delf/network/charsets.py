@@ -1,4 +1,4 @@
-"""Charset labels of mails, pages and responses, read as the programs that write them mean them."""
+"""Charset labels of mails, pages and responses, with the meaning that they have in practice."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ def codec_of(label: str | None) -> str | None:
 def label_in_page(page: bytes) -> str | None:
     """Return the charset that an HTML or XML page declares; None for UTF-16.
 
-    Args: page: The page, in an encoding in which ASCII characters have their usual bytes.
+    Args:
+        page: The page, in an encoding in which ASCII characters have their usual bytes.
     """
     for declaration in _DECLARED.finditer(page, 0, _LONGEST_HEAD):
         if name := declaration[1] or declaration[2]:

@@ -194,7 +194,7 @@ class Attempts(Generic[A]):
     Args:
         retries: The maximum number of retries.
         is_repeatable: Whether the request is idempotent.
-        again: Decides from a response whether to retry; returns None to accept the response.
+        retry_rule: Decides from a response whether to retry; returns None to accept the response.
         sleep: Awaitable sleep between attempts.
     """
 
@@ -208,7 +208,7 @@ class Attempts(Generic[A]):
     ) -> None:
         self._retries = retries
         self._is_repeatable = is_repeatable
-        self._again = retry_rule
+        self._retry_rule = retry_rule
         self._sleep = sleep
         self.course = Course()
 
@@ -240,7 +240,7 @@ class Attempts(Generic[A]):
                     raise NoAnswerError(error, in_doubt=course.in_doubt) from None
                 retry = Again(seconds=pause(course.attempts))
             else:
-                retry = self._again(answer, course)
+                retry = self._retry_rule(answer, course)
                 if retry is None or (retry.is_failure and is_last):
                     return answer
             course.attempts += 1

@@ -20,14 +20,14 @@ class Outage:
 
     Args:
         log: The logger.
-        what: A sentence about the failing service, without a full stop.
-        of: The service, if other parts of the process share it.
+        effect: The effect of the outage, as a sentence without a full stop.
+        service: The name of the service, if other parts of the process share it.
     """
 
-    def __init__(self, log: logging.Logger, peer: str, of: str | None = None) -> None:
+    def __init__(self, log: logging.Logger, effect: str, service: str | None = None) -> None:
         self._log = log
-        self._what = peer
-        self._service = of
+        self._effect = effect
+        self._service = service
         self._since = 0.0
         self.failures = 0
         """Failures since the last success."""
@@ -54,7 +54,7 @@ class Outage:
             reporter = (_reporters.setdefault if begins else _reporters.get)(self._service, self)
         reporter.counted += 1
         level = logging.WARNING if begins and reporter is self else logging.DEBUG
-        self._log.log(level, "%s (failure %d): %s", self._what, self.failures, error)
+        self._log.log(level, "%s (failure %d): %s", self._effect, self.failures, error)
 
     def record_success(self) -> None:
         """Record a success, and log the end of an outage if there was one."""
@@ -66,5 +66,5 @@ class Outage:
             _reporters.pop(self._service, None)
         message = "works again after %d failures in %.0f s"
         level = logging.WARNING if reports else logging.DEBUG
-        self._log.log(level, f"%s: {message}", self._what, self.counted, seconds)
+        self._log.log(level, f"%s: {message}", self._effect, self.counted, seconds)
         self.failures = 0

@@ -27,9 +27,9 @@ def packages(kind: str) -> dict[str, str]:
     """Return the packages that provide capabilities of a kind, by capability name.
 
     Args:
-        kind: A kind of spec; ``installer`` for the command
-            that installs others, ``exports`` for public names, ``library`` for modules that several
-            plugins share, ``prefilter_mode`` for modes.
+        kind: A kind of spec, or ``installer`` for the command that installs packages, ``exports``
+            for public names, ``library`` for modules that several plugins share, ``prefilter_mode``
+            for modes.
     """
     return _table()[kind]
 

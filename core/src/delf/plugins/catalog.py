@@ -64,7 +64,7 @@ class Catalog:
     See :class:`~delf.plugins.host.PluginHost`, which has the public methods.
 
     Args:
-        loaded: The results of loading, in any order.
+        records: The plugins after loading, in any order.
         prefer: Plugins or distributions whose names win a dispute, in order.
     """
 

@@ -225,7 +225,10 @@ def _read(read_text: ReadText) -> list[Candidate]:
 
 
 def _declared_only(read_text: ReadText, problem: str) -> list[Candidate]:
-    """Return a plugin whose entry points cannot be read, known by its keywords; else nothing."""
+    """Return a plugin with broken entry points, recognised by its keywords, as a list.
+
+    The list is empty if the distribution is not a plugin of delf.
+    """
     try:
         headers = _headers(read_text("METADATA") or read_text("PKG-INFO") or "")
     except (OSError, ValueError):

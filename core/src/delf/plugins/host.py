@@ -35,10 +35,10 @@ _ALL: Final = frozenset({"all", "*"})
 
 
 class PluginHost:
-    """Finds, checks and loads plugins, and answers which spec a name means.
+    """The registry of plugins: finds, checks and loads plugins, and resolves names to specs.
 
-    Plugins are imported when the first spec is asked for, and the code behind a spec when
-    :meth:`resolve` is. Safe to share between threads.
+    All plugins are imported when the first spec is requested; the code behind a spec is imported by
+    :meth:`resolve`. Thread-safe.
 
     Args:
         candidates: The plugins, in any order.

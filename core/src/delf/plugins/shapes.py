@@ -92,7 +92,7 @@ def has(made: object, name: str) -> bool:
 
 
 def faults(kind: str, instance: object) -> Iterator[str]:
-    """Yield the reasons that an object does not satisfy the protocol of a kind.
+    """Yield the ways in which an object violates the protocol of a kind.
 
     Args:
         kind: The kind, a :attr:`delf.specs.Spec.kind`.

@@ -19,7 +19,7 @@ LOOK_SECONDS: Final = 0.5
 
 
 class ImportWatch:
-    """Warns about slow imports from a thread, because a hanging import blocks its own.
+    """A watchdog that warns about slow imports from its own thread.
 
     The thread runs while the context manager :meth:`running` is open.
     """

@@ -118,8 +118,8 @@ class Answered:
     """The answer to a question of a script.
 
     Args:
-        answer: The answer: a text, one of the options, a number, or True or False. A text that
-            says as much counts, too.
+        answer: A text, one of the options, a number, or a bool; a text that can be read as the
+            required kind is accepted, such as ``yes``.
     """
 
     answer: str | bool | int | float
@@ -242,8 +242,8 @@ class RememberedDecision:
     def covers(self, request: ApprovalRequest) -> bool:
         """Return True if the decision covers a call; the caller checks the task.
 
-        A call that the connection itself wants approved is covered by a decision for any arguments
-        only if that decision approved such a call.
+        A decision for any arguments covers a call for which the connection itself requires approval
+        only if the connection also required approval of the call that was approved.
         """
         is_same_action = (self.action, self.action_digest, self.worker)
         if is_same_action != (request.action, request.action_digest, request.worker):
@@ -267,7 +267,7 @@ def flow_between(source: str, path: str, action: str, argument: str) -> tuple[st
 
 
 def _flows_of(request: ApprovalRequest) -> tuple[str, ...]:
-    """Return the data flows from other authors' words that a request showed."""
+    """Return the data flows of a request that start in text by other authors, as name patterns."""
     flows: list[str] = []
     for argument, origin in request.origins.items():
         if request.flow and origin["kind"] == "result" and origin["trust"] == "outside":
@@ -295,8 +295,8 @@ class SupportsQuestions(Protocol):
 
         Args:
             request: A request with ``is_question``;
-                :meth:`delf.protocols.questions.Question.of` returns its question. ``Answered``
-                is an answer, ``Rejected`` declines.
+                :meth:`delf.protocols.questions.Question.from_request` returns its question.
+                ``Answered`` is an answer, ``Rejected`` declines.
         """
         ...
 

@@ -142,10 +142,10 @@ class _Shown:
 
     Args:
         preview: The effect of the call, as plain text of any number of lines: a diff, a list of
-            recipients. Equal for equal effects.
+            recipients. Calls with the same effect have the same preview.
         basis: The state that the preview was made from, such as a file's digest or a document's
-            revision, if that may change while the preview stays. A changed target has another
-            basis.
+            revision, if that state may change while the preview stays the same. A changed target
+            has another basis.
         files: The files that the call would send or read, by name, with their sizes in bytes.
     """
 
@@ -246,17 +246,18 @@ class SupportsResultTrust(Protocol):
     def result_trust(
         self, action: str, arguments: Mapping[str, Any]
     ) -> Trust | Mapping[str, Trust] | None:
-        """Return whose words the result of a call holds; anything uncertain is ``outside``.
+        """Return the authors of a call's result; ``outside`` for anything uncertain.
 
-        Called for each call, also on resuming, so it does no I/O and always answers the same.
+        Called for each call, and again when a task is resumed, so the method does no I/O and
+        returns the same for the same arguments.
 
         Args:
             action: The action's name.
             arguments: The call's arguments, as recorded.
 
         Returns:
-            The trust of the whole result, or by field with ``*`` for the rest; None for what the
-            connection's user or the action declares.
+            The trust of the whole result, or by field with ``*`` for the rest; None to use the
+            trust that the connection's user or the action declares.
         """
         ...
 

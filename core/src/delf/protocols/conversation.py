@@ -209,7 +209,7 @@ class TaskConversation(Protocol):
             answer: The result.
             task_id: The task.
             trust: ``own`` if the task had read nothing that others wrote, earlier turns included.
-            again: Whether the task was resumed, so its messages may already be stored.
+            again: Whether the task was resumed, so that its messages may already be stored.
         """
         ...
 

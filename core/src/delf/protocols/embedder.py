@@ -53,7 +53,7 @@ class Embedder(Protocol):
 
         Args:
             texts: At most ``batch_size`` texts; the agent splits longer lists.
-            kind: ``query`` for texts to search with, ``document`` for texts to be found.
+            kind: ``query`` for texts to search with, ``passage`` for texts to be found.
 
         Raises:
             DelfError: If the model cannot be loaded or does not answer.

@@ -93,7 +93,8 @@ class Choice:
         name: The prefilter's name.
         mode: The value of ``prefilter_mode``.
         forced: Whether the user named the prefilter, so the task fails if it is unavailable.
-        made: Returns the shared prefilter; raises if it cannot be made.
+        made: Returns the prefilter, which all tasks share, creating it on the first call; raises
+            ``DelfError`` if it cannot be created.
     """
 
     name: str

@@ -120,7 +120,8 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
     async def was_removed(self, task_id: str) -> bool:
         """Return True if a task with this id was removed, as far back as the journal knows.
 
-        A task whose id is derived, as from a message that may come twice, is then not begun again.
+        A program that derives task ids from messages uses this check to run no task again for a
+        message that arrives twice.
         """
         ...
 
@@ -267,8 +268,8 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         """Claim a failed task, so that more events can follow its end.
 
         Returns:
-            None: nobody works on a task that has an end. A task that somebody has reopened is
-            claimed as :meth:`SharedJournal.claim` does.
+            None for a task with an end. For a task that somebody has already reopened, the result
+            of :meth:`SharedJournal.claim`.
 
         Raises:
             UnknownTaskError: If no such task is known.

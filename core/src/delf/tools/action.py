@@ -204,12 +204,12 @@ def action(
     """Mark a connection's method as an action.
 
     Args:
-        permission: The group that it belongs to, which ``allow`` and ``confirm`` may name instead
-            of each action; the method's name when omitted. No group has the name of an action.
+        permission: The group of the action, which ``allow`` and ``confirm`` may name instead of
+            each action; the method's name when omitted. No group has the name of an action.
         effect: A level of :data:`delf.types.Effect`; undeclared means irreversible.
-        resumes: All that it does is done by child tasks (``CallContext.delegate``), so that a call
-            that was interrupted may be made again as its task is resumed.
-        tags: Words that it is sorted under, for prefilters.
+        resumes: Whether the action does all its work in child tasks (``CallContext.delegate``), so
+            that an interrupted call may be made again when its task is resumed.
+        tags: Words under which prefilters find the action.
         trust: The authors of the result's words: ``own`` for the user's own services, otherwise
             ``outside``. If fields differ, by field name with ``*`` for the rest: ``{"id": "own",
             "*": "outside"}``.
@@ -219,8 +219,8 @@ def action(
             ``["body"]``; all others decide. Without both, names such as ``text`` and ``title`` are
             contents.
         egress: Whether the action sends its arguments out although it only reads, such as a search.
-        author: The field of a record, or the parameter, with the author that the service vouches
-            for, such as ``sender``: a task may order to do what that author's text says.
+        author: The field of a record, or the parameter, with an author whom the service verifies,
+            such as ``sender``. A task may order delf to follow instructions of that author.
 
     Raises:
         ToolDefinitionError: For an unknown effect or trust, an unknown sink, and a parameter

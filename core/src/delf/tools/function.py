@@ -102,8 +102,8 @@ def tool(
     """Make a function a tool.
 
     Args:
-        function: A plain or async function with type hints and a docstring; or the tool's name,
-            as in ``@tool("find")``.
+        function: A plain or async function with type hints and a docstring; or the tool's name, as
+            in ``@tool("find")``.
         name: The name in scripts; by default the function's name.
         description: The description for the model; the docstring's text when omitted.
         handle_error: The result of a call whose function raises ``ToolException``. By default the
@@ -111,18 +111,19 @@ def tool(
             returns the message, another text is returned itself, and a callable gets the exception
             and returns the text.
         confirm: Whether a person is asked before each call.
-        effect: A level of :data:`delf.types.Effect`; decides how a call that was
-            interrupted is settled when a task is resumed.
+        effect: A level of :data:`delf.types.Effect`, which also decides whether an interrupted call
+            may be made again when its task is resumed.
         trust: The authors of the result's words: ``own`` for the user's own services, otherwise
             ``outside``. If fields differ, by field name with ``*`` for the rest: ``{"id": "own",
             "*": "outside"}``.
-        sinks: The parameters that decide what the call does, as ``to``; all others are contents.
-            An empty list for none.
-        contents: The parameters that are for people to read and decide nothing, as ``["body"]``;
-            all others decide. Without both, names such as ``text`` and ``title`` are contents.
+        sinks: The parameters that decide what the call does, such as ``to``; all others are
+            contents. An empty list for none.
+        contents: The parameters that are for people to read and decide nothing, such as
+            ``["body"]``; all others decide. Without both, names such as ``text`` and ``title`` are
+            contents.
         egress: Whether the tool sends its arguments out although it only reads, such as a search.
-        author: The field of a record, or the parameter, with the author that the service vouches
-            for, as ``sender``: a task may order to do what that author's text says.
+        author: The field of a record, or the parameter, with an author whom the service verifies,
+            such as ``sender``. A task may order delf to follow instructions of that author.
 
     Raises:
         ToolDefinitionError: If the function cannot be called from a script.

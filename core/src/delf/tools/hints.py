@@ -70,14 +70,14 @@ class _Place(NamedTuple):
     """The context in which a type is formatted.
 
     Args:
-        given: Whether scripts pass values of the type, so fields with defaults are optional.
+        as_input: Whether scripts pass values of the type, so fields with defaults are optional.
         depth: The number of nested record levels to spell out.
         around: The enclosing records, to detect recursion.
         bound: The types bound to type variables.
         fields: A countdown of the remaining fields.
     """
 
-    given: bool
+    as_input: bool
     depth: int = _DEEPEST
     around: tuple[Any, ...] = ()
     bound: Mapping[Any, Any] = types.MappingProxyType({})
@@ -125,14 +125,12 @@ def doc_of(hint: Any) -> str:
 
 
 def _is_described(owner: type[Any]) -> bool:
-    """Return whether a class's docstring is about values: of a record or an enum."""
+    """Return True for record types and enums, whose docstrings describe their values."""
     return issubclass(owner, enum.Enum) or _reader_of(owner) is not None
 
 
 def notes_of(hint: Any, *, as_input: bool = False) -> str:
-    """Return the descriptions of the fields of a type, such as ``items.price: in cents.
-
-    Note: optional``.
+    """Return the descriptions of a type's fields: ``items.price: in cents; note: optional``.
 
     Args:
         hint: The type.
@@ -170,7 +168,7 @@ def record_fields(owner: object, *, as_input: bool) -> list[RecordField] | None:
 
 
 def _reader_of(owner: Any) -> Callable[[Any, bool], list[RecordField]] | None:
-    """Return the function that reads the fields of such a record type; None for other types."""
+    """Return the function that reads the fields of a record type; None for other types."""
     if hasattr(owner, "__required_keys__"):  # of typing or typing_extensions
         return _typed_dict_fields
     if isinstance(owner, type) and tuple in owner.__mro__ and hasattr(owner, "_fields"):
@@ -208,8 +206,8 @@ def _attribute_names(hint: Any) -> Sequence[str]:
     return [item.name for item in attributes] or getattr(hint, "__struct_fields__", ())
 
 
-def _typed_dict_fields(hint: Any, _given: bool) -> list[RecordField]:
-    """Return the fields of a TypedDict; with string annotations, resolves required keys itself."""
+def _typed_dict_fields(hint: Any, _as_input: bool) -> list[RecordField]:
+    """Return the fields of a TypedDict, parsing ``Required`` in string annotations."""
     fields: list[RecordField] = []
     for name, field_hint in _hints_of(hint).items():
         qualified = {*_qualifiers(field_hint)}
@@ -311,7 +309,7 @@ def _generic_text(hint: Any, origin: Any, args: tuple[Any, ...], place: _Place) 
     if value is not None:
         type_by_variable = dict(zip(origin.__type_params__, args, strict=False))
         return _text(value, place._replace(bound={**place.bound, **type_by_variable}))
-    if isinstance(origin, type) and record_fields(origin, as_input=place.given) is not None:
+    if isinstance(origin, type) and record_fields(origin, as_input=place.as_input) is not None:
         type_by_variable = {
             each: place.bound.get(arg, arg) for each, arg in _bindings(hint).items()
         }
@@ -335,14 +333,14 @@ def _class_text(hint: type[Any], place: _Place, owner: Any = None) -> str:
     """Format a class; ``owner`` is the type with its arguments, if any."""
     if issubclass(hint, enum.Enum):
         return _literal_text(tuple(hint))
-    if hint.__module__.partition(".")[0] in _LIBRARIES and not place.given:
+    if hint.__module__.partition(".")[0] in _LIBRARIES and not place.as_input:
         if hint.__name__ in _TABLES:
             return "list[dict]"
         if hint.__name__ in _COLUMNS:
             return "list"
     if _is_root_model(hint):
         return _text(_root_of(hint), place)
-    fields = record_fields(hint, as_input=place.given)
+    fields = record_fields(hint, as_input=place.as_input)
     if fields is None:
         return _NAMES.get(hint.__name__, hint.__name__)
     key = hint if owner is None else owner
@@ -396,7 +394,7 @@ def _notes(hint: Any, place: _Place, path: str) -> Iterator[tuple[str, str]]:
     if isinstance(origin, type) and args:
         place = place._replace(bound={**place.bound, **_bindings(hint)})
     record = origin if isinstance(origin, type) else hint
-    fields = record_fields(record, as_input=place.given) if isinstance(record, type) else None
+    fields = record_fields(record, as_input=place.as_input) if isinstance(record, type) else None
     if fields is None or _is_root_model(record):
         inner_types: Sequence[Any] = args if fields is None else [_root_of(record)]
         for arg in inner_types if origin is not typing.Literal else ():

@@ -115,15 +115,15 @@ class Checker:
 
     Args:
         schema: The schema.
-        where: The owner of the schema, for messages.
+        owner: The owner of the schema, for messages.
 
     Raises:
         ToolDefinitionError: If the schema is too large, invalid, or refers outside of itself.
         OptionalDependencyError: If ``jsonschema-rs`` is not installed.
     """
 
-    def __init__(self, schema: Mapping[str, Any], address: str) -> None:
-        self._where = address
+    def __init__(self, schema: Mapping[str, Any], owner: str) -> None:
+        self._owner = owner
         self._targets: dict[str, Any] = {}
         try:
             self._root: dict[str, Any] = _with_plain_texts(dict(schema))
@@ -131,7 +131,7 @@ class Checker:
             self._validator = _compile_schema(self._root)
         except (ValueError, TypeError, RecursionError) as error:
             text = clean(str(error).partition("\n")[0], _MESSAGE) or "it is nested too deeply"
-            raise ToolDefinitionError(f"{address}: its schema cannot be used: {text}") from None
+            raise ToolDefinitionError(f"{owner}: its schema cannot be used: {text}") from None
 
     def fault(self, value: Any) -> Fault | None:
         """Return the first fault of a value; None for a valid value.
@@ -335,12 +335,12 @@ class _Steps:
 
     Args:
         target: Resolves a reference.
-        most: The number at which counting stops.
+        max_steps: The number at which counting stops.
     """
 
     def __init__(self, target: Target, max_steps: int) -> None:
         self._target = target
-        self._most = max_steps
+        self._max_steps = max_steps
         self._known: dict[tuple[int, int], int] = {}
 
     def estimate(self, schema: Any, value: Any) -> int:
@@ -351,8 +351,8 @@ class _Steps:
         key = (id(subschema), id(value))
         if key in self._known:
             return self._known[key]
-        if len(self._known) > self._most:
-            return self._most + 1
+        if len(self._known) > self._max_steps:
+            return self._max_steps + 1
         count = 1 + len(_as_list(subschema.get("enum"))) // _VALUES_A_STEP
         if "pattern" in subschema and isinstance(value, str):
             count += _PATTERN_STEPS

@@ -195,12 +195,12 @@ class ArgumentValidator:
     """Checks and converts a call's arguments with pydantic; its model is built on first use.
 
     Args:
-        where: The action's name, for messages.
+        place: The action's name, for messages.
         signature: The parameters.
     """
 
     def __init__(self, place: str, signature: Signature) -> None:
-        self._where = place
+        self._place = place
         self._signature = signature
         self._model: type[BaseModel] | None = None
         self._names: tuple[tuple[str, str], ...] = ()
@@ -235,7 +235,7 @@ class ArgumentValidator:
             except ValidationError as error:
                 problem = error.errors(include_url=False, include_input=False)[0]["msg"]
                 raise ToolDefinitionError(
-                    f"{self._where}: the default of {name!r}, {_default_text(value)}, does not "
+                    f"{self._place}: the default of {name!r}, {_default_text(value)}, does not "
                     f"fit its type: {problem}"
                 ) from None
 
@@ -269,7 +269,7 @@ class ArgumentValidator:
             if isinstance(error, ValidationError):
                 raise ToolRefusedError(self._explain(error)) from None
             raise ToolRefusedError(
-                f"{self._where}: an argument cannot be checked: {type(error).__name__}: {error}"
+                f"{self._place}: an argument cannot be checked: {type(error).__name__}: {error}"
             ) from error
         passed_names, values = checked.__pydantic_fields_set__, checked.__dict__
         # In the order of the signature, in which people read the arguments.
@@ -289,13 +289,13 @@ class ArgumentValidator:
             fields[f"p{index}"] = (validatable(hint), Field(default=default, alias=name))
         config = ConfigDict(extra="forbid", hide_input_in_errors=True)
         try:
-            return create_model(self._where.replace(".", "_"), __config__=config, **fields)
+            return create_model(self._place.replace(".", "_"), __config__=config, **fields)
         except (PydanticUserError, SchemaError, TypeError, NameError) as error:
             reason = str(error).split("\n", 1)[0]
             foreign = re.match(r"Unable to generate pydantic-core schema for (.+?)\. ", reason)
             if foreign is not None:
                 reason = f"a script cannot pass {foreign[1]}; take plain data or a record"
-            raise ToolDefinitionError(f"{self._where}: {reason}") from error
+            raise ToolDefinitionError(f"{self._place}: {reason}") from error
 
     def _explain(self, error: Any) -> str:
         problems: list[str] = []
@@ -309,7 +309,7 @@ class ArgumentValidator:
                 problem = item["msg"].removeprefix("Value error, ")
                 problems.append(f"argument {place!r}: {problem}")
         expected_values = ", ".join(map(_expected_value, self._signature.parameters))
-        return f"{self._where}: {'; '.join(problems)}. Expected {self._where}({expected_values})"
+        return f"{self._place}: {'; '.join(problems)}. Expected {self._place}({expected_values})"
 
 
 def _expected_value(parameter: Parameter) -> str:

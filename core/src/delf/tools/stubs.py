@@ -209,7 +209,7 @@ def render_stubs(
 
 
 def _firsts(choice: ToolChoice, task_names: Named, task: str) -> Mapping[str, Detail]:
-    """Return the best matching actions, as many as fit with complete types, and their limits."""
+    """Return the limits for the best matching tools, whose complete types are shown if they fit."""
     by_name = {tool.name: tool for tool in choice.shown if not tool.built_in}
     room = choice.budget * _FIRSTS_SHARE
     seen_results: set[str] = set()
@@ -294,13 +294,13 @@ def _definition(result: Result, detail: Detail, task_names: Named) -> str:
 
 
 def names_of(names: Iterable[str], budget: int) -> str:
-    """Return the names of tools that are not shown, as comments, a line for each resource.
+    """Return a comment that lists the names of tools whose stubs are not shown, by resource.
 
-    Where they take more than their share of the budget, large groups are only counted.
+    Large groups are listed by resource and number if the names exceed their share of the budget.
 
     Args:
         names: The names of the tools, in order.
-        budget: The budget of all tools.
+        budget: The budget of all tools, in characters.
     """
     groups: dict[tuple[str, str], list[str]] = {}
     all_names = list(names)
@@ -404,7 +404,7 @@ def _cut(text: str, most: int) -> str:
 def _parameter(
     parameter: Parameter, detail: Detail, task_names: Named, action: str, is_about: bool
 ) -> str:
-    """Format a parameter; the only record of a request body is shown with its keys."""
+    """Format a parameter as in a signature, with its type shortened to the limits."""
     is_wanted = (
         parameter.required
         or (is_about and detail != _TIGHT)

@@ -40,7 +40,7 @@ class _Item(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """A record, or else a ``Literal``, with its items."""
+    """The keys of a record, or the values of a ``Literal``."""
 
     is_record: bool
     items: tuple[_Item, ...]
@@ -98,12 +98,12 @@ def shorten(text: str, limit: int, task_names: Named, names: int = 60, values: i
 
 
 def with_types(text: str, types_by_place: Iterable[tuple[Sequence[str], str]]) -> str:
-    """Add the types of values that responses had, where a type does not admit them.
+    """Add observed types of values to a declared type that does not allow them.
 
     Args:
         text: A type in stub notation.
         types_by_place: The keys that lead to each value, with ``*`` for list items, and the value's
-            type, as ``None``. Unknown paths are ignored.
+            type, such as ``None``. Unknown paths are ignored.
     """
     for place, kind in sorted((tuple(place), kind) for place, kind in types_by_place):
         try:
@@ -290,7 +290,7 @@ def _is_envelope(group: _Group) -> bool:
 
 
 def _is_path(item: _Item) -> bool:
-    """Return whether a value leads into another, as ``assignee.name``."""
+    """Return True for a key that is a path into nested records, such as ``assignee.name``."""
     return "." in item.key
 
 

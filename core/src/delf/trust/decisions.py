@@ -65,7 +65,7 @@ class Trusted:
     digests: Mapping[str, Mapping[str, str]] = field(repr=False)
 
     def changes(self, items: Items) -> Iterator[Change]:
-        """Yield the changes since the folder was trusted; removed files have no effect."""
+        """Yield the changes since the folder was trusted, ignoring removed files."""
         for file, parts in items.items():
             trusted_digest = self.digests.get(file)
             if trusted_digest is None:

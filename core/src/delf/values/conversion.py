@@ -360,7 +360,10 @@ def _pandas_cells(column: Any) -> list[Any]:
 
 
 def _pandas_column(value: Any, text: Text) -> Any:
-    """Convert a pandas column with a default index, an index, an array or a scalar."""
+    """Convert a value of pandas that is not a table: a column, an index, an array or a scalar.
+
+    A column whose index has more than row numbers is not converted here.
+    """
     if hasattr(value, "iloc"):
         if hasattr(value, "columns") or not _only_numbers(value.index):
             return _NOT_CONVERTED

@@ -449,7 +449,7 @@ def _encode_datetime(value: dt.datetime) -> dict[str, Any]:
 
 
 def _later_of(value: dt.datetime | dt.time, encoded: dict[str, Any]) -> dict[str, Any]:
-    """Mark the later of two equal clock times at the end of summer time, as ISO 8601 cannot."""
+    """Tag the second of two equal clock times at the end of summer time (``fold``)."""
     return {TAG: "later", "v": encoded} if value.fold else encoded
 
 

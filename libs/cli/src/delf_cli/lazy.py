@@ -75,7 +75,7 @@ class LazyGroup(BareGroup):
         }
 
     def _own_name(self, spec: CommandSpec) -> str:
-        """Return the name of a plugin's command within this group; None if it belongs elsewhere."""
+        """Return a plugin command's name within this group; empty if it belongs elsewhere."""
         name = spec.name.removeprefix(self._group)
         return "" if " " in name or (self._group and name == spec.name) else name
 

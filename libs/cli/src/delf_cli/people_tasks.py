@@ -1,4 +1,4 @@
-"""The interface by which a runner treats the tasks of a server's people as the server does."""
+"""The interface to the budgets and notices of a server's people, for runners of their tasks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class PeopleTasks(Protocol):
 
     @property
     def defaults(self) -> Mapping[str, Any]:
-        """Options of the agents, for those that the project does not set."""
+        """Defaults for settings of the agents that the project does not set."""
         ...
 
     async def ledger(self, holder: str, within: Ledger) -> Ledger | None:

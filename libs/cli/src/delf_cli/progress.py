@@ -126,7 +126,7 @@ class Narrator:
 
 
 def _asks(event: ev.ApprovalRequested, asks: bool) -> bool:
-    """Return True if a person is asked.
+    """Return True if a person is asked about a request.
 
     Args:
         event: The request.

@@ -100,11 +100,12 @@ def _format_duration(seconds: float) -> str:
 def prune_options(*, older_than: str, keep: str) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator that adds ``--older-than``, ``--keep``, ``--dry-run`` and ``--yes``.
 
-    The command gets one keyword argument, ``pruning``: a :class:`Pruning`. The default is 30 days.
+    The command gets one keyword argument, ``pruning``: a :class:`Pruning`. Without ``--older-than``
+    and ``--keep``, items older than 30 days are removed.
 
     Args:
-        older_than: The help of that option, without its default.
-        keep: The help of that option.
+        older_than: The help text of ``--older-than``, without its default.
+        keep: The help text of ``--keep``.
 
     Returns:
         A decorator to apply below ``@click.command``.

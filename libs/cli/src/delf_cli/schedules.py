@@ -117,10 +117,10 @@ class RoutineCall:
         )
 
     def of(self, item: Any) -> str:
-        """Return the call with values of an item.
+        """Return the call with values from an item filled in.
 
         Raises:
-            ConfigurationError: If the item has no text or number at a place.
+            ConfigurationError: If the item has no text or number where a value is needed.
         """
         values = {**self.values}
         for name, place in self.parts.items():
@@ -180,10 +180,10 @@ class Schedules(Protocol):
         ...
 
     async def test(self, name: str) -> str:
-        """Start the task once now on a runner, with all changing calls denied.
+        """Run the schedule's task once now on a runner, rejecting all calls that change something.
 
         Returns:
-            The name of the test, for :meth:`firing`.
+            The name of the test run, to pass to :meth:`firing`.
         """
         ...
 

@@ -103,7 +103,7 @@ class State:
             return Withheld(own_variables().values())
 
     def hide_secrets_of(self, settings: object) -> None:
-        """Also redact a connection's secrets, which may come from the command line."""
+        """Redact the secrets of a connection's settings, which the command line may have set."""
         from delf_engine.secrets import secrets_of_settings
 
         self._secret_redactor().learn("settings", [*secrets_of_settings(settings)])

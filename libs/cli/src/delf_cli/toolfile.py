@@ -79,7 +79,7 @@ def load_module(path: Path, option: str, reader: Read | None = None) -> ModuleTy
 
 
 class _Beside:
-    """An import finder for modules directly in one folder, without packages and compiled files."""
+    """An import finder for the modules in one folder; ignores packages and compiled files."""
 
     def __init__(self, folder: Path, reader: Read) -> None:
         self._folder = folder

@@ -122,19 +122,23 @@ def _indented_lines(
         yield from _section("what is new", [_change(item) for item in changes], everything)
     folder_effects = effects(folder)
     for kind, words in KINDS.items():
-        some = [effect for effect in folder_effects if effect.kind == kind]
-        if some:
-            texts = [clean(line) for line in _effect_lines(some, kind == "set")]
+        of_kind = [effect for effect in folder_effects if effect.kind == kind]
+        if of_kind:
+            texts = [clean(line) for line in _effect_lines(of_kind, kind == "set")]
             yield from _section(words, texts, everything)
 
 
-def _effect_lines(some: Sequence[Effect], with_names: bool) -> Iterator[str]:
-    """Yield each effect once, with all the settings that have it."""
+def _effect_lines(effects: Sequence[Effect], with_names: bool) -> Iterator[str]:
+    """Yield each effect once, with its first setting and the number of its other settings.
+
+    With ``with_names``, yield all effects in one line, without settings.
+    """
     if with_names:
-        yield ", ".join(dict.fromkeys(effect.what for effect in some))
+        yield ", ".join(dict.fromkeys(effect.what for effect in effects))
         return
-    for effect_kind in dict.fromkeys(effect.what for effect in some):
-        places = list(dict.fromkeys(effect.where for effect in some if effect.what == effect_kind))
+    for effect_kind in dict.fromkeys(effect.what for effect in effects):
+        same = [effect for effect in effects if effect.what == effect_kind]
+        places = list(dict.fromkeys(effect.where for effect in same))
         rest_note = f" and {len(places) - 1} more" if len(places) > 1 else ""
         yield effect_kind if places == [effect_kind] else f"{effect_kind}  ({places[0]}{rest_note})"
 

@@ -1,6 +1,7 @@
-"""Encodings of short texts by the alphabets of languages: too little for a statistic of letters.
+"""Detection of encodings by the alphabets of languages, for texts too short for statistics.
 
-In ``Kraków, £ódŸ`` no language has a pound in a word; read as Windows-1250, all of it is Polish.
+Read as Latin-1, ``Kraków, £ódŸ`` has a pound sign within a word, which no language has. Read as
+Windows-1250, all of the text is Polish.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def latin_encodings(data: bytes) -> Iterator[str]:
 
 
 def script_encoding(data: bytes) -> str | None:
-    """Return the encoding in which all non-ASCII characters belong to one other script."""
+    """Return the encoding in which all non-ASCII characters belong to one non-Latin script."""
     for encoding, ranges in _SCRIPTS:
         decoded = _decode(data, encoding)
         if decoded is None or _MIXED.search(decoded):

@@ -91,7 +91,7 @@ def guess(data: bytes) -> tuple[str, str]:
 
 
 def _detect_encoding(sample: bytes) -> tuple[str, float]:
-    """Detect the encoding of most parts of a text, so that stray bytes do not decide."""
+    """Detect the encoding of a text by a vote of its parts, so that stray bytes do not decide."""
     import chardet
 
     lines = sample.splitlines(keepends=True)

@@ -113,7 +113,7 @@ def pdf_pages(source: str | IO[bytes], name: str, max_pages: int | None = None) 
 
 
 def tell_bare(name: str, bare_pages: int, total: int) -> None:
-    """Note pages without text."""
+    """Add a note about the pages of a document that have no text."""
     if bare_pages:
         note(
             f"{name}: {bare_pages} of {total} pages hold no text, as scanned pages do: only "
@@ -137,7 +137,7 @@ class _LogCollector(logging.Handler):
         self.texts: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a remark."""
+        """Collect the message of a log record."""
         self.texts.append(record.getMessage())
 
 
@@ -167,7 +167,7 @@ def _texts_of(pages: Iterable[Any]) -> tuple[list[str], list[int], list[int]]:
 
 
 def _prefer_declared(holder: Any, depth: int = 0) -> None:
-    """Hide embedded fonts whose letters the document declares: pypdf would read theirs instead."""
+    """Remove embedded fonts whose encoding the document declares: pypdf prefers the font's own."""
     try:
         resources = holder["/Resources"].get_object()
         for font in _entries_of(resources, "/Font"):
@@ -269,7 +269,7 @@ def docx_lines(path: str, name: str) -> Iterator[str]:
 
 
 def _body_of(archive: zipfile.ZipFile) -> str:
-    """Return the name of the part with the text, which some programs number."""
+    """Return the name of the document's main part, which some programs number."""
     try:
         relations = ET.fromstring(archive.read("_rels/.rels"))  # noqa: S314 - as of the text
     except (KeyError, ET.ParseError):
@@ -281,7 +281,7 @@ def _body_of(archive: zipfile.ZipFile) -> str:
 
 
 def _tell_left_out(archive: zipfile.ZipFile, name: str) -> None:
-    """Note footnotes and the like, which are not in the text."""
+    """Add a note about footnotes and similar parts, which are not in the text."""
     names = set(archive.namelist())
     left_out_kinds = [
         kind

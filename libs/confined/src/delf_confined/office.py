@@ -128,5 +128,5 @@ def _rewrite_archive(archive: zipfile.ZipFile, usual: dict[str, str]) -> IO[byte
 
 
 def _transitional(namespace: re.Match[bytes]) -> bytes:
-    """Return the namespace of Office 2006 for one of strict OOXML, which readers do not know."""
+    """Return the transitional form of a strict OOXML namespace, which readers know."""
     return b"http://schemas.openxmlformats.org/%s/2006/%s" % (namespace[1], namespace[2])

@@ -333,7 +333,7 @@ def _new_thread() -> list[bytes]:
 
 
 def _number_ranges(values: list[int]) -> Iterator[tuple[int, int]]:
-    """Return the first and the last number of each run in sorted numbers."""
+    """Yield the first and the last number of each run of consecutive numbers."""
     first = last = values[0]
     for value in values[1:]:
         if value > last + 1:

@@ -1,4 +1,4 @@
-"""This process towards the system: its C library, limits and end. Standard library only."""
+"""System calls about this process: C library, resource limits, end. Standard library only."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Turns:
     """The permits for concurrent calls of one event loop.
 
     Args:
-        most: The number of concurrent calls.
+        max_calls: The number of concurrent calls.
     """
 
     _of_loops: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, Turns]]] = (
@@ -50,7 +50,7 @@ class Turns:
     """The instances by event loop."""
 
     def __init__(self, max_calls: int) -> None:
-        self._most = max_calls
+        self._max_calls = max_calls
         self._order = itertools.count()
         self._waiting: dict[Turn, int] = {}
         self._running: set[Turn] = set()
@@ -84,7 +84,7 @@ class Turns:
             self._fill()
 
     def _remember(self, turn: Turn) -> None:
-        """Add a call's time to its caller's use, while the caller has other calls."""
+        """Add a finished call's time to the total of its caller; forget an idle caller's total."""
         key = turn.key
         if any(other.key == key for other in (*self._running, *self._waiting)):
             self._seconds_used[key] = self._seconds_used.get(key, 0.0) + turn.used
@@ -93,7 +93,7 @@ class Turns:
 
     def _fill(self) -> None:
         """Assign free permits, and choose calls that must release theirs."""
-        while len(self._running) < self._most and (turn := self._next()) is not None:
+        while len(self._running) < self._max_calls and (turn := self._next()) is not None:
             del self._waiting[turn]
             self._running.add(turn)
             turn.began = asyncio.get_running_loop().time()
@@ -103,7 +103,7 @@ class Turns:
 
     def _next(self) -> Turn | None:
         """Return the next call; one permit is reserved for calls that have not run yet."""
-        is_full = sum(turn.used > 0 for turn in self._running) >= max(1, self._most - 1)
+        is_full = sum(turn.used > 0 for turn in self._running) >= max(1, self._max_calls - 1)
         allowed_turns = [turn for turn in self._waiting if not (is_full and turn.used > 0)]
         return min(allowed_turns, key=self._rank, default=None)
 

@@ -29,9 +29,9 @@ def shorten_message(text: str, max_length: int = _MAX) -> str:
 
 
 def _without_folder(path_match: re.Match[str]) -> str:
-    """Return the name of a file of this machine.
+    """Return the name of a file without its folder, if the folder exists on this machine.
 
-    A text of the user's that begins with a slash stays.
+    Other texts that begin with a slash are unchanged.
     """
     folder, _, name = path_match.group().rpartition("/")
     is_folder = folder.count("/") >= 1 and os.path.isdir(folder)  # noqa: PTH112 - no odd errors

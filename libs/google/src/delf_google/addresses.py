@@ -45,7 +45,7 @@ def _parse_text(text: str) -> list[Address]:
 
 
 def people(addresses_given: str | Sequence[str]) -> list[str]:
-    """Return each person as an address of its own, such as ``Ada <ada@example.com>``."""
+    """Parse addresses into one text for each person, such as ``Ada <ada@example.com>``."""
     return [str(person) for person in parse(addresses_given)]
 
 

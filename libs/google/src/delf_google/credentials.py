@@ -297,7 +297,7 @@ class _Exchange:
 
 
 class _Answer:
-    """The part of an answer that google-auth reads."""
+    """An HTTP response with the attributes that google-auth reads."""
 
     def __init__(self, status: int, headers: Mapping[str, str], data: bytes) -> None:
         self.status = status

@@ -103,7 +103,7 @@ class Problem:
         return self.status == 403 and bool(self.reasons & _MISSING_SCOPE)
 
     def _is_of_others(self, scopes: Sequence[str]) -> bool:
-        """Return True if the error may concern a file outside of the ``drive.file`` scope."""
+        """Return True if ``drive.file`` may hide the file, because another app created it."""
         scope_names = {scope.rpartition("/")[2] for scope in scopes}
         if "drive.file" not in scope_names or "drive" in scope_names:
             return False

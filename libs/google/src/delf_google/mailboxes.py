@@ -106,7 +106,7 @@ class _Person:
             self.words.append(_ESCAPED.sub(r"\1", piece[1:-1] if kind == "quoted" else piece))
 
     def made(self) -> Iterator[Mailbox]:
-        """Yield the collected person, or nothing for blanks and comments."""
+        """Yield the person read so far; nothing if there were only blanks and comments."""
         text = _BLANKS.sub(" ", "".join(self.texts)).strip()
         plain_address = "".join(self.bare).strip()
         if not self.is_broken and not plain_address and not "".join(self.angles).strip():

@@ -10,9 +10,9 @@ from delf.settings import LocalPath, PluginSettings, SecretStr
 
 
 class GoogleSettings(PluginSettings):
-    """The user of the data, and the limits of requests.
+    """The account whose data a connection uses, and the limits of its requests.
 
-    Without any, application default credentials.
+    Without credentials in the settings, application default credentials are used.
     """
 
     oauth_credentials: LocalPath | None = Field(

@@ -63,7 +63,7 @@ class Transport:
         self._client = HttpClient(settings.timeout, _AT_ONCE, "delf (gzip)")
 
     async def json(self, request: Request) -> dict[str, Any]:
-        """Send a request; return its JSON object.
+        """Send a request, and return the response body as a JSON object.
 
         Raises:
             GoogleError: If the service refuses the request.

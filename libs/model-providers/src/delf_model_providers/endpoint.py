@@ -65,7 +65,7 @@ class Endpoint:
 
     @property
     def is_original(self) -> bool:
-        """True for the provider that the protocol is of, at its own address."""
+        """True for the provider that defined the protocol, at its official address."""
         return not self.custom and self.provider == self.dialect
 
     @property

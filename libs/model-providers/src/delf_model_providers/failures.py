@@ -224,7 +224,7 @@ def by_status(
 
 
 def _usual_status(status: int, provider_message: str, retry_after: float | None) -> int:
-    """Return the usual status of a refusal, by the provider's words."""
+    """Return the status that most providers use for a refusal, judged by the provider's message."""
     if status >= 500:
         return status
     if status in (400, 403) and _BAD_KEY.search(provider_message):

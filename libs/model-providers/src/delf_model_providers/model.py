@@ -67,7 +67,7 @@ class EndpointModel(ABC):
 
     @property
     def _owner(self) -> str:
-        """The model's name in the opaque tokens of its calls."""
+        """The provider and name of this model, with which its calls' tokens are marked."""
         return f"{self._endpoint.provider} {self._endpoint.name}"
 
     @property
@@ -133,7 +133,7 @@ class EndpointModel(ABC):
                     yield piece
 
     async def _complete_by_either(self, request: ModelRequest) -> ModelReply:
-        """Return the whole answer of a server, which may only stream."""
+        """Return the complete reply, streaming if the server supports nothing else."""
         if not self._always_streams:
             try:
                 return await self._whole(request)
@@ -150,7 +150,7 @@ class EndpointModel(ABC):
     async def _stream_by_either(
         self, request: ModelRequest
     ) -> AsyncGenerator[ModelDelta | ModelReply]:
-        """Yield the pieces of a server's answer, or one piece if the server does not stream."""
+        """Yield a server's answer in pieces, or as one piece if the server refuses to stream."""
         if not self._never_streams:
             is_begun = False
             try:
@@ -171,7 +171,7 @@ class EndpointModel(ABC):
         yield reply
 
     def _is_refused(self, error: Exception, request: ModelRequest) -> bool:
-        """Return True if a server refused the request because it streams, or does not."""
+        """Return True if a server refused a request because of its streaming mode."""
         failure = self._explain(error, self._timeout(request))
         return failure.status in _REFUSALS and "stream" in failure.message.lower()
 

@@ -60,7 +60,7 @@ class Pool:
     async def posted(
         self, address: str, headers: Mapping[str, str], body: Any
     ) -> AsyncGenerator[httpx.Response]:
-        """Yield the answer to a request, its own body not yet read.
+        """Post a request, and yield the response with its body still unread.
 
         Args:
             address: The URL.

@@ -52,9 +52,10 @@ def for_model(request: ModelRequest, owner: str) -> ModelRequest:
 
 
 def may_think(request: ModelRequest) -> bool:
-    """Return False within a sequence of calls that began without thinking, by another model.
+    """Return True if the model may think about a request.
 
-    Claude refuses thinking there, as the sequence does not begin with its signed thinking.
+    Claude refuses thinking within a sequence of tool calls that began without thinking, such as one
+    that another model began.
     """
     first: ToolCall | None = None
     for message in reversed(request.messages):
@@ -66,11 +67,11 @@ def may_think(request: ModelRequest) -> bool:
 
 
 def token_of(message: Mapping[str, Any], call: Mapping[str, Any]) -> str | None:
-    """Return the token of a call in the format of chat completions; None if there is no field.
+    """Pack the fields that a call must return to the server into a token; None without fields.
 
     Args:
-        message: The fields that go back in the message of the call.
-        call: The fields that go back in the call.
+        message: The fields for the message with the call.
+        call: The fields for the call itself.
     """
     fields_by_part = {"message": message, "call": call}
     token_fields = {name: dict(fields) for name, fields in fields_by_part.items() if fields}

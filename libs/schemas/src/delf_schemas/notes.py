@@ -64,9 +64,9 @@ class _Key(NamedTuple):
 def notes_of(document: Document, schema: Any, mode: Mode, *texts: str) -> str:
     """Return the descriptions of a record's keys: ``fee: in cents; route: <site>-<hub> codes``.
 
-    Descriptions that only repeat the key's name are omitted. A key that has several descriptions
-    in the record is given with the keys around it. Numbers come first, because no type shows their
-    unit.
+    Descriptions that only repeat the key's name are omitted. If several keys of the record have the
+    same name and different descriptions, each is named by its path. Numbers come first, because no
+    type shows their unit.
 
     Args:
         document: The document, for resolving references.

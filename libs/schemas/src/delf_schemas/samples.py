@@ -1,6 +1,7 @@
-"""Shapes learned from results: of undeclared results, and of values against a declaration.
+"""Shapes of results, learned from samples.
 
-Values are not kept.
+A shape is the type of a result that has no schema, or the types of values that differ from a
+schema. Values are not kept.
 """
 
 from __future__ import annotations
@@ -286,7 +287,7 @@ def merge_shapes(first: Any, second: dict[str, Any]) -> dict[str, Any]:
 def _merged_keys(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     """Merge the keys of two shapes; return only the type of the values if no key is shared.
 
-    Records of such actions depend on the arguments, like the rows of a query.
+    Without a shared key, the keys depend on the arguments, such as the columns of a query.
     """
     objects = [shape for shape in (first, second) if _KEYS & shape.keys()]
     if len(objects) < 2:

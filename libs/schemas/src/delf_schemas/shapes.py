@@ -215,7 +215,7 @@ class Shapes:
         return None
 
     def _whole_choices(self, schema: dict[str, Any], depth: int, mode: Mode) -> str | None:
-        """Return a choice of objects that share properties; each object has all its properties."""
+        """Format a choice of objects; each alternative repeats the common properties."""
         if "properties" not in schema and "allOf" not in schema:
             return None
         objects = object_choices(self._document, schema)
@@ -300,9 +300,10 @@ class Shapes:
 
 
 def _order(properties: dict[str, Any], required: set[str], mode: Mode) -> list[str]:
-    """Return the properties of an object, those first that a shorter type should keep.
+    """Sort the properties of an object by importance for a shortened type.
 
-    In parameters and large objects, required properties; in large objects then enumerations.
+    Required properties come first, in parameters and large objects. In large objects, enumerations
+    are next.
     """
     is_large = len(properties) > _LARGE
     if mode == "out" and (not is_large or required.issuperset(properties)):
@@ -492,15 +493,16 @@ def merge_object(
 def object_choices(
     document: Document, schema: Any, visits: list[int] | None = None
 ) -> list[Merged] | None:
-    """Return the objects that a schema chooses among, with what they share.
+    """Return all variants of an object schema with ``allOf``, ``oneOf`` or ``anyOf``, merged.
 
     Args:
         document: The document, for resolving references.
         schema: The schema.
-        visits: How many schemas were visited.
+        visits: A counter of visited schemas, shared by recursive calls.
 
     Returns:
-        None for another type, or for too many objects.
+        One object per combination of choices, each with the common properties; None if the schema
+        is not an object, or has too many combinations.
 
     Raises:
         DelfError: If a reference cannot be resolved.

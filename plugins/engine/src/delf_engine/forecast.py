@@ -67,7 +67,10 @@ class _Forecast:
                     pass
 
     def of_body(self, body: Iterable[ast.stmt]) -> Counter[str]:
-        """Count the calls of statements, up to the first that may leave the block."""
+        """Count the calls that a list of statements certainly makes.
+
+        Statements after a possible ``return``, ``break`` or ``raise`` are ignored.
+        """
         counts: Counter[str] = Counter()
         for statement in body:
             if isinstance(statement, _SCOPES):

@@ -247,7 +247,7 @@ class Memories:
 
 
 def is_own_fact(fact: str) -> bool:
-    """Return whether a fact was learned in a task that had read nothing of others."""
+    """Return True if a fact was learned in a task that had read only the user's own words."""
     return fact.endswith(_OWN)
 
 

@@ -40,7 +40,7 @@ class OutputFolder:
 
     Args:
         folder: The output folder; a new temporary folder for each task when None.
-        written: For a resumed task, the files written before, as absolute paths by name. An
+        file_names: For a resumed task, the files written before, as absolute paths by name. An
             existing file with exactly the new content is treated as the task's own, because the
             task may have died before recording it.
     """

@@ -147,7 +147,7 @@ class Output(Generic[T]):
 
 
 class AnswerTool:
-    """The connection that receives an answer; a function with one action.
+    """A connection with the action ``answer``, through which a script gives a typed answer.
 
     Args:
         output: The declared type of the answer.

@@ -116,9 +116,10 @@ class Redactor:
         return without_passwords(self.text(text))
 
     def error(self, error: DelfError) -> DelfError:
-        """Redact an error in place; causes that contain a secret are replaced by a text.
+        """Redact an error in place, its causes included.
 
-        So are causes with a password in a URL, declared or not.
+        A cause that contains a secret, or a URL with a password, is replaced by a
+        :class:`ForeignError`.
         """
         error.message = self.failure(error.message)
         failure = self.failure

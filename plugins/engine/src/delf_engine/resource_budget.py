@@ -25,7 +25,7 @@ class ResourceBudget:
         self._session_calls = self._session_file_bytes = 0
 
     def begin_session(self) -> None:
-        """Reset the counts of the current session: a new session repeats unfinished scripts."""
+        """Reset the counts of the current session; a new session repeats unfinished scripts."""
         self._session_calls = self._session_file_bytes = 0
 
     def called(self) -> None:

@@ -144,7 +144,10 @@ class Runtime:
                     await to_its_end(self._leave(work, request.task_id))
 
     def _noted(self, request: TaskRequest) -> TaskRequest:
-        """Return a new task's request with the observers' setup data, in its caller's context."""
+        """Return a new task's request with setup data from the observers.
+
+        Called in the context of the task's caller.
+        """
         if request.past or request.child is not None:
             return request
         noted: dict[str, Any] = {}
@@ -153,7 +156,7 @@ class Runtime:
         return replace(request, setup={**noted, **request.setup}) if noted else request
 
     async def _leave(self, work: asyncio.Task[TaskOutcome], task_id: str) -> None:
-        """Release a task's claim after its end."""
+        """Release a task's claim once its work has ended."""
         await asyncio.wait({work})
         if _is_over(work):
             self._claims.claimed.discard(task_id)
@@ -213,7 +216,7 @@ class Runtime:
             await self._rooms.acquire()
 
     def _leave_room(self, request: TaskRequest) -> None:
-        """Free a task's file descriptors once its sandbox has ended."""
+        """Release the file descriptors reserved for a task, once its sandbox is closed."""
         closing = self._closing.pop(request.task_id, None)
         if request.child is not None:
             return

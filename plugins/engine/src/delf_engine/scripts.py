@@ -186,7 +186,7 @@ class ScriptRunner(ScriptHost):
     async def _run_or_recall(
         self, code: str, attempt: int, guard: CallGuard | None, *, is_approved: bool
     ) -> Outcome:
-        """Run a script, or return its recorded end if that cannot be repeated."""
+        """Run a script, or return its recorded end if the script must not be repeated."""
         recorded_script = self._begin(attempt, guard)
         recorded_end = None if recorded_script is None else recorded_script.finished
         if (

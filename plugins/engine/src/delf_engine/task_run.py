@@ -63,7 +63,7 @@ class Restarts:
         """True if the task has lost a sandbox."""
 
     def take(self, calls: int) -> bool:
-        """Return True if a script may be repeated after another death of its sandbox.
+        """Count a restart after a sandbox died; return False if the script must not run again.
 
         Args:
             calls: The number of calls that the task has made.
@@ -268,7 +268,7 @@ class TaskRun:
             await self.ask("outline", question, self.config.main_llm)
 
     def _origins(self) -> Origins:
-        """Make the origins of values from authors, tools and conversation."""
+        """Index the texts of the task by author and tool, to find the origins of values."""
         # A child's task is written by its parent's script and may contain others' words.
         is_own = self.request.trust == "own"
 

@@ -52,9 +52,9 @@ class Toolset:
     clearly.
 
     Args:
-        allowed: Allowed actions by connection and method (``""`` for a function).
-        hidden: Names of actions that exist and are not allowed.
-        shown: Names of the shown actions, besides built-in ones; None for all.
+        allowed_actions: Allowed actions by connection and method (``""`` for a function).
+        hidden_names: Names of actions that exist and are not allowed.
+        shown_names: Names of the shown actions, besides built-in ones; None for all.
         asks: Whether ``ask`` is shown.
     """
 
@@ -88,7 +88,7 @@ class Toolset:
 
     @property
     def shown(self) -> tuple[BoundAction, ...]:
-        """The shown actions, in the same order."""
+        """The actions that the model is shown, in the order of :attr:`actions`."""
         return tuple(b for b in self.actions if self._is_shown(b))
 
     @property

@@ -80,7 +80,7 @@ class Permit:
 
     @property
     def _is_awaited(self) -> bool:
-        """True while a person decides about a call that was not cancelled."""
+        """True while a person decides about a call, unless that call is being cancelled."""
         return any(work is None or not work.cancelling() for work in self._waiting_calls)
 
     async def _take(self) -> None:

@@ -1,4 +1,4 @@
-"""Calls that schedules make again and again without a person, checked before they are kept."""
+"""Validation of calls that schedules repeat without a person, when a schedule is created."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from delf_engine.toolset import load_toolset
 
 
 async def check_watched(connections: Sequence[ConnectionLike], text: str) -> None:
-    """Check that a call can be made again and again without a person.
+    """Check that a schedule may repeat a call without asking a person.
 
     Args:
         connections: The connections of the agent that makes the call.
         text: The call in script syntax.
 
     Raises:
-        ConfigurationError: If the text is no call, no connection has the action, the arguments are
-            invalid, the action changes something, or a call of it needs approval.
+        ConfigurationError: If the text is not a call, no connection has the action, the arguments
+            are invalid, the action changes something, or its calls need approval.
         DelfError: If the actions of a connection cannot be listed.
     """
     action, arguments = read_call(text)

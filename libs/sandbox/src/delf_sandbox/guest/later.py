@@ -14,7 +14,7 @@ _COLLECTIONS = frozenset({"list", "tuple", "set", "frozenset", "iter", "reversed
 
 
 class Later:
-    """Follows awaited and gathered values back to the calls that return them.
+    """Finds the calls whose results a script awaits or gathers later, and keeps them awaitable.
 
     Args:
         functions: The functions of the script.

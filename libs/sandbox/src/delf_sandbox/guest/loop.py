@@ -141,8 +141,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
     def is_replaying(self) -> bool:
         """True if messages of the host must wait for their recorded turn.
 
-        Also true after the last recorded turn until the script only waits, because its work until
-        then may have had no event.
+        After the last recorded turn, this stays true until the script waits again: the work up to
+        then may have recorded no event.
         """
         return bool(self._recorded) or self._turns_until_idle > 0
 

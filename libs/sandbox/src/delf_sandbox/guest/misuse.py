@@ -265,7 +265,7 @@ class _Uses:
         return isinstance(node, ast.Expr)
 
     def _is_shown(self, node: Any) -> bool:
-        """Return True if a list or similar is printed or passed to a tool, with its items."""
+        """Return True if a list, set or dict is printed, formatted or passed to a tool."""
         while isinstance(node, (ast.Tuple, ast.List, ast.Set, ast.Dict)):
             node, inner = self._parents.get(id(node)), node
             match node:

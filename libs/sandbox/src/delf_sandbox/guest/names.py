@@ -65,7 +65,7 @@ class ToolNames:
 
     Args:
         tree: The parsed script.
-        known: The initial names.
+        known_names: The initial names.
     """
 
     def __init__(self, tree: ast.Module, known_names: Known) -> None:
@@ -158,7 +158,11 @@ class ToolNames:
             function.attr = _only_item(like) or function.attr
 
     def _rebinding_of(self, word: str, scope: Scope) -> str | None:
-        """Return how a tool's name is rebound in a scope: empty if not, None for a parameter."""
+        """Return how a scope rebinds a tool's name: ``data`` or ``function``.
+
+        Returns:
+            An empty text if the scope does not bind the name; None for a parameter.
+        """
         owner = scope.find(word)
         if owner is None:
             return ""
@@ -314,7 +318,7 @@ class ToolNames:
         )
 
     def _is_read(self, word: str) -> bool:
-        """Return True if a name is read other than as a prefix of tools, such as ``tools.shop``."""
+        """Return True if a name is read other than as a namespace of tools (``tools.shop``)."""
         prefixes = {
             id(place.node.value)
             for place, _ in self.seen.attributes

@@ -62,7 +62,7 @@ class Rewriting:
 
     Args:
         tree: The parsed script.
-        known: The initial names.
+        known_names: The initial names.
 
     Raises:
         AmbiguousError: If the script is ambiguous.

@@ -18,7 +18,7 @@ class Scratch:
 
     Args:
         folder: The folder.
-        shown: The folder's path as scripts see it; the real path when omitted.
+        shown_folder: The folder's path as scripts see it; the real path when omitted.
     """
 
     def __init__(self, folder: str, shown_folder: str | None = None) -> None:

@@ -25,7 +25,7 @@ class Script:
     Args:
         source: The script's text.
         filename: The file name in tracebacks.
-        known: The initial names.
+        known_names: The initial names.
 
     Raises:
         SyntaxError: If the script is not valid Python, or is ambiguous.

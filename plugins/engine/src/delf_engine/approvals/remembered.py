@@ -31,7 +31,7 @@ class RememberedDecisions:
         key: The owner of the task; None for the local user.
         project: The folder of its project.
         redactor: Redacts log messages.
-        past: The journal of the task, when it is resumed.
+        events: The journal of the task, when it is resumed.
     """
 
     def __init__(

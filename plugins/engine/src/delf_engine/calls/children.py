@@ -178,7 +178,7 @@ class ChildTasks:
         self._run = run
 
     def leave(self) -> None:
-        """Leave the parent and its children resumable."""
+        """Keep the parent and its children resumable from now on."""
         self._is_left = True
 
     async def end(self, call: Call | None = None) -> None:
@@ -249,7 +249,7 @@ class ChildTasks:
         )
 
     def _shapers(self) -> list[str]:
-        """Return the people who have shaped the task so far, and thereby its child tasks."""
+        """Return the people whose decisions shaped the task so far, and thereby its children."""
         request = self._run.request
         asker = name_of_holder(request.on_behalf_of)
         shapers = shapers_of(self._run.log.events, asker)

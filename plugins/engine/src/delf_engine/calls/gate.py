@@ -419,7 +419,7 @@ class Gate:
         return await self._reject(call, reason)
 
     async def _until_others_ended(self) -> None:
-        """Wait until a previous process, which may be alive, has ended the call to repeat."""
+        """Wait until the previous process of the task has surely stopped its calls."""
         if self._replay.before is not None:
             await self._replay.before.over()
 

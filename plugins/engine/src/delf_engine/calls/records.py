@@ -43,7 +43,7 @@ class CallRecords:
         return tuple(self._under_way.values())
 
     async def until_others_ended(self, call: Call) -> None:
-        """Wait until the calls in flight have ended, except calls that wait here, too.
+        """Wait until all calls in flight have ended, except other calls beyond the limit.
 
         A script that fails with one call cancels its other calls. So the failure of a call beyond a
         limit is reported only after the calls within the limit have ended.

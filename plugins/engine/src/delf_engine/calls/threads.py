@@ -17,7 +17,7 @@ class ToolThreads:
     """A thread pool with one queue of functions.
 
     Args:
-        most: The maximum number of concurrent functions.
+        max_threads: The maximum number of concurrent functions.
     """
 
     def __init__(self, max_threads: int) -> None:

@@ -225,7 +225,7 @@ def _without_approvals(events: Sequence[Event]) -> list[Event]:
 
 
 def _written_by_a_person(events: Sequence[Event], at: int, script: str) -> list[Event]:
-    """Return the next request for a script after an event, answered with a person's script.
+    """Return the events of the next model call for a script, with a person's script as the answer.
 
     Raises:
         UnknownTaskError: If no script followed the event.

@@ -21,9 +21,10 @@ _UNLIMITED: Final = frozenset({"aclose", "back_up", "restore", "prune", "remove"
 
 
 def guarded(journal: J, name: str) -> J:
-    """Return the journal; from now on its async methods raise :class:`JournalFailedError`.
+    """Make all async methods of a journal raise :class:`JournalFailedError`; return the journal.
 
-    They do so for exceptions of the journal's own, and after :data:`ANSWER_SECONDS`.
+    The error replaces exceptions of the journal's own, and is raised if a method takes longer than
+    :data:`ANSWER_SECONDS`.
 
     The object stays the same, and keeps its own class as the base of its new one, so that
     ``isinstance`` and further methods of the journal work.

@@ -80,8 +80,8 @@ class RecordedCall:
         """Return the recorded request about the call, and its decision if still valid.
 
         Args:
-            outcome_unknown: Return the request whether to repeat the call. Its approval counts
-                once, because the call may have been made since.
+            outcome_unknown: Whether to return the request to repeat an interrupted call. An
+                approval of that request is valid once, because the call may have been made since.
         """
         if not outcome_unknown:
             return (None, None) if self.lost_arguments else (self.request, self.decision)

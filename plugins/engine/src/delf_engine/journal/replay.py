@@ -244,8 +244,8 @@ class Replay:
 
         Args:
             digest: The identity of the call.
-            alone: Whether the script is blocked until the answer arrives; then pending earlier
-                steps can no longer happen first.
+            alone: Whether the script is blocked until the answer arrives, so that the script cannot
+                take any other recorded step first.
 
         Returns:
             The recorded call; None for a new call.

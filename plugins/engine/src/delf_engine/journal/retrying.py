@@ -75,7 +75,7 @@ def _has_open_change(events: Sequence[ev.Event]) -> bool:
 
 
 def _script_failed(events: Sequence[ev.Event]) -> bool:
-    """Return True if the last event of a task is the end of a script."""
+    """Return True if a task's last recorded progress is the end of a script."""
     last = next(
         (e for e in reversed(events) if isinstance(e, (ev.ScriptFinished, *_PROGRESS))), None
     )

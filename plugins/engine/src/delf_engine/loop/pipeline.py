@@ -134,7 +134,10 @@ class TaskPipeline:
         return await to_its_end(self._finish(text, error), on_failure=self._log_lost_end)
 
     async def _lose_sandbox(self, error: SandboxDied) -> TaskOutcome:
-        """Leave a task whose sandbox died to be resumed at once, with its children running."""
+        """End the work on a task whose sandbox died; the caller resumes the task at once.
+
+        Its child tasks keep running.
+        """
         self._host.close()
         self._host.scripts.sandbox.retire()
         await self._log.record(Warned, message=error.message)
@@ -254,6 +257,7 @@ class TaskPipeline:
             )
             internal_error.__cause__ = error
             error = internal_error
+        # A child task fails instead: its parent would take the message for a success.
         if isinstance(error, ToolException) and self._run.request.child is None:
             return await self._refused(error)
         return host.output, error
@@ -271,9 +275,9 @@ class TaskPipeline:
         return in_events or calls or self._host.scripts.waiting_for or strategy
 
     async def _refused(self, error: ToolException) -> tuple[str, DelfError | None]:
-        """Return the answer or error after a tool's final refusal: its message, after the output.
+        """Return the output followed by the message of the tool whose refusal ended the task.
 
-        A child task fails instead, because its parent would take the message for a success.
+        If this answer does not fit the declared type, return the error instead.
         """
         output, refusal = self._host.output, refusal_of(self._log.events)
         text = "\n".join(part for part in (output.strip("\n"), refusal) if part)

@@ -413,7 +413,7 @@ class ModelClient:
 
 
 def _account(model: LLMConfig) -> _Account:
-    """Return the key by which a provider counts the requests of a model."""
+    """Return the account to which a provider counts the requests for a model."""
     return model.model, model.base_url, model.api_key
 
 

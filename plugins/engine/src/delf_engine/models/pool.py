@@ -86,10 +86,10 @@ class ModelPool:
         return f"the model {spec.name!r} of {self._host.origin(spec)}"
 
     def explain(self, error: DelfError) -> None:
-        """Name plugins that failed to load in the hint of an error about the model's name.
+        """Add plugins that failed to load to the hint of an error about an unknown model.
 
-        A plugin for every name takes a name that a failed plugin would have served, and is the
-        plugin that does not know the name.
+        The model may belong to a failed plugin: a fallback plugin, which serves every name, then
+        reports the name as unknown.
         """
         if isinstance(error, ModelConfigurationError):
             self._host.with_load_failures(error)

@@ -147,7 +147,7 @@ def _values_of(
 
 
 def _looked_up(value: Any, environ: Mapping[str, str]) -> Any:
-    """Expand the variables in a setting, as far as they are set."""
+    """Expand the variables in a setting; leave texts unchanged that refer to unset variables."""
     if isinstance(value, Mapping):
         table = cast("Mapping[str, Any]", value)
         return {key: _looked_up(item, environ) for key, item in table.items()}

@@ -291,7 +291,7 @@ async def _is_limited(
 
 
 def _is_another(kernel: str) -> bool:
-    """Return True if the kernel described by a script differs from this one."""
+    """Return True if a sandbox's kernel, as described by a script, is not the host's kernel."""
     machine = platform.uname()
     try:
         boot = Path(_BOOT_ID).read_text(encoding="ascii").strip()
