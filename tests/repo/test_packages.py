@@ -16,6 +16,7 @@ from delf_engine.embedders import Embedders
 from support.exported import KIT, STUB, kit, stub
 from support.official import FILE as OFFICIAL
 from support.official import official
+from support.options import OPTIONS, options
 from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT, Plugin, imports_of, place
 
 PLUGIN_LINES = 80
@@ -130,6 +131,10 @@ def test_plugin_modules_only_name_their_factories(plugin: Plugin) -> None:
 def test_official_package_table_matches_the_specs() -> None:
     assert OFFICIAL.read_text() == official(), "cd tests && ../.venv/bin/python -m support.tables"
     assert all_packages() == {*_names()} - {DISTRIBUTION}
+
+
+def test_options_of_agents_match_the_fields_of_the_configuration() -> None:
+    assert OPTIONS.read_text() == options(), "cd tests && ../.venv/bin/python -m support.tables"
 
 
 def test_editors_know_the_exported_names() -> None:

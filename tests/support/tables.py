@@ -10,7 +10,7 @@ import json
 import re
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, Final, get_args, get_origin
+from typing import Annotated, Any, Final, cast, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
@@ -27,6 +27,7 @@ from support import words
 from support.exported import KIT, STUB, kit, stub
 from support.official import FILE as OFFICIAL
 from support.official import official
+from support.options import OPTIONS, options
 from support.workspace import ROOT
 
 PAGE: Final = ROOT / "docs/configuration.md"
@@ -159,8 +160,9 @@ def with_fields(text: str) -> str:
 def _signature(name: str, declared: Any) -> str:
     if isinstance(declared, property) and declared.fget is not None:
         return f"{name}: {inspect.signature(declared.fget).return_annotation}"
-    before = "async " if inspect.iscoroutinefunction(declared) else ""
-    signature = inspect.signature(declared)
+    method: Any = declared
+    before = "async " if inspect.iscoroutinefunction(method) else ""
+    signature = inspect.signature(method)
     given = [item for key, item in signature.parameters.items() if key != "self"]
     # Annotations are quoted, and so are default texts: only the quotes of annotations go.
     whole = re.sub(r"(: |-> )'([^']+)'", r"\1\2", str(signature.replace(parameters=given)))
@@ -196,7 +198,7 @@ def _default(info: Any) -> str:
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     if isinstance(value, tuple):
-        return ", ".join(f"`{item}`" for item in value)
+        return ", ".join(f"`{item}`" for item in cast("tuple[object, ...]", value))
     if isinstance(value, BaseModel):
         return f"`{json.dumps(value.model_dump())}`"
     return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
@@ -206,6 +208,7 @@ if __name__ == "__main__":
     OFFICIAL.write_text(official(), encoding="utf-8")
     STUB.write_text(stub(), encoding="utf-8")
     KIT.write_text(kit(), encoding="utf-8")
+    OPTIONS.write_text(options(), encoding="utf-8")
     PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     DIRECTORY.write_text(with_others(DIRECTORY.read_text(encoding="utf-8")), encoding="utf-8")
     for each in WITH_OPTIONAL:

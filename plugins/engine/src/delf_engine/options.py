@@ -1,4 +1,7 @@
-"""Keyword arguments with the fields of an agent's configuration, for type checkers."""
+"""Keyword arguments with the fields of an agent's configuration, for type checkers.
+
+Generated: cd tests && python -m support.tables.
+"""
 
 from __future__ import annotations
 
@@ -45,17 +48,17 @@ class AgentOptions(TypedDict, total=False):
     approval_mode: ApprovalMode | None
     confirm_mode: ConfirmMode | None
     flows: FlowMode | None
+    approval_rules: Mapping[str, Any] | None
     wait_approvals: bool | None
     approvals: Sequence[str] | None
     observers: Sequence[str] | None
-    approval_rules: Mapping[str, Any] | None
     approval_timeout: float | None
-    timeout: float | None
     stream: bool | None
+    record: str | None
     max_tasks: int | None
     max_children: int | None
     keep_prompts: bool | None
-    record: str | None
+    timeout: float | None
     journal: str | None
     lease: float | None
     output_dir: str | None
