@@ -1,10 +1,14 @@
 """What a started agent holds is whole, or nothing of it is open."""
 
 import logging
+from typing import Any
 
 import pytest
 
 from delf import AgentConfig, ConfigurationError
+from delf.protocols.strategy import StrategyHost
+from delf.specs import StrategySpec
+from delf.testing import TestHost
 from delf.tools.action import action
 from delf.tools.connection import Connection
 from delf.tools.function import as_connection
@@ -32,7 +36,20 @@ class Desk(Connection):
             raise OSError("the desk is stuck")
 
 
-def parts_of(host, *connections, **options):
+class Walk:
+    """A strategy that counts how often it is closed."""
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    async def solve(self, host: StrategyHost) -> str:
+        return host.task
+
+    async def aclose(self) -> None:
+        self.closed += 1
+
+
+def parts_of(host: TestHost, *connections: Connection, **options: Any) -> AgentParts:
     config = AgentConfig(llm="scripted", **options)
     return AgentParts(
         agent_id="agent_1",
@@ -43,14 +60,18 @@ def parts_of(host, *connections, **options):
     )
 
 
-async def test_failed_start_leaves_nothing_open(delf_host, scripted_model):
+@pytest.mark.usefixtures("scripted_model")
+async def test_failed_start_leaves_nothing_open(delf_host: TestHost) -> None:
     desk = Desk("desk")
     with pytest.raises(ConfigurationError, match="no leases"):
         await Resources.open(parts_of(delf_host, desk, lease=5.0))
     assert desk.closed == 1
 
 
-async def test_close_continues_after_a_failing_part(delf_host, scripted_model, caplog):
+@pytest.mark.usefixtures("scripted_model")
+async def test_close_continues_after_a_failing_part(
+    delf_host: TestHost, caplog: pytest.LogCaptureFixture
+) -> None:
     stuck, desk = Desk("stuck", breaks=True), Desk("desk")
     async with await Resources.open(parts_of(delf_host, stuck, desk)) as resources:
         assert resources.sandbox.spec.name
@@ -62,3 +83,19 @@ async def test_close_continues_after_a_failing_part(delf_host, scripted_model, c
         __name__, "test_resources"
     )
     assert "OSError: the desk is stuck" in line
+
+
+@pytest.mark.usefixtures("scripted_model")
+async def test_plugin_object_is_made_once_and_closed_with_the_agent(delf_host: TestHost) -> None:
+    made = list[Walk]()
+
+    def make() -> Walk:
+        made.append(Walk())
+        return made[-1]
+
+    delf_host.provide(StrategySpec(name="walk", summary="Walks.", factory="x:y"), make)
+    async with await Resources.open(parts_of(delf_host)) as resources:
+        assert not made
+        assert resources.plugin(StrategySpec, "walk") is resources.strategy("walk")
+        assert made[0].closed == 0
+    assert [walk.closed for walk in made] == [1]

@@ -48,6 +48,7 @@ from delf.protocols.strategy import (
     ToolChoice,
     ToolDescription,
 )
+from delf.specs import StrategySpec
 from delf.values.frozen import thaw
 from delf_engine.approvals.decision import why_not
 from delf_engine.approvals.plan import named_actions
@@ -282,7 +283,7 @@ class TaskHost:
 
     def strategy(self, name: str) -> Strategy:
         """Return another installed strategy, to delegate a part of the task."""
-        return self._run.resources.agent.installed_strategy(name)
+        return self._run.resources.plugin(StrategySpec, name)
 
     @awaited_in_own_context
     async def execute(self, code: str, guard: CallGuard | None = None) -> ScriptResult:

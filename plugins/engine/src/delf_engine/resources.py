@@ -116,26 +116,6 @@ class AgentParts:
     on_confirm: Confirm | None = None
     on_ask: Ask | None = None
     close: Close | None = None
-    _strategies: dict[str, Strategy] = field(default_factory=dict[str, Strategy])
-
-    def strategy_named(self, name: str) -> Strategy:
-        """Return the given strategy object, or the strategy of a name.
-
-        Raises:
-            PluginError: If the strategy is not installed.
-        """
-        return self.strategy or self.installed_strategy(name)
-
-    def installed_strategy(self, name: str) -> Strategy:
-        """Return the strategy of a name.
-
-        Raises:
-            PluginError: If the strategy is not installed.
-        """
-        strategy = self._strategies.get(name)
-        if strategy is None:
-            strategy = self._strategies[name] = self.make(StrategySpec, name)
-        return strategy
 
     @cached_property
     def embedders(self) -> Embedders:
@@ -287,7 +267,7 @@ class Resources:
         closing.pools.append(observers.aclose)
         for model in (config.main_llm, *config.main_llm.fallbacks):
             models.get(model)  # raises now for an unknown name
-        strategy = agent.strategy_named(config.strategy)
+        strategy = agent.strategy or _plugin(agent, closing, StrategySpec, config.strategy)
         notice = Notice(sandbox.warning, context.data_dir)
         if sandbox.passed_over and notice.is_new and runs_scripts(strategy):
             _log.warning("%s", sandbox.warning, extra={"in_events": True})
@@ -321,6 +301,26 @@ class Resources:
     def config(self) -> AgentConfig:
         """The agent's configuration."""
         return self.agent.config
+
+    def plugin(self, kind: type[Spec], name: str) -> Any:
+        """Return a plugin's object, created on first use and closed with the agent.
+
+        Args:
+            kind: The kind.
+            name: The name.
+
+        Raises:
+            DelfError: If the plugin is missing or refuses its options.
+        """
+        return _plugin(self.agent, self.closing, kind, name)
+
+    def strategy(self, name: str) -> Strategy:
+        """Return the strategy object that the program gave, or the installed strategy of a name.
+
+        Raises:
+            PluginError: If the strategy is not installed.
+        """
+        return self.agent.strategy or self.plugin(StrategySpec, name)
 
     @cached_property
     def queue(self) -> TaskQueue:
@@ -386,6 +386,13 @@ class Resources:
         """Prepare the model while the first task loads its context."""
         with _debugged(self.redactor):  # it may take as long as the task
             await self.models.warm_up(self.config.main_llm)
+
+
+def _plugin(agent: AgentParts, closing: Closing, kind: type[Spec], name: str) -> Any:
+    part = f"the {kind.kind} {name!r}"
+    if part not in closing.parts:
+        closing.parts[part] = agent.make(kind, name)
+    return closing.parts[part]
 
 
 def _name(sandbox: ChosenSandbox) -> str:

@@ -334,7 +334,7 @@ class Runtime:
         closing = partial(self._close_later, task_id)
         scripts = ScriptRunner(run, gate, children, closing)
         host = TaskHost(run, gate, scripts, children)
-        strategy = resources.agent.strategy_named(run.config.strategy)
+        strategy = resources.strategy(run.config.strategy)
         return TaskPipeline(run, host, strategy, lambda: self._stops.by(task_id))
 
     def _is_left(self, request: TaskRequest) -> bool:
