@@ -63,6 +63,9 @@ def given(annotation: ast.expr) -> str:
     if isinstance(annotation, ast.BinOp):  # … | None
         return given(annotation.left)
     text = ast.unparse(annotation)
+    if isinstance(annotation, ast.Subscript) and text.startswith("Annotated["):
+        assert isinstance(annotation.slice, ast.Tuple)
+        return given(annotation.slice.elts[0])
     outer, _, inner = text.removesuffix("]").partition("[")
     if outer == "tuple":
         return f"Sequence[{inner.removesuffix(', ...')}]"

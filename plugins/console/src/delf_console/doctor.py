@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import urlsplit
 
 import click
@@ -26,15 +26,7 @@ from delf.machine.kept_keys import own_variables
 from delf.network.proxies import proxy_for
 from delf.packages import namesake
 from delf.packages.official import how_to_install, packages, usual
-from delf.specs import (
-    ApprovalSpec,
-    EmbedderSpec,
-    MemorySpec,
-    ModelSpec,
-    ObserverSpec,
-    SandboxSpec,
-    StrategySpec,
-)
+from delf.specs import EmbedderSpec, ModelSpec, SandboxSpec
 from delf.types import isolation_rank
 from delf_cli import errors
 from delf_cli.as_json import as_json_option
@@ -195,19 +187,11 @@ def _check_names_and_models(
     host: PluginHost, project: Project, config: AgentConfig
 ) -> Iterator[Finding]:
     """Find unknown names in the configuration, and models that cannot be used."""
-    names_by_kind: list[tuple[type[Any], str]] = [(StrategySpec, config.strategy)]
-    if config.sandbox != "auto":
-        names_by_kind.append((SandboxSpec, config.sandbox))
-    elif not host.specs(SandboxSpec):
+    if config.sandbox == "auto" and not host.specs(SandboxSpec):
         hint = how_to_install(packages("sandbox")[usual("sandbox")])
         text = "no sandbox is installed"
         yield Finding(area="sandbox", status="problem", text=text, hint=hint)
-    if config.memory is not None:
-        names_by_kind.append((MemorySpec, config.memory))
-    if "approvals" in config.model_fields_set:
-        names_by_kind += [(ApprovalSpec, name) for name in config.approvals]
-    names_by_kind += [(ObserverSpec, name) for name in config.observers]
-    for kind, name in names_by_kind:
+    for kind, name in config.plugins():
         try:
             host.spec(kind, name)
         except DelfError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, Unpack, cast
 
@@ -32,6 +32,7 @@ from delf.llm import AUTO, HIDDEN, SETTINGS, LLMConfig, as_llm_config
 from delf.protocols.rules import ApprovalRule
 from delf.protocols.strategy import TOOLS_BUDGET
 from delf.providers import Providers
+from delf.specs import ApprovalSpec, MemorySpec, ObserverSpec, SandboxSpec, Spec, StrategySpec
 from delf.types import ApprovalMode, ConfirmMode, FlowMode, Isolation
 from delf_engine.memory_config import MemoryConfig
 
@@ -115,7 +116,10 @@ Table = Annotated[dict[str, V], AfterValidator(frozen)]
 
 
 class AgentConfig(FixedAttributes, BaseModel):
-    """The settings of an agent, the same in code, ``delf.toml``, ``DELF_*`` variables and flags."""
+    """The settings of an agent, the same in code, ``delf.toml``, ``DELF_*`` variables and flags.
+
+    A field with the name of a plugin, or with several names, is annotated with their spec.
+    """
 
     _another = "make another configuration: Agent(config, {name}=…)"
     model_config = ConfigDict(
@@ -165,7 +169,9 @@ class AgentConfig(FixedAttributes, BaseModel):
     embedder: str | None = Field(
         default=None, description="The embedding model that memory and prefilters share."
     )
-    memory: str | None = Field(default=None, description="The memory store's name.")
+    memory: Annotated[str | None, MemorySpec] = Field(
+        default=None, description="The memory store's name."
+    )
     memory_config: MemoryConfig = Field(
         default=MemoryConfig(),
         description="The facts that a task has: namespace, scope, top_k and threshold.",
@@ -181,7 +187,9 @@ class AgentConfig(FixedAttributes, BaseModel):
             "has only read may ask for eight."
         ),
     )
-    sandbox: str = Field(default="auto", description="The sandbox backend's name, or auto.")
+    sandbox: Annotated[str, SandboxSpec] = Field(
+        default="auto", description="The sandbox backend's name, or auto."
+    )
     sandbox_config: Table[Any] = Field(
         default=FrozenDict(), description="Limits, and options of the backend."
     )
@@ -201,7 +209,7 @@ class AgentConfig(FixedAttributes, BaseModel):
     allow_unpriced: bool = Field(
         default=False, description="Let models without a known price run under a budget."
     )
-    strategy: str = Field(
+    strategy: Annotated[str, StrategySpec] = Field(
         default="codegen", description=("The strategy that turns a task into tool calls.")
     )
     approval_mode: ApprovalMode = Field(
@@ -227,12 +235,12 @@ class AgentConfig(FixedAttributes, BaseModel):
         default=False,
         description="If nobody can be asked, wait for `delf approvals` or `agent.approve()`.",
     )
-    approvals: tuple[str, ...] = Field(
+    approvals: Annotated[tuple[str, ...], ApprovalSpec] = Field(
         default=("terminal",),
         description="Names of approval channels, in order; `delf plugins` lists those installed. "
         "Give a function as on_confirm, and options in plugins.approval-NAME.",
     )
-    observers: tuple[str, ...] = Field(
+    observers: Annotated[tuple[str, ...], ObserverSpec] = Field(
         default=(),
         description="Names of further observers, such as otel.",
     )
@@ -399,6 +407,20 @@ class AgentConfig(FixedAttributes, BaseModel):
         if [*words] == ["llm"]:
             return words["llm"]
         return ", ".join(f"{role} {text}" for role, text in words.items())
+
+    def plugins(self) -> Iterator[tuple[type[Spec], str]]:
+        """Yield the kind and name of each plugin that the settings require.
+
+        ``auto`` requires none, and neither do the names of a list that is not set.
+        """
+        for field, info in type(self).model_fields.items():
+            for kind in info.metadata:
+                if isinstance(kind, type) and issubclass(kind, Spec):
+                    value: str | Sequence[str] | None = getattr(self, field)
+                    if isinstance(value, str):
+                        yield from [(kind, value)] if value != AUTO else ()
+                    elif field in self.model_fields_set:
+                        yield from ((kind, name) for name in value or ())
 
     def facts(self) -> dict[str, Any]:
         """Return the main settings of the agent as JSON-ready data, without keys."""
