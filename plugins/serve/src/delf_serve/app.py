@@ -33,7 +33,7 @@ from delf_serve.oidc import OpenIdConnect
 from delf_serve.operation import JSON, Operation
 from delf_serve.operations import OPERATIONS
 from delf_serve.page_operations import OF_THE_PAGE
-from delf_serve.problems import ProblemError, ending
+from delf_serve.problems import ProblemError, shutting_down
 from delf_serve.readiness import Readiness
 from delf_serve.routines import Routines
 from delf_serve.schedules import ProjectSchedules
@@ -54,14 +54,14 @@ _NOBODY: Final = Key("", frozenset(), b"")
 class Application:
     """delf as an ASGI application.
 
-    The ASGI lifespan starts and stops the agent. Mounted in another application, which does not
-    pass on lifespan events, the first request starts the agent.
+    The ASGI lifespan starts and stops the agent. If the application is mounted in another one that
+    does not pass on lifespan events, the first request starts the agent.
 
     Args:
         agent: Runs the tasks. An agent that is not started keeps its journal in a database, unless
             configured otherwise.
         settings: The server's settings.
-        environ: The variables, for ``DELF_API_KEY``.
+        environ: The environment variables, of which ``DELF_API_KEY`` is read.
 
     Raises:
         ConfigurationError: For invalid keys, and for ``*`` as host or origin without keys.
@@ -162,7 +162,10 @@ class Application:
         self.tasks.end_waits()
 
     async def stop(self) -> None:
-        """Close streams; tasks that do not end within the grace period stay resumable."""
+        """Close streams, wait for running tasks, and stop the agent. Idempotent.
+
+        Tasks that do not end within the grace period stay resumable.
+        """
         self.begin_stop()
         if self._end is not None:
             self._end.is_known = True
@@ -205,7 +208,7 @@ class Application:
 
     async def _start_for_request(self) -> None:
         if self._is_ending:
-            raise ending()
+            raise shutting_down()
         await self.start()
 
     def _report_ending(self, error: Exception) -> None:
@@ -215,7 +218,7 @@ class Application:
         """
         if self._is_ending and not isinstance(error, (ProblemError, DelfError)):
             _log.info("a request failed while the server ended: %r", error)
-            raise ending() from error
+            raise shutting_down() from error
 
     async def _prepare(self) -> None:
         """Reload changed people, and start the agent if the application is mounted."""
@@ -229,9 +232,10 @@ class Application:
 
 
 class _End(asyncio.Future[None]):
-    """Leaves tasks resumable when the loop ends without a lifespan event, as when mounted.
+    """A future that leaves the agent's tasks resumable when the event loop cancels all its tasks.
 
-    The loop cancels all its tasks at once in that case, so this future reacts in ``cancel``.
+    A mounted application gets no lifespan event before its loop is closed. The loop then cancels
+    this future, too, whose ``cancel`` reacts at once.
 
     Args:
         agent: The agent of the tasks.
@@ -244,14 +248,14 @@ class _End(asyncio.Future[None]):
         """True if the application was shut down in order, so that nothing remains to do."""
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Leave the tasks resumable at once."""
+        """Leave the tasks resumable, unless the application was already shut down."""
         if not self.is_known:
             self.is_known = True
             leave_tasks(self._agent)
         return super().cancel(msg)
 
     async def wait(self) -> None:
-        """Wait forever."""
+        """Wait until the loop cancels this future."""
         await self
 
 

@@ -204,7 +204,7 @@ class Approvals:
         return not any(one.sees(record.task.key) and may_decide(record, one) for one in here)
 
     async def _check(self, record: RequestRecord, changed: Mapping[str, Any]) -> None:
-        """Validate edited arguments like the gate, if this process has the action."""
+        """Validate edited arguments as the approval gate would, if this process has the action."""
         action = await self._action(record)
         # The gate of the task's own process validates the arguments in any case.
         if action is None:
@@ -275,7 +275,7 @@ def _may_reject(record: RequestRecord, key: Key) -> bool:
 
 
 def _remembered(decision: RememberedDecision) -> Remembered:
-    """Describe a remembered approval for other people; of its owner only the name is shown."""
+    """Convert a remembered approval to its API model, which shows only the name of its owner."""
     name = None if decision.key is None else decision.key.partition(":")[0]
     data: dict[str, Any] = {**remembered_data(decision), "key": name}
     return Remembered(**data)

@@ -1,7 +1,7 @@
-"""The static files of the page; requests select by name and never give a path.
+"""The static files of the page, looked up by name, so that a request cannot read other files.
 
-The pages name the version of all files in the addresses of scripts and styles. A browser therefore
-loads these once, and a later page load asks for the page alone.
+The URLs of scripts and styles contain the version of all files, so that browsers cache them and a
+later page load requests only the page.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def page_file(name: str, known: str = "", version: str = "") -> Response:
     Args:
         name: The name of the file.
         known: The header ``If-None-Match`` of the request.
-        version: The version in the address, if any; a server of another version may have made the
-            page, and then the browser keeps nothing under this address.
+        version: The version in the URL, if any. Browsers may cache the response only if it is the
+            version of this server.
 
     Raises:
         ProblemError: If the page has no such file.
@@ -86,7 +86,7 @@ def _tag(data: bytes) -> str:
 
 
 def _effects() -> str:
-    """Generate a JavaScript module with the core's words for effects."""
+    """Generate a JavaScript module with the labels of effects, as the core defines them."""
     words = {name: [words.mark, words.text] for name, words in EFFECT_WORDS.items()}
     undoable = [name for name in EFFECT_WORDS if can_be_undone(name)]
     return (
@@ -96,7 +96,7 @@ def _effects() -> str:
 
 
 def _states() -> str:
-    """Generate a JavaScript module with the core's task states."""
+    """Generate a JavaScript module with the labels of task states, as the core defines them."""
     words = {state: [words.mark, words.text] for state, words in STATE_WORDS.items()}
     others = [OTHERS_WAIT_WORDS.mark, OTHERS_WAIT_WORDS.text]
     return "".join(

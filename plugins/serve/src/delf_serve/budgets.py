@@ -51,8 +51,8 @@ class Budgets:
         Args:
             key: The owner of the task.
             within: The ledger of the agent, whose own budget covers all tasks.
-            checked: Whether to raise if a budget is exhausted. False for a task that is resumed
-                automatically, and then ends at its next model call.
+            checked: Whether to raise if a budget is exhausted. False for an automatically resumed
+                task, which ends at its next model call instead.
 
         Raises:
             ProblemError: If a budget is exhausted.

@@ -195,7 +195,7 @@ class Notices:
             notice: The notice.
             to: The people who opted in; each gets the notice in their own ways.
             sent: Awaited once the notice was delivered.
-            to_all: Whether the webhook and the addresses of the server get the notice, too.
+            to_all: Whether to send the notice also to the server's own webhook and mail addresses.
         """
         settings = self._settings
         ways: list[Way] = []
@@ -266,9 +266,9 @@ class EndNotices:
         """Send a notice of a task's end, unless somebody stopped the task.
 
         Args:
-            task: The words of the task.
+            task: The text of the task.
             end: The end.
-            owner: The owner, who gets the notice in their own ways if they chose that.
+            owner: The owner, who gets the notice in their own ways if they opted in.
         """
         if end.state is TaskState.STOPPED:  # the person who stopped it knows
             return
@@ -370,7 +370,7 @@ class WebChannel:
         event: ApprovalCommented | ApprovalAssigned,
         so_far: Sequence[Event],
     ) -> None:
-        """Notify the assignee of an assignment, and the participants of a comment."""
+        """Notify the assignee about an assignment, or the participants about a comment."""
         journal = self._journal
         if journal is None:
             return

@@ -14,7 +14,10 @@ from delf_serve.problems import ProblemError
 
 
 def _evaluations_of(agent: Agent, key: Key) -> ProjectEvaluations | None:
-    """Return the evaluations of the agent's project; None without a plugin, project or right."""
+    """Return the evaluations of the agent's project.
+
+    None if the agent has no project, no plugin has evaluations, or the key lacks the right.
+    """
     # The cases hold tasks and answers of all people.
     if agent.project is None or key.owners is not None:
         return None
@@ -48,7 +51,7 @@ async def report(agent: Agent, key: Key, name: str, run: int) -> s.EvaluationRep
         agent: The agent.
         key: The caller.
         name: The data set.
-        run: 1 for the last run.
+        run: The number of the run, counted backwards: 1 is the last run.
 
     Raises:
         ProblemError: If there is no such run, or its file is damaged.

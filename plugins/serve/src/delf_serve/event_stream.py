@@ -1,4 +1,4 @@
-"""Server-sent events as a response that ends with its source or its reader."""
+"""A response of server-sent events."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from delf_serve.call import Call
 
 
 class EventStreamResponse(Response):
-    """An event stream that ends with its source, its client, or its key or session.
+    """A stream of server-sent events.
+
+    The stream ends with its frames, when the client disconnects, or when the key or the session of
+    the request becomes invalid.
 
     Args:
         call: The request.
@@ -27,7 +30,7 @@ class EventStreamResponse(Response):
         self._frames = frames
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Send the frames."""
+        """Send the frames until the stream ends."""
         headers = [
             (b"content-type", b"text/event-stream; charset=utf-8"),
             (b"cache-control", b"no-store"),

@@ -21,7 +21,7 @@ from delf.errors import DelfError
 from delf_serve import access
 from delf_serve.clients import TEST_CLIENT, client_of, is_address, is_loopback
 from delf_serve.keys import ANYBODY, Key, Keys
-from delf_serve.problems import MEDIA, ProblemError, ending, inside, problem_of
+from delf_serve.problems import MEDIA, ProblemError, internal_error, problem_of, shutting_down
 from delf_serve.sessions import csrf_of
 from delf_serve.settings import ServeSettings
 
@@ -142,12 +142,12 @@ class Guard:
         except Exception:
             path = ascii(scope["path"])[:200]
             _log.exception("%s %s failed (%s)", scope["method"], path, answer.request_id)
-            await answer.problem(inside())
+            await answer.problem(internal_error())
         except asyncio.CancelledError:
             # At shutdown the server cancels slow requests. Without this answer, uvicorn would send
             # a 500, after which clients do not retry.
             if not answer.status:
-                await answer.problem(ending())
+                await answer.problem(shutting_down())
             raise
         finally:
             if answer.status != 200 or path_of(scope) not in _PROBES:
@@ -406,7 +406,11 @@ def session_of(headers: dict[bytes, bytes]) -> str | None:
 
 
 def _headers(scope: Scope, once: frozenset[bytes] = _ONCE) -> dict[bytes, bytes]:
-    """Return the headers by name; security headers must be unique."""
+    """Return the headers by name.
+
+    Raises:
+        ProblemError: If a header that matters for security is repeated.
+    """
     headers_by_name: dict[bytes, bytes] = {}
     for name, value in scope["headers"]:
         if name in headers_by_name and name in once:

@@ -85,15 +85,15 @@ class Hooks:
         submitted = await self._tasks.submit(
             RunRequest.model_construct(task=await self._task(hook, message)),
             key,
-            same=f"hook\n{name}\n{delivery.name}",
+            idempotency_key=f"hook\n{name}\n{delivery.name}",
             strategy="routine" if hook.routine else None,
             client=client,
-            from_outside=variables,
+            external_variables=variables,
         )
         return submitted, key
 
     def _read(self, name: str, body: bytes) -> Any:
-        """Return a message as plain data, checked."""
+        """Parse a message as JSON, and validate it against the hook's schema."""
         try:
             message = json.loads(body, parse_constant=_refuse)
         except (ValueError, RecursionError):

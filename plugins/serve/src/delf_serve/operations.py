@@ -78,7 +78,7 @@ OPERATIONS: Final = Operations()
     "POST", "/run", "run", answer=s.Accepted, status=202, other=_HANDED_IN, headers=(_KEY,)
 )
 async def run(call: Call, body: s.RunRequest) -> Response:
-    """Hand in a task."""
+    """Submit a task."""
     return await _handed_in(call, body)
 
 
@@ -108,7 +108,7 @@ async def save_routine(call: Call, body: s.RoutineSaveRequest) -> s.RoutineDraft
     headers=(_KEY,),
 )
 async def run_routine(call: Call, body: s.RoutineRequest) -> Response:
-    """Submit a run of a routine, which asks no model."""
+    """Run a routine, as a task that asks no model."""
     try:
         routines = call.service.routines.of_agent()
         bound = await asyncio.to_thread(routines.find, call.part("name"))
@@ -147,7 +147,7 @@ async def list_schedules(call: Call, query: s.PageQuery) -> s.ScheduleList:
 
 @OPERATIONS.add("POST", "/schedules", "run", status=201, other=_NO_SCHEDULES)
 async def add_schedule(call: Call, body: s.ScheduleRequest) -> s.ScheduleView:
-    """Let runners do a task of yours at set times, or for each new item of a call."""
+    """Let runners do a task of yours at set times, or for each new item that a call returns."""
     return await call.service.schedules.add(body, call.key)
 
 
@@ -205,11 +205,11 @@ async def receive_hook(call: Call) -> Response:
 
 async def _handed_in(call: Call, order: s.RunRequest, strategy: str | None = None) -> Response:
     """Submit a task, and wait for it as long as requested."""
-    same = call.http.headers.get("idempotency-key")
-    if same is not None and not 0 < len(same) <= 200:
+    idempotency_key = call.http.headers.get("idempotency-key")
+    if idempotency_key is not None and not 0 < len(idempotency_key) <= 200:
         raise ProblemError(422, f"{_KEY} has 1 to 200 characters", param=_KEY)
     submitted = await call.service.tasks.submit(
-        order, call.key, same=same, strategy=strategy, client=call.client
+        order, call.key, idempotency_key=idempotency_key, strategy=strategy, client=call.client
     )
     return await _accepted(call, submitted, order.wait)
 
@@ -251,7 +251,7 @@ async def list_tasks(call: Call, query: s.TaskQuery) -> s.TaskList:
 
 @OPERATIONS.add("GET", "/search", "read", other=(*_UNKNOWN, _NO_SEARCH))
 async def search(call: Call, query: s.SearchQuery) -> s.FoundList:
-    """Find tasks by their words, scripts, calls, answers and errors."""
+    """Find tasks by their text, scripts, calls, answers and errors."""
     return await history.search(call.service.tasks, query, call.key)
 
 
@@ -286,7 +286,7 @@ async def get_task(call: Call, query: s.WaitQuery) -> s.TaskDetail:
 
 @OPERATIONS.add("DELETE", "/tasks/{task_id}", "delete", other=(*_UNKNOWN, _LATE))
 async def delete_task(call: Call) -> None:
-    """Forget a task that does not run, with its events and its files."""
+    """Delete a task that is not running, with its events and its files."""
     await call.service.tasks.remove(call.part("task_id"), call.key)
 
 
@@ -348,8 +348,8 @@ async def resume_task(call: Call, body: s.ResumeRequest) -> s.Task:
     other=(*_UNKNOWN, _NO_MONEY, (200, "The task is over."), _LATE),
 )
 async def run_again(call: Call, body: s.AgainRequest) -> Response:
-    """Repeat a task with its files, its kind of answer and its conversation."""
-    submitted = await call.service.tasks.again(call.part("task_id"), body, call.key, call.client)
+    """Repeat a task with the same files, type of answer and conversation."""
+    submitted = await call.service.tasks.repeat(call.part("task_id"), body, call.key, call.client)
     return await _accepted(call, submitted, body.wait)
 
 
@@ -376,7 +376,7 @@ async def compare_tasks(call: Call) -> s.Comparison:
 
 @OPERATIONS.add("GET", "/events", "read", media=_EVENTS, frames="Task", other=(_FULL,))
 async def changes(call: Call) -> Response:
-    """Return tasks as lists show them, as they change: server-sent events."""
+    """Stream the list entries of tasks whenever they change, as server-sent events."""
     return EventStreamResponse(call, call.service.streams.changes(call.key))
 
 
@@ -445,33 +445,33 @@ async def count_waiting(call: Call) -> s.WaitingCount:
 
 @OPERATIONS.add("GET", "/approvals/{request_id}", "read", other=_UNKNOWN)
 async def get_approval(call: Call) -> s.Request:
-    """Return a request with all that helps to answer it."""
+    """Return a request with everything needed to decide it."""
     return await call.service.approvals.detail(call.part("request_id"), call.key)
 
 
 @OPERATIONS.add("POST", "/approvals/{request_id}", "read", other=(*_UNKNOWN, _LATE))
 async def decide(call: Call, body: s.DecisionRequest) -> s.DecidedView:
-    """Answer a question: approve, reject, edit or settle."""
+    """Decide a request: approve, reject, edit, or state that the call already happened."""
     return await call.service.approvals.decide(call.part("request_id"), body, call.key, call.via)
 
 
 @OPERATIONS.add("POST", "/approvals/{request_id}/comments", "read", other=(*_UNKNOWN, _LATE))
 async def comment(call: Call, body: s.CommentRequest) -> s.Request:
-    """Comment on a question that waits; people read comments, the model does not."""
+    """Comment on a pending request; people read comments, the model does not."""
     name, text = call.part("request_id"), body.text.strip()
     return await call.service.approvals.comment(name, text, call.key, call.via)
 
 
 @OPERATIONS.add("POST", "/approvals/{request_id}/assignee", "read", other=(*_UNKNOWN, _LATE))
 async def assign(call: Call, body: s.AssigneeRequest) -> s.Request:
-    """Assign a question to a person who may approve it; other people may still decide."""
+    """Assign a request to a person who may approve it; other people may still decide."""
     name = call.part("request_id")
     return await call.service.approvals.assign(name, body.person, call.key, call.via)
 
 
 @OPERATIONS.add("GET", "/approvals/{request_id}/assignable", "read", other=_UNKNOWN)
 async def list_assignable(call: Call) -> s.AssignableList:
-    """List the people to whom a question can be assigned."""
+    """List the people to whom a request can be assigned."""
     return await call.service.approvals.assignable(call.part("request_id"), call.key)
 
 

@@ -25,7 +25,7 @@ OF_THE_PAGE: Final = Operations()
 
 @OF_THE_PAGE.add("GET", "/docs", "read")
 async def docs(_call: Call) -> Response:
-    """Return the API for people."""
+    """Return the API documentation as a web page."""
     return page_file("docs.html")
 
 
@@ -46,7 +46,7 @@ async def login(call: Call, body: s.LoginRequest) -> Response:
 
 @OF_THE_PAGE.add("GET", oidc.BEGIN, None, status=303)
 async def begin_oidc(call: Call) -> Response:
-    """Log in by OpenID Connect: the browser is sent to the provider."""
+    """Begin a login by OpenID Connect, by a redirect to the provider."""
     url, cookie = await _oidc(call).begin()
     answer = RedirectResponse(url, 303)
     # The browser sends no strict cookie when the provider's site redirects it back.
@@ -57,7 +57,7 @@ async def begin_oidc(call: Call) -> Response:
 
 @OF_THE_PAGE.add("GET", oidc.CALLBACK, None, status=303, any_query=True)
 async def finish_oidc(call: Call) -> Response:
-    """Come back from the provider of logins, which begins a session."""
+    """Complete a login by OpenID Connect, and begin a session."""
     cookie = unquote(call.http.cookies.get(oidc.COOKIE, ""))
     provider = _oidc(call)
     name = await provider.finish(cookie, dict(call.http.query_params))

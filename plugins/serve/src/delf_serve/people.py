@@ -106,7 +106,7 @@ def _entry(change: PersonChange) -> PersonEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """The wanted changes of a person; None leaves a field unchanged.
+    """The requested changes of a person; None leaves a field unchanged.
 
     Args:
         rights: The rights.
@@ -169,7 +169,7 @@ class Wish:
         )
 
     def narrowing(self) -> Wish:
-        """Return the wish with its rights and scope for the new key alone."""
+        """Return the same changes with rights and scope applied to the new key alone."""
         return replace(self, rights=None, scope=None, key_rights=self.rights, key_scope=self.scope)
 
 

@@ -1,4 +1,4 @@
-"""Tasks of a server's people in other processes: the same budgets and notices as in the server."""
+"""Budgets and notices of a server's people, for their tasks that run in other processes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ServedPeople:
 
     @property
     def defaults(self) -> Mapping[str, Any]:
-        """Options of the agents, for those that the project does not set."""
+        """The default options of the agents, which the project's own options override."""
         return WAITS
 
     async def ledger(self, holder: str, within: Ledger) -> Ledger | None:

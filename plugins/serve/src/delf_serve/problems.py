@@ -68,7 +68,7 @@ class ProblemError(Exception):
         return HTTPStatus(self.status).phrase
 
     def body(self, request_id: str, path: str) -> bytes:
-        """Encode the response body; clients of OpenAI's API find the same under ``error``.
+        """Encode the response body, with a copy under ``error`` for clients of OpenAI's API.
 
         Args:
             request_id: The request's id in the logs.
@@ -100,13 +100,13 @@ def problem_of(error: DelfError) -> ProblemError:
     return ProblemError(status, error.message, code=error.code)
 
 
-def ending() -> ProblemError:
+def shutting_down() -> ProblemError:
     """Return the response while the server is shutting down."""
     headers = {"retry-after": "5"}
     return ProblemError(503, "the server ends", "send the request again", headers=headers)
 
 
-def inside() -> ProblemError:
+def internal_error() -> ProblemError:
     """Return the response for an unexpected failure, whose details are only logged."""
     return ProblemError(
         _INSIDE, "an unexpected failure", "the server's log has more under this request_id"

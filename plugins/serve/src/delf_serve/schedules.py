@@ -130,7 +130,7 @@ class ProjectSchedules:
 
     @contextmanager
     def _open(self) -> Generator[Schedules]:
-        """Open the schedules at the first use; translate their errors to answers."""
+        """Open the schedules at the first use, and convert their errors to problem responses."""
         try:
             if self._schedules is None:
                 if self._agent.project is None:

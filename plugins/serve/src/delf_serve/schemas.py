@@ -54,7 +54,7 @@ class Given(BaseModel):
 
 
 class Shown(BaseModel):
-    """A body that is sent out."""
+    """A response body."""
 
     model_config = ConfigDict(ser_json_inf_nan="constants")  # become texts later
 
@@ -155,7 +155,7 @@ class RoutineRequest(Given):
 
 
 class ScheduleRequest(Given):
-    """A task that runners do at set times, or for each new item of a call."""
+    """A task that runners do at set times, or for each new item that a call returns."""
 
     name: str = Field(min_length=1, max_length=100)
     cron: str = Field(
@@ -647,7 +647,7 @@ class WaitingCount(Shown):
 
 
 class DecidedView(Shown):
-    """The decision about a question, and its author."""
+    """The decision about a request, and its author."""
 
     decision: str
     by: str
@@ -739,7 +739,7 @@ class Request(_as_body(ApprovalRequest)):
 
 
 class RequestList(Shown):
-    """Questions, the oldest first."""
+    """Requests, the oldest first."""
 
     approvals: list[Request]
     more: bool = Field(description="Whether there are more entries.")
@@ -851,7 +851,7 @@ class ResumeRequest(Given):
 
 
 class AgainRequest(Given):
-    """The differences of a repeated task."""
+    """The changes to a task when it is repeated."""
 
     task: TaskWords | None = Field(
         default=None, description="A new text for the task; the same text when omitted."
@@ -907,7 +907,7 @@ class StoredList(Shown):
 
 
 class Conversation(Shown):
-    """A conversation that is kept."""
+    """A stored conversation."""
 
     conversation_id: str
     title: str
@@ -1001,7 +1001,7 @@ class Session(Shown):
 
 
 class Health(Shown):
-    """The answer of a server that runs."""
+    """The status of a healthy server."""
 
     ok: bool
 
@@ -1046,7 +1046,7 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
 def _with_fields_of_records() -> type[Query]:
-    """Make a query with a parameter for each field of a record that a search can filter."""
+    """Make a query model with a parameter for each filterable field of a task record."""
     kind: Any = Name
     fields: dict[str, Any] = {
         name: (kind | None, Field(default=None, description=words))
@@ -1142,7 +1142,7 @@ class MessageQuery(Query):
 
 
 class WaitQuery(Query):
-    """For how long an answer may be waited for."""
+    """The longest time to wait for a result."""
 
     wait: Wait = Field(
         default=0, description="Seconds to wait until the task is over or asks a person."

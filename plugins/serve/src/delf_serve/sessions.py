@@ -30,7 +30,7 @@ _LONGEST: Final = 200
 
 @dataclass(eq=False)
 class Seat:
-    """A long-lived request of a person.
+    """A long-lived request of a person, such as an event stream.
 
     Args:
         key: The key.

@@ -1,4 +1,4 @@
-"""Event streams: of one task until its end, and of the task list for all its readers."""
+"""Event streams: one for the events of a task, one for the changes of the task list."""
 
 from __future__ import annotations
 

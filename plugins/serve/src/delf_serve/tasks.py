@@ -213,7 +213,7 @@ class Tasks:
             self._work.add(shared_task(self._keep_forgetting(ages)))
 
     async def stop(self, seconds: float) -> None:
-        """Wait some seconds for running tasks, then leave the others resumable.
+        """Wait for running tasks, then leave the unfinished ones resumable.
 
         Args:
             seconds: The longest wait; tasks that wait for a person are left at once.
@@ -233,38 +233,38 @@ class Tasks:
         order: RunRequest,
         key: Key,
         *,
-        same: str | None = None,
+        idempotency_key: str | None = None,
         strategy: str | None = None,
         client: str | None = None,
         paths: Sequence[str] = (),
-        shaped_by: Sequence[str] = (),
-        from_outside: Mapping[str, Any] | None = None,
+        other_authors: Sequence[str] = (),
+        external_variables: Mapping[str, Any] | None = None,
         trust: Trust = "own",
     ) -> Submitted:
-        """Submit a task; the journal has it when this returns.
+        """Submit a task, and return once the journal has recorded it.
 
         Args:
             order: The request.
             key: The owner.
-            same: The idempotency key.
+            idempotency_key: A key under which a repeated request returns the task of the first.
             strategy: A strategy instead of the agent's.
             client: The client's address.
             paths: Input files in addition to those of the request.
-            shaped_by: Other people who wrote parts of the task.
-            from_outside: The variables that another service sent. With a strategy that takes
-                calls, the task holds their values, too.
+            other_authors: Other people who wrote parts of the task.
+            external_variables: The variables that another service sent. A strategy that takes calls
+                gets their values in the task's text, too.
             trust: The author of the task.
         """
         self._check_model(order.llm)
         if order.output is not None:
             _check_output(order.output)
         name, digest = f"task_{secrets.token_hex(8)}", ""
-        if same is not None:
+        if idempotency_key is not None:
             digest = _digest(order)
-            secret = f"{key.holder or key.name}\n{same}".encode("utf-8", "replace")
+            secret = f"{key.holder or key.name}\n{idempotency_key}".encode("utf-8", "replace")
             # Every server derives the same id, so that concurrent requests start one task.
             name = f"task_{hashlib.sha256(secret).hexdigest()[:32]}"
-            earlier = await self._known(name, digest)
+            earlier = await self._find_submitted(name, digest)
             if earlier is not None:
                 return _submitted(name, earlier.conversation, key, is_new=False)
         if self._open_of[key.counted] >= self._settings.open_tasks:
@@ -295,9 +295,9 @@ class Tasks:
                     output=order.output,
                     strategy=strategy,
                     llm=order.llm,
-                    variables=from_outside,
-                    trust=trust if from_outside is None or strategy is None else "outside",
-                    setup={**_setup(key, client, order=digest), SHAPED: [*shaped_by]},
+                    variables=external_variables,
+                    trust=trust if external_variables is None or strategy is None else "outside",
+                    setup={**_setup(key, client, order=digest), SHAPED: [*other_authors]},
                     listeners=[listen],
                 )
             except BaseException:
@@ -310,19 +310,25 @@ class Tasks:
             await asyncio.shield(hand_in())  # the client may disconnect meanwhile
         except DelfError:
             earlier = None
-            if same is not None:  # a concurrent request with this key was faster
+            if idempotency_key is not None:  # a concurrent request with this key was faster
                 earlier = await self._earlier(name, digest)
             if earlier is None:
                 raise
             return _submitted(name, earlier.conversation, key, is_new=False)
         return _submitted(name, conversation, key)
 
-    async def again(
+    async def repeat(
         self, task_id: str, wanted: AgainRequest, key: Key, client: str | None = None
     ) -> Submitted:
         """Submit a task again, with its files, type of answer and conversation.
 
-        Another person's conversation is not continued: the task begins a new one.
+        The conversation of another person is not continued; the task begins a new one.
+
+        Args:
+            task_id: The earlier task.
+            wanted: The changes to the task.
+            key: The owner of the new task.
+            client: The client's address.
 
         Raises:
             ProblemError: If its files are gone, or the model may not be chosen.
@@ -352,11 +358,11 @@ class Tasks:
             output=to_jsonable(first_event.setup.get("output")),
         )
         strategy = None if wanted.task else first_event.setup.get("strategy")
-        shaped_by = [*first_event.setup.get(SHAPED, ())]
+        other_authors = [*first_event.setup.get(SHAPED, ())]
         if first_event.key != key.holder:
-            shaped_by.append(name_of_holder(first_event.key))
+            other_authors.append(name_of_holder(first_event.key))
         return await self.submit(
-            order, key, strategy=strategy, client=client, paths=paths, shaped_by=shaped_by
+            order, key, strategy=strategy, client=client, paths=paths, other_authors=other_authors
         )
 
     def _check_model(self, name: str | None) -> None:
@@ -365,8 +371,8 @@ class Tasks:
             choices = f"one of {', '.join(models)}" if models else "this server has one model alone"
             raise ProblemError(409, f"the model cannot be chosen: {choices}", param="llm")
 
-    async def _known(self, name: str, digest: str) -> TaskQueued | TaskStarted | None:
-        """Return the task of an idempotency key, waiting for a concurrent submission."""
+    async def _find_submitted(self, name: str, digest: str) -> TaskQueued | TaskStarted | None:
+        """Return the task of an idempotency key, if any; first wait for a concurrent submission."""
         while True:
             earlier = await self._earlier(name, digest)
             open_task = self._open.get(name)
@@ -404,7 +410,7 @@ class Tasks:
         return open_task
 
     def sees_here(self, key: Key, name: str) -> bool:
-        """Return True if a person may see a task that runs in this process."""
+        """Return True if a task runs in this process and a person may see it."""
         return name in self._owners and key.sees(self._owners[name] or None)
 
     def _ended(self, name: str) -> None:
@@ -465,8 +471,8 @@ class Tasks:
     async def waiting(self) -> Waiting:
         """Return the tasks that wait for a person, with their requests.
 
-        Requests are read after the call begins, so that a request that this or another process has
-        confirmed as answered is never shown as open. Concurrent callers share the next reading.
+        Concurrent callers share one read of the journal, which begins after their calls. A request
+        that was answered before the call is therefore never returned.
         """
         if self._next_reading is None:
             self._next_reading = shared_task(self._read_waiting())
@@ -510,10 +516,10 @@ class Tasks:
         return views, _cursor(records[limit - 1]) if len(records) > limit else None
 
     async def newest(self, words: str, key: Key, since: float | None = None) -> str | None:
-        """Return the id of a person's own newest task with these words, or None.
+        """Return the id of a person's own newest task with this text, or None.
 
         Args:
-            words: The task's whole words.
+            words: The whole text of the task.
             key: The person.
             since: Only tasks that began after this Unix time.
         """
@@ -774,12 +780,12 @@ def _files(events: Sequence[Event]) -> dict[str, str]:
 
 
 def _cursor(record: TaskRecord) -> str:
-    """Encode a task's position in the list as a cursor."""
+    """Encode a task's position in the list as a cursor for :func:`_place`."""
     return f"{record.started_at:.9f}~{record.task_id}"
 
 
 def _place(cursor: str) -> ListPlace:
-    """Decode a cursor."""
+    """Decode a cursor to a position in the list."""
     started, _, task_id = cursor.partition("~")
     return float(started), task_id
 

@@ -1,4 +1,4 @@
-"""The two addresses of A2A, version 1.0 and 0.3, for other agents; ``a2a-sdk`` reads the format."""
+"""The two endpoints of A2A, for its versions 1.0 and 0.3, whose messages ``a2a-sdk`` parses."""
 
 from __future__ import annotations
 

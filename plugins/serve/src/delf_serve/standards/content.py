@@ -10,7 +10,7 @@ from delf_serve.standards.turns import Turn
 
 
 def say(turn: Turn, role: str, content: object, *, is_last: bool) -> None:
-    """Add a message to a turn; the files of its last message are attached.
+    """Add a message to a turn, and attach its files if the message is the last.
 
     Args:
         turn: The turn.
@@ -38,12 +38,12 @@ def forced_function(
 ) -> tuple[str, dict[str, Any]] | None:
     """Return name and JSON Schema of the client's function that an answer has to call.
 
-    Clients ask for data in this way: the arguments of the call are the answer.
+    Clients force a call to get structured data: the arguments of the call are the answer.
 
     Args:
         tools: The functions, as chat completions or responses describe them.
         choice: The client's ``tool_choice``.
-        besides: A function that does not count.
+        besides: The name of a function to ignore.
 
     Raises:
         ProblemError: If a call is forced, but not of one function that the client describes.

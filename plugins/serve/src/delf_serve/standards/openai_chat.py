@@ -1,4 +1,4 @@
-"""OpenAI's chat completions: an agent or a worker is a model, a task one completion.
+"""OpenAI's chat completions: an agent or a worker is a model, and a task is one completion.
 
 The format is that of https://platform.openai.com/docs/api-reference/chat. Settings of models, such
 as ``temperature``, have no meaning for a task and are ignored, as other servers of this API do.

@@ -55,7 +55,7 @@ class OffersWorkers(Protocol):
 
 @dataclass(kw_only=True)
 class Turn:
-    """The messages of a client, read for delf.
+    """The messages of a client's request, converted to a task.
 
     Args:
         model: The name of the model that the client chose.
@@ -76,7 +76,7 @@ class Turn:
     conversation: str | None = None
 
     def say(self, role: str, text: str) -> None:
-        """Add a message; the words so far become history."""
+        """Add a message; the newest message of the user so far becomes history."""
         if role in ("system", "developer"):
             self.instructions.append(text)
         elif role == "user":
@@ -179,13 +179,13 @@ async def models_of(call: Call) -> list[str]:
 
 
 async def begin(call: Call, turn: Turn, *, is_retry: bool = False, trust: Trust = "own") -> str:
-    """Hand in the task of a turn, and return its id.
+    """Submit the task of a turn, and return its id.
 
     Args:
         call: The request.
         turn: The client's messages.
-        is_retry: Whether the client sends the request again, because no answer reached it. The
-            task that the first request began is returned then.
+        is_retry: Whether the client repeats a request that got no answer. The task that the first
+            request submitted is returned in that case.
         trust: The author of the words: ``outside`` if another agent writes them.
 
     Raises:
