@@ -106,7 +106,7 @@ def fields_of(name: str, kind: str) -> dict[str, str]:
     """Return the values to fill into the templates.
 
     Args:
-        name: The name that users will type, or the package's with its kind ahead.
+        name: The name that users will type, with or without the prefixes of a package's name.
         kind: A kind of :data:`KINDS`.
 
     Raises:

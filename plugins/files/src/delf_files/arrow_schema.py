@@ -26,8 +26,8 @@ _NAME, _TYPE_KIND, _TYPE = 0, 2, 3
 _UNIT: Final = 0
 
 
-def tell_lengths(connection: Any, path: str, name: str) -> None:
-    """Note the duration columns of a Parquet file, with their units.
+def note_lengths(connection: Any, path: str, name: str) -> None:
+    """Add a note about the duration columns of a Parquet file, with their units.
 
     Args:
         connection: A DuckDB connection.

@@ -258,7 +258,7 @@ def described(values: Sequence[Any], depth: int = 0, *, whole: bool) -> str:
 
     Args:
         values: All values or a sample.
-        depth: The number of lists and records around them.
+        depth: The number of enclosing lists and records.
         whole: Whether the values are complete.
     """
     kinds: dict[str, list[Any]] = {}

@@ -149,9 +149,10 @@ class Files(Connection):
         )
 
     def result_trust(self, action: str, arguments: Mapping[str, Any]) -> Trust:
-        """Implements :class:`delf.protocols.connection.SupportsResultTrust`.
+        """Return ``own`` if all files that a call may read are the user's own, else ``outside``.
 
-        A statement may read any file, and so may a list.
+        Implements :class:`delf.protocols.connection.SupportsResultTrust`. ``read`` reads the named
+        file; ``query`` and ``list`` may read any file.
         """
         matches = [
             file for file in self._files if arguments.get("name") in (file.name, file.visible)
@@ -279,5 +280,5 @@ def _kind(file: InputFile) -> str:
 
 
 def _composed(name: str) -> str:
-    """Normalise a name, so that encodings of one name are equal."""
+    """Normalise a name to NFC, so that composed and decomposed characters are equal."""
     return unicodedata.normalize("NFC", name)

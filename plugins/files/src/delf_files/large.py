@@ -22,12 +22,12 @@ from delf_files.json_text import Lines
 from delf_files.tables import (
     END,
     columns_of,
+    note_escapes,
+    note_odd_quotes,
+    note_title,
+    note_uneven,
+    note_wider,
     rows_of,
-    tell_escapes,
-    tell_odd_quotes,
-    tell_title,
-    tell_uneven,
-    tell_wider,
 )
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Table:
 
 @dataclass
 class _Passed:
-    """The widths and the places of the rows of a table that have passed.
+    """The widths and positions of the rows that were read so far.
 
     Args:
         reader: The reader that yields the rows.
@@ -124,7 +124,7 @@ def write_table(
         about: The file's name in notes.
         names_row: The number of the row with column names, from 1; 0 for none; None for the first
             non-empty row.
-        strict: Whether a quote inside a quoted cell restarts in lenient mode.
+        strict: Whether to start again with lenient quotes at a quote inside a quoted cell.
 
     Raises:
         ValueError: If the file is not a table.
@@ -133,7 +133,7 @@ def write_table(
     with _open(path, encoding) as source:
         sample = source.read(_SAMPLE_CHARS)
     if names_row is None and strict:
-        _tell_title(sample, ending)
+        _note_title(sample, ending)
     with _open(path, encoding) as source, _new(copy) as out:
         dialect = dialect_of(sample, ending)
         source.read(dialect.start)
@@ -154,17 +154,17 @@ def write_table(
             is_large = message.startswith("field larger")
             if strict and not is_large:
                 if "unexpected end" not in message:
-                    tell_odd_quotes(reader.line_num)
+                    note_odd_quotes(reader.line_num)
                 return write_table(path, ending, copy, about, names_row, strict=False)
             if is_large:
                 message = f"a cell over {_LARGEST_CELL:,} characters, or a quote that is not closed"
             raise ValueError(f"line {passed.next_start}: {message}") from None
         if passed.last_row != [END]:
             raise ValueError(f"line {passed.row_start}: a quote is not closed")
-    tell_escapes(sample[dialect.start :], dialect)
+    note_escapes(sample[dialect.start :], dialect)
     if names_row == 0:
-        tell_uneven(passed.fewest, passed.widest)
-    tell_wider(passed.wider_rows, passed.first_wider_line, len(header), passed.widest)
+        note_uneven(passed.fewest, passed.widest)
+    note_wider(passed.wider_rows, passed.first_wider_line, len(header), passed.widest)
     with Path(copy).open("r+b") as file:
         file.truncate(file.seek(0, os.SEEK_END) - len(END) - 2)
     ragged = passed.widest != passed.narrowest
@@ -186,11 +186,11 @@ def _rows_from(number: int | None, rows: Iterable[list[str]]) -> Iterator[list[s
             yield row
 
 
-def _tell_title(sample: str, ending: str) -> None:
-    """Note a title above the column names."""
+def _note_title(sample: str, ending: str) -> None:
+    """Add a note about a title above the column names."""
     complete_lines = sample[: sample.rfind("\n") + 1] if len(sample) == _SAMPLE_CHARS else sample
     with suppress(ValueError):  # reading the table reports its faults
-        tell_title(rows_of(complete_lines, ending)[:LOOKED_AT])
+        note_title(rows_of(complete_lines, ending)[:LOOKED_AT])
 
 
 def utf8_of(path: str, copy: str, about: str) -> str:

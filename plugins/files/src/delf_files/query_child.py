@@ -19,7 +19,7 @@ from typing import Any, Final
 from delf.errors import ToolExecutionError, ToolRefusedError
 from delf.notes import note
 from delf_confined.words import shorten_message
-from delf_files.arrow_schema import tell_lengths
+from delf_files.arrow_schema import note_lengths
 from delf_files.dialects import unique_folded
 from delf_files.forms import LOOKED_AT, check_form
 from delf_files.large import Folding, utf8_of, write_lines, write_table, write_values
@@ -177,12 +177,12 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
     connection.execute("SET lock_configuration = true")
     for table in tables:
         _make_view(connection, table)
-        _tell_empty(connection, table)
+        _note_empty(connection, table)
     return _read(connection, _check_statement(connection, question["statement"]), question)
 
 
 def _check_statement(connection: Any, text: str) -> Any:
-    """Return the only statement of a text; it, or what it explains, must be a SELECT.
+    """Return the single statement of a text: a SELECT, or EXPLAIN of a SELECT.
 
     Raises:
         ToolRefusedError: If the text is anything else.
@@ -247,15 +247,15 @@ def _make_view(connection: Any, table: dict[str, Any]) -> None:
     connection.execute(f"CREATE VIEW {_name(first)} AS FROM {source}")
     if table["kind"] != "json":
         described = connection.sql(f"DESCRIBE {_name(first)}").fetchall()
-        _tell_renamed([str(row[0]) for row in described], first)
+        _note_renamed([str(row[0]) for row in described], first)
     if table["kind"] == "parquet":
-        tell_lengths(connection, table["path"], first)
+        note_lengths(connection, table["path"], first)
     for name in others:
         connection.execute(f"CREATE VIEW {_name(name)} AS FROM {_name(first)}")
 
 
-def _tell_empty(connection: Any, table: dict[str, Any]) -> None:
-    """Note a table without rows, unless its file format notes that."""
+def _note_empty(connection: Any, table: dict[str, Any]) -> None:
+    """Add a note about a table without rows, unless its file format does."""
     name = table["names"][0]
     if table["kind"] != "rows" and not connection.sql(f"FROM {_name(name)} LIMIT 1").fetchall():
         note(f"{name} has no rows")
@@ -304,7 +304,7 @@ def _json_source(connection: Any, table: dict[str, Any]) -> str:
             write = write_values if table["ending"] == ".json" else write_lines
             write(table["path"], table["copy"], table["names"][0], Folding().renamed)
             return _json_source(connection, {**table, "path": table["copy"]})
-        _tell_renamed([*kinds], table["names"][0])
+        _note_renamed([*kinds], table["names"][0])
     if not inexact and kinds == inferred:
         return _source(table, typed="")
     if not inexact:
@@ -341,8 +341,8 @@ def _json_type(kind: Any) -> str:
     return "VARCHAR" if kind.id.startswith(_READ_INTO_TEXT) else str(kind)
 
 
-def _tell_renamed(names: list[str], about: str) -> None:
-    """Note renamed columns, such as ``ID`` next to ``id``, which SQL cannot distinguish."""
+def _note_renamed(names: list[str], about: str) -> None:
+    """Add a note about columns such as ``ID`` next to ``id``, renamed because SQL ignores case."""
     for name, new in _renamed(names).items():
         note(f"{about}: SQL cannot tell names apart by their case: {name!r} is {new}")
 

@@ -26,10 +26,10 @@ from delf_files.json_text import read_json, read_json_lines
 from delf_files.tables import (
     TooWideError,
     columns_of,
+    note_empty,
     read_table,
     records_of,
     rows_from_header,
-    tell_empty,
 )
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def read_content(
         if kind in DOCUMENTS and is_locked(path):
             raise ToolExecutionError(f"{name} has a password; save it without one")
         if kind in DOCUMENTS:
-            _tell_other_form(data, name, kind)
+            _note_other_form(data, name, kind)
         return {"content": _parsed(data, name, ending, kind, encoding, most, header)}
     except TooWideError:
         return {"too_large": "is too large as rows"}
@@ -83,8 +83,8 @@ def read_content(
         raise ToolExecutionError(f"{name}: {error}") from None
 
 
-def _tell_other_form(data: bytes, name: str, kind: str) -> None:
-    """Note the real format of a file that is not the document its name suggests."""
+def _note_other_form(data: bytes, name: str, kind: str) -> None:
+    """Add a note about the real format of a file that is not the document its name suggests."""
     actual_form = form_of(data[:LOOKED_AT]) if data else "empty"
     if actual_form is None:
         actual_form = "other bytes" if decode_if_text(data) is None else "text"
@@ -195,7 +195,7 @@ async def table_of_format(
             raise ToolRefusedError(_DECLARED)
         records = await made.read(path, part)
         if not records:
-            tell_empty([])
+            note_empty([])
         return list(dict.fromkeys(name for row in records for name in row)), records
     peek = await made.peek(path, part, None)
     if peek.columns is not None:
@@ -203,7 +203,7 @@ async def table_of_format(
             raise ToolRefusedError(_DECLARED)
         names = [column for column, _ in peek.columns]
         if not peek.rows:
-            tell_empty([names])
+            note_empty([names])
         return names, [dict(zip(names, row, strict=True)) for _, row in peek.rows]
     try:
         rows = [row for _, row in rows_from_header([*peek.rows], header)]

@@ -503,10 +503,9 @@ def _compressed(path: str) -> str:
 
 
 def _first_lines(data: bytes, about: str, encoding: str = "") -> str:
-    """Return the first lines of a text and its last, below a line about it.
+    """Return a head line, the first lines of a text, and its last line, which may be a total.
 
-    Empty for binary content. The last line may be a total; for a long text the last line is
-    unknown.
+    Empty for binary content. The last line of a long text is omitted.
     """
     cut = data[: data.rfind(b"\n") + 1] or data
     text = decode_if_text(cut if len(data) == _PIECE else data)

@@ -44,18 +44,18 @@ def read_table(
     """
     dialect = dialect_of(text, ending)
     numbered = rows_from_header(_rows(text[dialect.start :], dialect), header)
-    tell_empty([row for _, row in numbered])
+    note_empty([row for _, row in numbered])
     if not numbered:
         return []
     odd = line_of_odd_quote(text[dialect.start :], dialect) if dialect.quote else None
     if odd is not None:
-        tell_odd_quotes(odd)
-    tell_escapes(text[dialect.start :], dialect)
+        note_odd_quotes(odd)
+    note_escapes(text[dialect.start :], dialect)
     rows = [row for _, row in numbered]
     if header == 0:
-        tell_uneven(min(map(len, rows[1:])), len(rows[0]))
+        note_uneven(min(map(len, rows[1:])), len(rows[0]))
     wider = [number for number, row in numbered if len(row) > len(rows[0])]
-    tell_wider(len(wider), next(iter(wider), 0), len(rows[0]), max(map(len, rows)))
+    note_wider(len(wider), next(iter(wider), 0), len(rows[0]), max(map(len, rows)))
     columns = columns_of(rows[0], max(map(len, rows)))
     width = sum(len(name) + 6 for name in columns[: len(rows[0])])
     if len(text) + width * len(rows) > most_bytes:
@@ -101,12 +101,12 @@ def rows_from_header(rows: list[tuple[int, Row]], header: int | None) -> list[tu
         if not body or body[0][0] != header:
             raise ValueError(f"row {header} is empty or not there, so it names no columns")
         return body
-    tell_title(rows)
+    note_title(rows)
     return rows
 
 
-def tell_title(rows: Sequence[tuple[int, Sequence[Any]]]) -> None:
-    """Note that a row below the first probably names the columns.
+def note_title(rows: Sequence[tuple[int, Sequence[Any]]]) -> None:
+    """Add a note that a row below the first probably names the columns.
 
     Args:
         rows: The non-empty rows with their numbers.
@@ -150,8 +150,8 @@ def _rows(text: str, dialect: Dialect) -> list[tuple[int, list[str]]]:
     )
 
 
-def tell_empty(rows: Sequence[Sequence[Any]]) -> None:
-    """Note a table without rows.
+def note_empty(rows: Sequence[Sequence[Any]]) -> None:
+    """Add a note about a table without rows.
 
     Args:
         rows: The non-empty rows; the first names the columns.
@@ -163,16 +163,16 @@ def tell_empty(rows: Sequence[Sequence[Any]]) -> None:
         note(f"the table has no rows, only the names of columns: {names}")
 
 
-def tell_odd_quotes(line: int) -> None:
-    """Note a quote inside a quoted cell, because the end of such a cell is a guess."""
+def note_odd_quotes(line: int) -> None:
+    """Add a note about a quote inside a quoted cell, because the end of such a cell is a guess."""
     note(
         f"line {line} has a quote inside of a quoted cell, which should be doubled: where such "
         "cells end is a guess"
     )
 
 
-def tell_wider(wider: int, first: int, width: int, widest: int) -> None:
-    """Note rows with more cells than column names."""
+def note_wider(wider: int, first: int, width: int, widest: int) -> None:
+    """Add a note about rows with more cells than column names."""
     if wider:
         note(
             f"rows with more cells than the {width} columns that are named: {wider:,} (the first "
@@ -180,14 +180,14 @@ def tell_wider(wider: int, first: int, width: int, widest: int) -> None:
         )
 
 
-def tell_uneven(fewest: int, most: int) -> None:
-    """Note rows with different numbers of cells in a table without names of columns."""
+def note_uneven(fewest: int, most: int) -> None:
+    """Add a note about rows of different lengths in a table without column names."""
     if fewest < most:
         note(f"rows have from {fewest} to {most} cells, so their cells may be moved")
 
 
-def tell_escapes(text: str, dialect: Dialect) -> None:
-    """Note backslashes before quotes if no quoted cell shows whether they are part of the text."""
+def note_escapes(text: str, dialect: Dialect) -> None:
+    """Add a note about backslashes before quotes if they may or may not be part of the text."""
     if has_unclear_escapes(text, dialect):
         doubt = "were left out, and may be" if dialect.backslash else "were kept, and may be no"
         note(f"backslashes before quotes {doubt} part of the text")
@@ -195,7 +195,7 @@ def tell_escapes(text: str, dialect: Dialect) -> None:
 
 def records_of(rows: list[list[Any]]) -> list[dict[str, Any]]:
     """Convert rows to records in place; the first row names the columns."""
-    tell_empty(rows)
+    note_empty(rows)
     if not rows:
         return []
     width = max(map(len, rows))

@@ -153,7 +153,7 @@ class SqlConversations:
     async def prune(
         self, before: float | None, keep: int = 0, *, dry_run: bool = False
     ) -> Sequence[ConversationRecord]:
-        """Remove old conversations; return their ids, the oldest first.
+        """Remove old conversations; return their records, the oldest first.
 
         Raises:
             JournalError: If a write fails; some conversations may be removed by then.

@@ -131,7 +131,7 @@ class WordSearch:
         create: The statements that create the table.
         insert: The statement that inserts the space-separated ``:words`` with the key ``:place``.
         match: The condition that matches ``:query``.
-        query: Builds that query from phrases; the last word is a prefix.
+        query: Builds ``:query`` from phrases; the last word is a prefix.
         whole: The expression that truncates a number ``{}`` to an integer.
     """
 

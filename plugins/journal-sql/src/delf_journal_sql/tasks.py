@@ -75,7 +75,7 @@ class Tasks:
     def create(self, connection: Connection, events: Iterable[Packed]) -> None:
         """Insert the tasks that begin with some events, many with one statement.
 
-        Known tasks are skipped, and :meth:`add` loads them.
+        Tasks that exist already are skipped; :meth:`add` loads their state.
         """
         new: dict[str, dict[str, Any]] = {}
         for packed in events:
@@ -299,7 +299,7 @@ class Tasks:
         )
 
     def _compare(self, connection: Connection, task: _Task, packed: Packed) -> None:
-        """Accept an event that is already stored, if it is identical.
+        """Check that an event that is stored already is identical to the stored one.
 
         Raises:
             JournalConflictError: If a different event is stored at its position.

@@ -31,6 +31,11 @@ _FORMATS: Final = {
 def bundled(document: Document, schema: Any, *, sent: bool = False) -> dict[str, Any]:
     """Return a schema with all references under ``components``.
 
+    Args:
+        document: The specification.
+        schema: The schema.
+        sent: Whether the schema is for the values of a request.
+
     Raises:
         SpecError: If a reference is broken or leads to too many schemas.
     """

@@ -26,10 +26,10 @@ def openapi() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 @click.pass_context
 def effects(ctx: click.Context, connection: str, as_json: bool) -> None:
-    """Print the reads of CONNECTION as a line.
+    """Print a line for delf.toml with the actions of CONNECTION that probably only read.
 
     An API that takes a filter in a body reads with POST, which counts as a write and needs
-    approval. The line has an effect only in delf.toml; keep the parts that you believe.
+    approval. Actions are chosen by their names: keep only those that you believe.
 
     \b
     delf openapi effects prefect
@@ -65,7 +65,10 @@ async def _proposed(tool: Any) -> tuple[list[str], int]:
 
 
 def _likely_reads(tool: APITool) -> tuple[list[str], int]:
-    """Return the writes that only read judging by their names, and the number of operations."""
+    """Return the actions that probably only read, and the number of all operations.
+
+    An action is chosen by its name if its effect would otherwise be a write.
+    """
     from delf_openapi.selection import only_reads
 
     methods: list[Mapping[str, Any]] = tool.inspected(verbose=True)["methods"]

@@ -66,10 +66,10 @@ class Argument(NamedTuple):
         name: The name on the wire.
         place: ``path``, ``query``, ``header``, ``cookie`` or ``body``.
         type: The type.
-        default: The default, or None when it is required.
-        doc: A short line about it.
-        notes: Further text after ``doc``: further sentences, and the descriptions of its value's
-            keys.
+        default: The default; None for a required argument.
+        doc: A one-line description.
+        notes: Further text after ``doc``: further sentences, and the descriptions of the keys in
+            the value.
     """
 
     arg: str
@@ -295,7 +295,7 @@ def text_of(document: Document, schema: Any, depth: int = 0) -> str:
     Args:
         document: The specification.
         schema: The schema.
-        depth: The number of schemas around it.
+        depth: The number of enclosing schemas.
     """
     resolved = _resolved(document, schema)
     text: Any = resolved.get("description")

@@ -35,8 +35,8 @@ class Spot(NamedTuple):
     Args:
         name: The unique Python name.
         method: The upper-case HTTP method.
-        path: The template.
-        tokens: The pointer to it.
+        path: The path template.
+        tokens: The JSON pointer to the operation, split into its tokens.
         operation_id: The declared operationId.
         tags: The declared tags.
     """
@@ -57,12 +57,12 @@ class Param:
         arg: The keyword in scripts.
         name: The name on the wire.
         place: The part of the request.
-        required: Whether a call must give it.
+        required: Whether a call must give a value.
         schema: The schema of the value.
-        style: How values are written.
-        explode: Whether each part is written on its own.
+        style: The serialisation style of the value.
+        explode: Whether each item of a list or object is serialised separately.
         reserved: Whether reserved characters stay as they are.
-        media: The media type, where the value is written as a document.
+        media: The media type of a value that is serialised as a document, such as JSON.
         doc: The description in the specification.
     """
 
@@ -85,9 +85,9 @@ class Operation:
     Args:
         spot: The position of the operation in the specification.
         raw: The operation as it is written.
-        item: The path item around it.
-        params: The parameters, all of them.
-        body: The body, if it takes one.
+        item: The path item that contains the operation.
+        params: All parameters, including those of the path item.
+        body: The request body, if any.
     """
 
     spot: Spot
@@ -180,7 +180,7 @@ def _walk(
 def _template(
     document: Document, path: str, item: Mapping[str, Any], operation: Mapping[str, Any]
 ) -> str:
-    """Return a path with its parameters in braces; some write them as web frameworks do."""
+    """Return a path with its declared parameters in braces, also for ``<id>`` and ``/:id``."""
     if "<" not in path and "/:" not in path:
         return path
     declared: set[Any] = set()

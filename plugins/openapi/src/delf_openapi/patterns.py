@@ -1,4 +1,4 @@
-"""Patterns of specifications, tried in linear time."""
+"""Patterns of specifications, matched in linear time."""
 
 from __future__ import annotations
 

@@ -19,10 +19,10 @@ _LISTED: Final = 30
 def choose(spots: Sequence[Spot], wanted: Sequence[str], which: str, where: str) -> list[Spot]:
     """Return the operations selected by words, in the order of the specification.
 
-    A word is an action's name, an operationId or a tag (``tag:pets`` where a name is equal, in
-    small or capital letters). It can also be a pattern of names (``repos_*``) or of paths
-    (``/repos/*``, ``GET /repos/*``). A word of ``confirm`` selects all of these at once, so that
-    every possible meaning needs approval.
+    A word is an action's name, an operationId, or a tag. A tag that is equal to a name or an
+    operationId, ignoring case, is written ``tag:pets``. A word can also be a pattern of names
+    (``repos_*``) or of paths (``/repos/*``, ``GET /repos/*``). A word of ``confirm`` selects all of
+    these at once, so that every possible meaning needs approval.
 
     Raises:
         ConnectionConfigurationError: If a word of ``allow`` matches nothing.

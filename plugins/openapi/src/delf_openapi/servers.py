@@ -21,8 +21,8 @@ def server_of(
 
     Args:
         document: The specification.
-        operation: The operation; its own servers override those of its path, and these the
-            specification's.
+        operation: The operation. Its own servers override the servers of its path item, which
+            override those of the specification.
         base_url: Overrides all servers.
         values: The values of variables in addresses.
 

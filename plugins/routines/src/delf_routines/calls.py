@@ -1,4 +1,4 @@
-"""A run of a routine as the words of a task: a call with values."""
+"""Tasks that call a routine, in the form ``monthly_report(month="2026-10")``."""
 
 from __future__ import annotations
 

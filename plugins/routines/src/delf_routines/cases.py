@@ -39,7 +39,7 @@ class Case:
 
     Args:
         inputs: The values that the routine was run with.
-        calls: The calls, in the order of their begin.
+        calls: The calls, in the order in which they began.
         answer: The answer.
     """
 
@@ -58,7 +58,10 @@ class Case:
         return json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
 
     def other_answer(self, answer: str) -> list[str]:
-        """Describe the difference of another answer in a line; None if equal."""
+        """Return the difference between another answer and the recorded one as a line.
+
+        An empty list if the answers are equal.
+        """
         if answer.strip() == self.answer.strip():
             return []
         return [f"it answers {_short(answer)} in place of {_short(self.answer)}"]
@@ -118,7 +121,7 @@ class _StandIn:
 
 
 class Recorded:
-    """Recorded calls not yet used by a script, and its calls that were not recorded."""
+    """The recorded calls that a script has not used yet, and its calls that were not recorded."""
 
     def __init__(self, case: Case) -> None:
         self._case = case

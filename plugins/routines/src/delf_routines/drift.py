@@ -40,7 +40,12 @@ class Drift:
 
 
 def used_action(tool: ToolDescription, *, empty: bool = True) -> UsedAction:
-    """Return the remembered form of an action."""
+    """Return an action in the form in which a routine's header records it.
+
+    Args:
+        tool: The action.
+        empty: Whether an empty result is normal.
+    """
     return UsedAction(
         effect=tool.effect,
         parameters=tuple(map(str, tool.parameters)),
@@ -141,12 +146,12 @@ def named_actions(
     called: Collection[str] = (),
     never_empty: Collection[str] = (),
 ) -> dict[str, UsedAction]:
-    """Return the actions named in a script, in remembered form.
+    """Return the actions named in a script, in the form of a routine's header.
 
     Args:
-        script: Python.
+        script: The Python source.
         tools: The known tools.
-        called: Further names, of actions that it called.
+        called: The names of further actions, which the script called.
         never_empty: The actions that always returned something.
     """
     names = names_in(script) | set(called)

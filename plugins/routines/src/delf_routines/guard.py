@@ -1,4 +1,4 @@
-"""The guard of a routine's calls: enforces its header; in a repair, repeats no change."""
+"""The guard of a routine's calls: it enforces the header and repeats no change in a repair."""
 
 from __future__ import annotations
 

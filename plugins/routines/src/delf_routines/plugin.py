@@ -47,7 +47,7 @@ def delf_models() -> Iterable[ModelSpec]:
 
 @hookimpl
 def delf_commands() -> Iterable[CommandSpec]:
-    """``delf routines``."""
+    """Yield the command ``routines``."""
     yield CommandSpec(
         name="routines",
         summary="Save a task that worked as a routine; list, run and test routines.",

@@ -41,7 +41,7 @@ again where its arguments are the same, and gives what it gave."""
 
 
 class OneScript:
-    """A host for scripts that are whole routines. Stands for a :class:`StrategyHost`."""
+    """A host of scripts that are whole routines, used as a :class:`StrategyHost`."""
 
     def __init__(
         self,

@@ -60,14 +60,14 @@ _UNKNOWN: Final = ("extra_forbidden", "unexpected_keyword_argument")
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """A variable of a routine that each run gives a value.
+    """A variable of a routine, whose value is chosen for each run.
 
     Args:
         name: A variable of the script.
         type: The type of its values. A ``date`` is a year, month or day: ``2026-10``.
-        default: The value of the task that the routine came from.
-        pattern: The pattern that a text other than the default must match. A text that is not
-            provably used whole has one.
+        default: The value in the original task.
+        pattern: The pattern that a text must match unless it is the default. None if the script
+            never makes the text a part of another text.
     """
 
     name: str
@@ -175,15 +175,15 @@ class Routine:
     Args:
         name: The name.
         title: The purpose, in a line.
-        task: The words of the task that it came from.
-        script: The Python of it; its parameters are variables.
+        task: The text of the original task.
+        script: The Python source, in which the parameters are variables.
         parameters: The parameters; a text that may become part of another text is given a pattern.
         actions: The allowed actions, by ``connection.method``.
-        saved_from: The task that it came from.
+        saved_from: The id of the original task.
         on_failure: The reaction to a failure: nothing, or a repair by a model.
         confirm: Actions that ask a person in each run, whatever the settings say.
         answer: The shape of the answer, as :func:`shape_of` returns it; empty for any.
-        limits: The most that one run does.
+        limits: The limits of one run.
     """
 
     name: str

@@ -139,7 +139,7 @@ class RoutineStrategy:
         )
         case = case_of_calls(writing.guard.made, routine.values(arguments), text)
         await asyncio.to_thread(self._store.propose, proposed, case.text())
-        await _tell(host, routine, writing.guard, text)
+        await _warn_of_changes(host, routine, writing.guard, text)
         hint = f"delf routines diff {name}, then accept or reject"
         await host.warn(f"the repaired script did this task and is proposed: {hint}")
         return text
@@ -150,11 +150,13 @@ async def _answer_of_run(
 ) -> str:
     """Return the answer of a completed run."""
     text = answer_text(host.output, value)
-    await _tell(host, routine, guard, text)
+    await _warn_of_changes(host, routine, guard, text)
     return text
 
 
-async def _tell(host: StrategyHost, routine: Routine, guard: RoutineGuard, answer: str) -> None:
+async def _warn_of_changes(
+    host: StrategyHost, routine: Routine, guard: RoutineGuard, answer: str
+) -> None:
     """Warn of changes since the routine was saved."""
     for action in guard.empty:
         await host.warn(f"{action} gave nothing, and gave something when {routine.name} was saved")

@@ -58,7 +58,7 @@ class Scripts(NamedTuple):
 
     Args:
         code: The last script.
-        earlier: The earlier scripts, each with its end.
+        earlier: The earlier scripts, each with its status or error.
         begin: The index of the event that starts the last script.
         is_whole: Whether no earlier script changed anything.
     """
@@ -125,7 +125,7 @@ def actions_called(events: Iterable[Event]) -> set[str]:
     return {event.action for event in events if isinstance(event, CallStarted)}
 
 
-def full(events: Iterable[Event]) -> set[str]:
+def reads_with_data(events: Iterable[Event]) -> set[str]:
     """Return the read actions that returned data in each call."""
     events = list(events)
     reads = {e.call_id: e.action for e in events if isinstance(e, CallStarted)}
@@ -153,7 +153,7 @@ def propose(
         task_id: The task.
         events: The events of the task.
         tools: The known tools.
-        script: The script that does it.
+        script: The routine's script.
         fixed: Parameters that stay as they are in the script.
 
     Raises:
@@ -179,7 +179,7 @@ def propose(
         script=script,
         parameters=parameters,
         actions=named_actions(
-            script, tools, called=actions_called(events), never_empty=full(events)
+            script, tools, called=actions_called(events), never_empty=reads_with_data(events)
         ),
         saved_from=task_id,
         answer=shape_of(answer_of(events)),

@@ -114,7 +114,7 @@ class RoutineStore:
     # -- recorded runs --------------------------------------------------------------------
 
     def cases(self, name: str) -> list[Path]:
-        """Return the files of its recorded runs.
+        """Return the files of a routine's recorded runs.
 
         The first file is the run of the original task.
         """

@@ -129,7 +129,7 @@ class OwnTables:
     def _source_tables(self, tree: exp.Expression) -> list[str | None]:
         """Return the tables that a query reads; None for a source that may not be a table.
 
-        Up to the end of a part of ``WITH``, the part's own name still means a table.
+        Inside a common table expression, and before its definition, its name still means a table.
         """
         from sqlglot import exp
 
@@ -166,7 +166,11 @@ class OwnTables:
         return ".".join(map(self._folded, names))
 
     def _trust_by_column(self, tree: exp.Expression, table: str) -> Trust | Mapping[str, Trust]:
-        """Return the own columns of a plain query of one table."""
+        """Return the trust in each column of a query that reads one table.
+
+        All columns are outside unless the query is plain: it selects columns by name, without ``*``
+        and without subqueries.
+        """
         from sqlglot import exp
 
         if not isinstance(tree, exp.Select) or tree.find(exp.Star, exp.Dot, exp.Subquery, exp.CTE):

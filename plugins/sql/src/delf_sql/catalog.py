@@ -65,7 +65,7 @@ class Column:
         unique: Whether it alone is unique.
         references: The column that it refers to.
         comment: The author's description.
-        holds: The values of some rows, for the prompt.
+        holds: A description of the values in some rows, for the prompt.
     """
 
     name: str

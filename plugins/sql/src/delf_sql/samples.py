@@ -1,7 +1,7 @@
 """Short descriptions of columns for the prompt: shared values, formats, JSON keys.
 
-A value itself is shown only if many rows share it, as a state. Of all other texts the prompt has
-the form: a date's format, the pattern of a number, the keys of JSON.
+A value is shown only if many rows share it, such as a state. Other texts are described by their
+form: the format of a date, the pattern of a number, the keys of JSON.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def _meanings(table: Table, rows: Sequence[Sequence[Any]]) -> dict[str, str]:
 
 
 def _describe_values(column: Column, values: Sequence[Any]) -> str:
-    """Describe a column's values in a few words; empty if the type says the same."""
+    """Describe a column's values in a few words; empty if the column's type says as much."""
     kinds = {type(value).__name__ for value in values}
     if kinds == {"str"}:
         return _texts(column.name, values)
@@ -195,7 +195,7 @@ def _shared_values(name: str, values: Sequence[str]) -> str:
 
 
 def _parts(name: str, values: Sequence[Any], depth: int = 0) -> str:
-    """Return the type of records and lists, with the texts that they share."""
+    """Describe values by their types, with the keys of dicts and the texts that values share."""
     present = [value for value in values if value is not None]
     none = " | None" if len(present) < len(values) else ""
     kinds = {type(value).__name__ for value in present}

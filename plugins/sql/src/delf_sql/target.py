@@ -242,7 +242,7 @@ def _url_of(settings: SQLSettings, kind: str) -> URL:
 
 
 def _other_target(name: str, kind: str, url: str | URL) -> Target:
-    """Make the target of a database that only SQLAlchemy knows."""
+    """Make the target of a database without a backend of its own."""
     from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError
 

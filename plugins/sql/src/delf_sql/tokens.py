@@ -133,9 +133,10 @@ class Token:
 
 @functools.cache
 def _reader(dialect: Dialect) -> tuple[Any, Any, Grammar]:
-    """Return tokenizer, parser and grammar; no keyword makes the tokenizer skip following text.
+    """Return the tokenizer, the parser and the grammar of a dialect.
 
-    The import goes through the package, because concurrent imports of the package and of a module
+    The tokenizer splits the whole text, without keywords after which it would skip the rest. The
+    import goes through the package, because concurrent imports of the package and of a module
     inside it deadlock, and one thread then gets a half-initialised module.
     """
     from sqlglot import Dialect as AnyGrammar

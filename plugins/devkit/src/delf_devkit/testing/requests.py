@@ -1,4 +1,4 @@
-"""Requests for approval that hold each fact once, and a check that a person can read them all."""
+"""Sample approval requests, and a check that a channel shows all facts of a request."""
 
 from __future__ import annotations
 

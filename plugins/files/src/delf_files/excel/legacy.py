@@ -17,9 +17,9 @@ from delf_files.excel.reading import (
     MAX_CELLS,
     no_sheet,
     no_workbook,
-    tell_early,
-    tell_hidden,
-    tell_without_cells,
+    note_early,
+    note_hidden,
+    note_without_cells,
 )
 
 _WITHOUT_CELLS: Final = re.compile(
@@ -36,7 +36,7 @@ def sheet_names(path: str) -> list[str]:
         ToolExecutionError: If the workbook cannot be read.
     """
     with _opened(path) as book:
-        tell_without_cells(book.without_cells)
+        note_without_cells(book.without_cells)
         return list(book.sheet_names())
 
 
@@ -54,7 +54,7 @@ def peek(path: str, name: str | None, most: int | None) -> Peek:
         if not names:
             raise ToolExecutionError("the workbook has no sheet with cells")
         sheet = book.sheet_by_index(0 if name is None else names.index(name))
-        tell_hidden(sheet.name, is_hidden=bool(sheet.visibility))
+        note_hidden(sheet.name, is_hidden=bool(sheet.visibility))
         if sheet.nrows * sheet.ncols > MAX_CELLS:
             raise ToolExecutionError(
                 f"the sheet has more than {MAX_CELLS:,} cells; save it as .csv and open() that in "
@@ -151,7 +151,7 @@ def _value(cell: Any, mode: Any) -> Any:
         return int(cell.value) if cell.value.is_integer() else cell.value
     if cell.ctype == _DATE:
         if cell.value < 0:
-            tell_early()
+            note_early()
             return cell.value
         try:
             moment = xlrd.xldate.xldate_as_datetime(cell.value, mode)

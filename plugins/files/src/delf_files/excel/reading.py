@@ -46,8 +46,8 @@ def sheet_names(path: str) -> list[str]:
         ToolExecutionError: If the workbook cannot be read.
     """
     with _opened(path) as book:
-        tell_without_cells([sheet.title for sheet in book.chartsheets])
-        _tell_lost(path, book.sheetnames)
+        note_without_cells([sheet.title for sheet in book.chartsheets])
+        _note_lost(path, book.sheetnames)
         return [sheet.title for sheet in book.worksheets]
 
 
@@ -62,8 +62,8 @@ def peek(path: str, name: str | None, most: int | None) -> Peek:
         sheet = _sheet(book, name)
         source = usual_form(path)
         scan = check_sheet(source, sheet._worksheet_path)  # noqa: SLF001 - no public one
-        tell_hidden(sheet.title, is_hidden=sheet.sheet_state != "visible")
-        _tell_formulas(scan, source)
+        note_hidden(sheet.title, is_hidden=sheet.sheet_state != "visible")
+        _note_formulas(scan, source)
         with _opened(path, values=False) if scan.uncomputed else nullcontext() as formulas:
             texts = formulas and formulas[sheet.title]
             filled_rows = _filled_rows(sheet, texts, scan, book.epoch)
@@ -71,14 +71,14 @@ def peek(path: str, name: str | None, most: int | None) -> Peek:
     return Peek(rows, len(rows) if most is None or len(rows) < most else scan.rows)
 
 
-def tell_without_cells(names: Sequence[str]) -> None:
-    """Note sheets without cells, such as chart sheets."""
+def note_without_cells(names: Sequence[str]) -> None:
+    """Add a note about sheets without cells, such as chart sheets."""
     if names:
         note(f"sheets without cells, as of charts, are left out: {', '.join(map(repr, names))}")
 
 
-def _tell_lost(path: str, names: Sequence[str]) -> None:
-    """Note sheets that the workbook lists but does not contain."""
+def _note_lost(path: str, names: Sequence[str]) -> None:
+    """Add a note about sheets that the workbook lists but does not contain."""
     root = ET.fromstring(_main_part(usual_form(path)))  # noqa: S314 - looked through before
     listed = [each.get("name", "") for each in root.iter() if each.tag.endswith("}sheet")]
     missing_names = [name for name in listed if name not in names]
@@ -92,19 +92,22 @@ def _main_part(source: str | IO[bytes]) -> bytes:
         return next((archive.read(name) for name in names), b"<workbook/>")
 
 
-def tell_hidden(name: str, *, is_hidden: bool) -> None:
-    """Note that a sheet is hidden in the workbook."""
+def note_hidden(name: str, *, is_hidden: bool) -> None:
+    """Add a note if a sheet is hidden in the workbook."""
     if is_hidden:
         note(f"the sheet {name!r} is hidden")
 
 
-def tell_early() -> None:
-    """Note a date before the first day of the workbook's calendar, which Excel cannot show."""
+def note_early() -> None:
+    """Add a note about a date before the first day of the workbook's calendar.
+
+    Excel cannot show such a date.
+    """
     note("cells that are dates before 1900, which have negative numbers, came as their numbers")
 
 
-def _tell_formulas(sheet: Sheet, source: str | IO[bytes]) -> None:
-    """Note formulas without a computed value, or with a possibly outdated one."""
+def _note_formulas(sheet: Sheet, source: str | IO[bytes]) -> None:
+    """Add a note about formulas without a computed value, or with a possibly outdated one."""
     if sheet.uncomputed:
         row, column = next(iter(sheet.uncomputed))
         note(
@@ -254,7 +257,7 @@ def _filled_rows(
 def _plain(value: Any, epoch: dt.datetime) -> Any:
     """Return a cell's value, with XML escapes of line breaks decoded."""
     if isinstance(value, dt.datetime) and value < epoch:
-        tell_early()
+        note_early()
         return (value - epoch) / dt.timedelta(days=1)
     if isinstance(value, str) and "_x" in value:
         return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), value)

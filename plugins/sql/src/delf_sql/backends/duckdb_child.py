@@ -305,13 +305,16 @@ def _select_item(name: str, kind: str) -> str:
 
 
 def _text_item(name: str, kind: str) -> str:
-    """Return a SQL expression for the text of a value without Python equivalent, else NULL."""
+    """Return a SQL expression: the text of a value without a Python equivalent, or else NULL."""
     condition = _UNREPRESENTABLE.get(kind) or _unrepresentable_inside(kind)
     return f"CASE WHEN {condition.format(name)} THEN {name}::VARCHAR END" if condition else "NULL"
 
 
 def _unrepresentable_inside(kind: str) -> str | None:
-    """Return a condition for such values inside a list, struct or map; None if impossible."""
+    """Return a SQL condition for a list, struct or map with values that Python cannot represent.
+
+    None if the type has no such values.
+    """
     patterns = [pattern for word, pattern in _UNREPRESENTABLE_INSIDE.items() if word in kind]
     return f"regexp_matches({{0}}::VARCHAR, '{'|'.join(patterns)}')" if patterns else None
 

@@ -104,7 +104,10 @@ LIMIT 1000000
 
 
 def _keep_text(convert: Any) -> Any:
-    """Wrap a conversion, marking text that stands for a value unknown to Python, as 0000-00-00."""
+    """Wrap a conversion function, marking its texts as values without a Python equivalent.
+
+    The conversion returns a text only for such a value, for example 0000-00-00.
+    """
 
     def converted(value: Any) -> Any:
         made = convert(value)

@@ -42,7 +42,7 @@ def register_texts(driver: psycopg.Connection[Any]) -> None:
 
 
 class JSONNotes:
-    """A JSON loader for one connection that collects notes.
+    """A JSON loader for one connection that collects notes about values that Python cannot hold.
 
     Args:
         driver: The connection.

@@ -116,8 +116,8 @@ class ApprovalContract(Contract):
     """Tests for an approval channel; needs a fixture ``channel_to`` that makes a channel.
 
     The fixture is called with the person's behaviour (:data:`Person`); ``people`` lists the
-    supported ones. A person who ``edits`` changes ``amount`` to 7. Every channel is also tested
-    with a person who ``cannot be reached``, which must not count as approval.
+    supported behaviours. A person who ``edits`` changes ``amount`` to 7. Every channel is also
+    tested with a person who ``cannot be reached``, which must not count as approval.
 
     A channel that passes on questions has ``answers`` among its ``people``, too: this person
     answers ``Bob`` to a question with the options ``Ann`` and ``Bob``.

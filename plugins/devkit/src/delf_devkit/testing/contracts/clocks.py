@@ -70,7 +70,7 @@ class _Clocks:
         return self._time_ns() + self._seconds * 10**9
 
     def default(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function of a time, whose default is the other day."""
+        """Wrap a function such as ``time.localtime``, with the other day as its default time."""
         return lambda *given: real(*(given or (self.time(),)))
 
     def asctime(self, *given: Any) -> str:
@@ -80,7 +80,7 @@ class _Clocks:
         return self._strftime(form, *(given or (self._local(self.time()),)))
 
     def gettime(self, real: Callable[[int], Any], unit: int) -> Callable[[int], Any]:
-        """Move wall clocks; clocks that count seconds since a start stay."""
+        """Wrap ``clock_gettime``, moving the wall clock but no clock that counts from a start."""
         return lambda clock: real(clock) + self._seconds * unit * (clock == time.CLOCK_REALTIME)
 
 

@@ -121,11 +121,11 @@ class ConnectionContract(Contract):
     """Tests for a connection; needs a fixture ``connection`` and ``calls`` that succeed.
 
     The fixture returns a usable connection, which the suite closes. Each of ``calls`` is made many
-    times, alone and at one time, so it must be repeatable: close a ticket that may be closed
-    already, and let the fixture's service forget what is made. Secrets are found in its settings
-    (``SecretStr``); list others in ``secrets``. ``refused_login`` are calls made with the fixture
-    ``refused_connection``, whose password or key the service refuses; ``logs_in = False`` says that
-    its secrets are for no login. ``failing_calls``
+    times, sequentially and concurrently, so it must be repeatable: close a ticket that may be
+    closed already, and let the fixture's service forget what is made. The suite reads secrets from
+    the settings of the connection (``SecretStr``); list others in ``secrets``. ``refused_login``
+    are calls made with the fixture ``refused_connection``, whose password or key the service
+    refuses; ``logs_in = False`` says that the secrets are for no login. ``failing_calls``
     have valid arguments but are refused by the service. ``slow_call`` takes a second or more with
     the fixture ``slow_connection``, and is then answered, for tests of cancellation. ``refused``
     are calls that ``check`` always refuses; set ``refuses = False`` if the check only makes
@@ -567,7 +567,7 @@ async def _action(connection: ConnectionLike, name: str) -> Action:
 
 
 async def _variants(call: Call, connection: ConnectionLike) -> list[Call]:
-    """Return a reading call with other values of its parameters that have a list of values."""
+    """Return a read call once for each other value of its parameters with an enumeration."""
     action = await _action(connection, call.action)
     if action.effect != "read" or action.schema is None:
         return []

@@ -50,8 +50,8 @@ class FormatContract(Contract):
     """Tests for a file format; needs fixtures ``file_format`` and ``path``, a file of the format.
 
     ``rows`` are those of the file's first table. With ``writes``, a file is written from ``rows``
-    and read back. ``cuts_show = False`` says that the format has no mark by which a file that ends
-    too early is known, as a list of plain lines has none.
+    and read back. Set ``cuts_show = False`` for a format in which a truncated file cannot be
+    recognised, such as plain lines.
     """
 
     rows: ClassVar[Sequence[dict[str, Any]]] = ()

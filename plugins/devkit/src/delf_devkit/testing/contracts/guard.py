@@ -70,7 +70,9 @@ def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) ->
 
 
 async def abandon(tasks: Iterable[asyncio.Task[Any]], seconds: float) -> list[str]:
-    """Take tasks that ignore a cancellation from the event loop, which waits for all at its end.
+    """Wait for cancelled tasks to end, and unregister those that ignore their cancellation.
+
+    The event loop would otherwise wait for these tasks when it is closed.
 
     Args:
         tasks: The tasks; a task that nobody cancelled is left alone.
@@ -100,7 +102,7 @@ def hanging(work: object) -> str:
     """Name the function of an awaited object: ``Store.aclose``.
 
     Args:
-        work: A coroutine, a future, or what ``anext`` gives.
+        work: A coroutine, a future, or the awaitable of ``anext``.
     """
     awaitable: Any = work
     if isinstance(awaitable, asyncio.Task):

@@ -1,4 +1,4 @@
-"""Leaks of a plugin's secrets: found in every form, and shown in none."""
+"""Detection of leaked secrets, in plain and encoded forms; failures redact the secrets."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Secrets:
 
 
 def is_secret_name(name: str) -> bool:
-    """Return True if delf takes a value of this name for a secret, such as ``api_key``."""
+    """Return True if delf treats a value with this name as a secret, for example ``api_key``."""
     return name.lower() == "dsn" or any(secrets_of_options({name: _PROBE}))
 
 

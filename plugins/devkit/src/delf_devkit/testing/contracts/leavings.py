@@ -135,7 +135,7 @@ async def check_leavings(
 async def _check_running(
     threads: AbstractSet[threading.Thread], tasks: AbstractSet[asyncio.Task[Any]]
 ) -> None:
-    """Fail if a task or a thread runs on."""
+    """Fail if a task or a thread is still running."""
     __tracebackhide__ = True
     for _ in range(_LOOKS):
         if not _running(threads, tasks):
@@ -165,7 +165,7 @@ def _running(
 
 
 def _exit_handler_count() -> int:
-    """Return the number of exit handlers; 0 for a Python that does not tell it."""
+    """Return the number of exit handlers; 0 if this Python does not report it."""
     count: Callable[[], int] = getattr(atexit, "_ncallbacks", int)
     return count()
 

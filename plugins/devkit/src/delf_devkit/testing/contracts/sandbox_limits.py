@@ -1,4 +1,4 @@
-"""Limits that a sandbox must keep, and the ends of scripts that reach them: a part of the suite."""
+"""A part of the sandbox suite: limits, and the ends of scripts that exceed them."""
 
 from __future__ import annotations
 
@@ -300,7 +300,7 @@ for number in range(40):
 
     @needs("confines:files", "cpython")
     async def test_sessions_share_no_writable_folder(self, backend: Any) -> None:
-        """Check by system calls that no folder of a sandbox is that of another sandbox, too."""
+        """Check by system calls that two sandboxes have no writable folder in common."""
         async with Bench(backend) as bench:
             first, second = await bench.open(), await bench.open()
             written_places = getattr(await first(f"{WAYS}\n{_LEAVES}"), "value", None)

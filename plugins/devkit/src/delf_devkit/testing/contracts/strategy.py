@@ -89,8 +89,13 @@ class _World:
 
         return [add, forget, keep]
 
-    def be_after(self, events: Sequence[Event], *, happened: bool) -> None:
-        """Assert the changes after a crash; interrupted calls happened or did not."""
+    def restore(self, events: Sequence[Event], *, happened: bool) -> None:
+        """Restore the changes that a crash after some events would leave.
+
+        Args:
+            events: The events before the crash.
+            happened: Whether interrupted calls made their changes.
+        """
         ended_calls = {event.call_id for event in events if isinstance(event, CallFinished)}
         self.kept = [
             event.arguments["name"]
@@ -447,7 +452,7 @@ class StrategyContract(Contract):
             for end in range(1, len(events)):
                 past_events = events[:end]
                 await journal.end_after(past_events)
-                world.be_after(past_events, happened=happened)
+                world.restore(past_events, happened=happened)
                 reply_count = sum(isinstance(event, ModelReplied) for event in past_events)
                 model.replies.clear()
                 model.says(*replies[reply_count:])
