@@ -60,7 +60,7 @@ class Terminal:
 
     @property
     def width(self) -> int:
-        """Columns."""
+        """The width in columns."""
         columns = 0
         with suppress(OSError, ValueError):
             columns = os.get_terminal_size(self._output.fileno()).columns

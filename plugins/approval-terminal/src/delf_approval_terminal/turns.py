@@ -30,7 +30,7 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self) -> AsyncGenerator[None]:
-        """Acquire the terminal."""
+        """Hold the terminal while the block runs."""
         await self._take()
         try:
             yield

@@ -123,9 +123,9 @@ def chat(ctx: click.Context, **given: Any) -> None:
 
 
 def _talk(state: State, options: Options, *, last: bool) -> bool:
-    """Run the session; return its success: a person has seen failures themselves."""
+    """Run the session; return False if a task failed that no person has seen fail."""
     from delf_chat.lines import history_file, open_reader
-    from delf_chat.repl import Manner, Repl
+    from delf_chat.repl import Repl, SessionOptions
     from delf_chat.slash import COMMANDS
     from delf_cli.interrupt import run_until_done
     from delf_cli.session import Setup
@@ -143,12 +143,12 @@ def _talk(state: State, options: Options, *, last: bool) -> bool:
                 conversations = await chat.aconversations(1)
                 if conversations:
                     chat.switch(conversations[0].conversation)
-            manner = Manner(
+            session_options = SessionOptions(
                 verbose=setup.options.verbose,
                 as_json=options.as_json,
                 setup={**options.to_record(state), "chat": chat.persist},
             )
-            return await Repl(agent, reader, manner).run()
+            return await Repl(agent, reader, session_options).run()
 
     from delf_engine.agent import leave_tasks
 

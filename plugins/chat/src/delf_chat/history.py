@@ -25,7 +25,7 @@ def make_message(role: Any, content: Any, **more: Any) -> ChatMessage:
     """Make a message of user input, replacing lone surrogates.
 
     Raises:
-        ConfigurationError: For a role that there is not, or a content that is not text.
+        ConfigurationError: For an unknown role, or a content that is not text.
     """
     if role not in ROLES:
         raise ConfigurationError(

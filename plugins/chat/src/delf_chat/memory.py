@@ -108,7 +108,7 @@ class MemoryConversations:
     async def prune(
         self, before: float | None, keep: int = 0, *, dry_run: bool = False
     ) -> Sequence[ConversationRecord]:
-        """Remove old conversations; return their ids, the oldest first."""
+        """Remove old conversations; return their records, the oldest first."""
         now = time.time()
         with self._lock:
             old = [r for r in self._records()[keep:] if before is None or r.updated_at < before]

@@ -33,7 +33,7 @@ _END_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Manner:
+class SessionOptions:
     """The options of a chat session.
 
     Args:
@@ -55,13 +55,13 @@ class Repl:
     Args:
         agent: The agent, with a chat.
         reader: The source of tasks.
-        manner: The options.
+        options: The options.
     """
 
-    def __init__(self, agent: Agent, reader: LineReader, manner: Manner) -> None:
+    def __init__(self, agent: Agent, reader: LineReader, options: SessionOptions) -> None:
         self._agent = agent
         self._reader = reader
-        self._manner = manner
+        self._options = options
         self._screen = output.Screen()
         self._tally = Tally(agent)
 
@@ -115,15 +115,15 @@ class Repl:
             if isinstance(event, TaskFinished):
                 loop.call_soon_threadsafe(has_ended.set)
 
-        narrator = Narrator(self._screen, verbose=self._manner.verbose, root=Path.cwd())
+        narrator = Narrator(self._screen, verbose=self._options.verbose, root=Path.cwd())
         listeners: list[Callable[[Event], None]] = [narrator, collect]
         listeners += [live] if live is not None else []
         work = asyncio.ensure_future(
             self._agent.arun(
                 task,
-                self._manner.timeout,
+                self._options.timeout,
                 listeners=listeners,
-                setup=self._manner.setup,
+                setup=self._options.setup,
             )
         )
         if live is not None:
@@ -164,7 +164,7 @@ class Repl:
         show()
 
     def _show(self, response: Response, turn: Mapping[str, Any]) -> None:
-        if self._manner.as_json:
+        if self._options.as_json:
             click.echo(output.response_json(response, **turn))
         elif response.status:
             output.show_answer(response.text)
@@ -180,7 +180,7 @@ class Repl:
             errors.say("", "stopped")
 
     def _show_error(self, error: DelfError, turn: Mapping[str, Any]) -> None:
-        if self._manner.as_json:
+        if self._options.as_json:
             click.echo(output.failure_json(error.message, **turn))
             answers().flush()
         errors.report(error)
@@ -208,7 +208,7 @@ def run_chat(agent: Agent, **options: Any) -> None:
 
     Args:
         agent: The agent; one without a chat gets one in memory.
-        options: Fields of :class:`Manner`.
+        options: Fields of :class:`SessionOptions`.
 
     Raises:
         AgentStateError: If called from inside an event loop.
@@ -242,4 +242,4 @@ async def arun_chat(agent: Agent, timeout: float | None = None, **options: Any) 
     seconds = timeout
     if timeout is None and "timeout" not in agent.config.model_fields_set:
         seconds = TIMEOUT
-    await Repl(agent, reader, Manner(timeout=seconds, **options)).run()
+    await Repl(agent, reader, SessionOptions(timeout=seconds, **options)).run()

@@ -251,10 +251,10 @@ async def _check_reachable(model: str, address: str | None) -> Finding:
 def _check_task_start(
     state: State, host: PluginHost, project: Project, found: Sequence[Finding]
 ) -> list[Finding]:
-    """Return the findings of a task's start, and its error: only the error makes the check fail.
+    """Return the findings, corrected by the attempt to start a task.
 
-    Missing optional parts are no problem, except a damaged journal and an unreachable server. The
-    error is reported once.
+    If a task can start, other problems become notes, except a damaged journal and an unreachable
+    server. If not, the error of the start is added, unless it is among the findings already.
     """
     task = asyncio.run(_task(state, host, project))
     if task.status == "ok":
@@ -378,7 +378,7 @@ async def _sandbox(
 
 
 def _keys(host: PluginHost, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield keys by name, never by value."""
+    """Report the names of the model keys that are set, and missing model plugins."""
     known = host.providers.keys
     keys = sorted(name for name in known if environ.get(name))
     if keys:

@@ -29,7 +29,7 @@ _NO_NAMESAKE: Final = f"{NAMESAKE}<0"
 
 
 def install(arguments: Sequence[str], *, upgrade: bool = False) -> list[str]:
-    """Return the command that installs."""
+    """Return the installer's command line for installing packages."""
     more = ["--constraint", _CONSTRAINTS, *(["--upgrade"] if upgrade else [])]
     tool, is_uv = _tool()
     receipt = uv_tool.receipt()
@@ -41,7 +41,7 @@ def install(arguments: Sequence[str], *, upgrade: bool = False) -> list[str]:
 
 
 def uninstall(packages: Sequence[str]) -> list[str]:
-    """Return the command that uninstalls."""
+    """Return the installer's command line for uninstalling packages."""
     tool, is_uv = _tool()
     receipt = uv_tool.receipt()
     if is_uv and receipt is not None:

@@ -32,7 +32,7 @@ _COMMANDS: Final = (
 
 @hookimpl
 def delf_commands() -> Iterable[CommandSpec]:
-    """Yield tasks, looking after delf on a machine, and packages of plugins."""
+    """Yield the commands for tasks, for administration, and for packages of plugins."""
     yield CommandSpec(
         name="run",
         summary="Do a task.",

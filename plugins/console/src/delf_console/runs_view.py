@@ -69,9 +69,9 @@ class StateChoice(click.Choice[str]):
 
 
 def state_text(task: TaskRecord) -> str:
-    """Return the words of a task's state in their colour.
+    """Return the label of a task's state, in the state's colour.
 
-    A task that waits for a retry has the number of the next attempt, too.
+    The label of a task that waits for a retry has the number of the next attempt, too.
     """
     words = STATE_WORDS[task.state]
     again = task.tries > 0 and task.state is TaskState.QUEUED

@@ -64,7 +64,7 @@ def release_warnings(record: PluginRecord) -> Iterator[str]:
 
 
 def licence_warnings(distribution: str) -> Iterator[str]:
-    """Yield the fault of a package without a licence, which others may not use."""
+    """Yield a warning for a package without a licence, which other people may not use."""
     package = metadata.distribution(distribution).metadata
     licences = [_field(package, key) for key in ("License-Expression", "License")]
     licences += [

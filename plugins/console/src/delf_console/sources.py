@@ -54,7 +54,7 @@ class Package:
                 yield need
 
     def argument(self, extras: Iterable[str]) -> str:
-        """Return its argument for pip."""
+        """Return the package's argument for pip."""
         if self.editable:
             return f"--editable={self.path}{_bracket(extras)}"
         return f"{self.name}{_bracket(extras)} @ {self.path.as_uri()}"
@@ -141,9 +141,9 @@ class Sources:
             yield from self._with_needs(package, requirement.extras)
 
     def _with_needs(self, package: Package, extras: Iterable[str]) -> Iterator[Item]:
-        """Yield a package after those of its requirements that are available and not installed.
+        """Yield a package after its requirements that are available but not installed.
 
-        They are named explicitly, so that everything from a clone is used in place.
+        Requirements are named explicitly, so that everything from a clone is used in place.
         """
         visited: set[tuple[str, frozenset[str]]] = set()
 
@@ -179,7 +179,7 @@ def sources(find_links: Path | None = None) -> Sources:
 def clone() -> Mapping[str, Package]:
     """Return the packages of the clone that delf was installed from, if any.
 
-    They are used in place if delf itself is.
+    The packages are used in place if delf itself is.
     """
     origin: dict[str, Any] = json.loads(
         metadata.distribution(DISTRIBUTION).read_text("direct_url.json") or "{}"

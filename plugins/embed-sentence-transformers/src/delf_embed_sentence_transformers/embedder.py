@@ -1,4 +1,4 @@
-"""``SentenceTransformersEmbedder``: a model of sentence-transformers, loaded once a process."""
+"""``SentenceTransformersEmbedder``: a model of sentence-transformers, loaded once per process."""
 
 from __future__ import annotations
 

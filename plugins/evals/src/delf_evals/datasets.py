@@ -47,7 +47,7 @@ class CaseInputs(BaseModel):
     Args:
         task: The task, in plain words.
         recording: The file of a recording, with results of calls and facts for the prompt.
-        calls: Further results of calls, which come before those of the recording.
+        calls: Further results of calls, which take precedence over those of the recording.
         context: Facts for the prompt by connection, instead of live ones such as a schema.
         files: Input files.
         output: The JSON Schema of a typed answer.
@@ -205,7 +205,7 @@ def names_of_cases(data: Any) -> list[str]:
 
 
 def _labelled(data: Any) -> list[tuple[str, dict[str, Any]]]:
-    """Return the data set and its cases, each with words for messages."""
+    """Return the data set and its cases, each with a label for messages."""
     table = cast("dict[str, Any]", data if isinstance(data, dict) else {})
     cases = table.get("cases")
     listed = cast("list[Any]", cases if isinstance(cases, list) else [])

@@ -10,7 +10,7 @@ from delf.specs import CommandSpec
 
 @hookimpl
 def delf_commands() -> Iterable[CommandSpec]:
-    """``delf evals``."""
+    """Yield the command ``evals``."""
     yield CommandSpec(
         name="evals",
         summary="Check tasks against recorded results, over models and prompts.",

@@ -45,12 +45,12 @@ class RecordedResult(BaseModel):
 
 
 class World:
-    """The results that one run of a case can get.
+    """The recorded results for the calls of one run of a case.
 
     Args:
         results: The recorded results and stubs, in order.
         context: Facts for the prompt by connection, instead of live facts.
-        live_reads: Make unrecorded calls that only read.
+        live_reads: Whether to make unrecorded calls that only read.
     """
 
     def __init__(
@@ -141,8 +141,8 @@ async def recorded_answer(request: ApprovalRequest) -> Decision:
 class RecordedConnection:
     """A connection with the same actions, whose calls return the results of the current case.
 
-    Implements :class:`delf.protocols.connection.ConnectionLike`. Everything that a prompt is made
-    from is that of the real connection.
+    Implements :class:`delf.protocols.connection.ConnectionLike`. The prompt is the same as with
+    the real connection.
 
     Args:
         inner: The real connection.

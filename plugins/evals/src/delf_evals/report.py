@@ -43,7 +43,7 @@ class CallMade(BaseModel):
     Args:
         action: The action.
         arguments: The arguments, as text.
-        status: The end of the call.
+        status: How the call ended.
     """
 
     action: str
@@ -151,10 +151,10 @@ class Report(BaseModel):
 
     Args:
         dataset: The data set's name.
-        at: The begin, as ISO 8601.
+        at: The start, as ISO 8601.
         variants: The results by variant.
         judge_cost_usd: The cost of judges; None if a price is unknown.
-        since: The begin of the run that it is compared with.
+        since: The start of the run with which this run is compared.
         changes: The cases that differ from that run.
     """
 
@@ -265,7 +265,7 @@ def rows_of(report: Report) -> tuple[list[str], list[list[str]]]:
 
 
 def summary_of(report: Report) -> list[str]:
-    """Return a line for each variant, with its letter in the table, and one on the run before."""
+    """Return a line for each variant, with its letter in the table, and one about the last run."""
     many = len(report.variants) > 1
     letters = [f"{_letter(number)}  " if many else "" for number in range(len(report.variants))]
     pairs = zip(letters, report.variants, strict=True)

@@ -60,8 +60,8 @@ class RunOptions:
 
     Args:
         repeat: The number of runs of each case.
-        jobs: The most cases at the same time.
-        live_reads: Make unrecorded calls that only read.
+        jobs: The maximum number of concurrent cases.
+        live_reads: Whether to make unrecorded calls that only read.
         on_result: Called with each result.
     """
 
@@ -192,7 +192,7 @@ async def run_variant(
 
 
 def isolated_agent(setup: Setup, tools: Sequence[Any], output_dir: str, **more: Any) -> Agent[Any]:
-    """Return an agent of the project that asks nobody, keeps nothing and remembers nothing.
+    """Return an agent of the project without approval channels, journal, memory and learning.
 
     Args:
         setup: The project.

@@ -1,4 +1,4 @@
-"""Changes of a call, as a person sees them before they are made."""
+"""File changes that a call would make, as a person sees them before approval."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Change:
         return sum(len(part) for part in self.parts)
 
     def write(self) -> int:
-        """Write the change in place.
+        """Write the new content to the file.
 
         Returns:
             The size in bytes.

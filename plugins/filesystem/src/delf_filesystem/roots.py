@@ -195,9 +195,10 @@ def reading(place: Place) -> Generator[BinaryIO]:
 
 @contextmanager
 def replacing(place: Place) -> Generator[BinaryIO]:
-    """Yield a file to write; it gets its name when it is complete, or not at all.
+    """Yield a file to write, which replaces the file at a path when the block ends.
 
-    The file that has the name keeps its permissions; folders that are missing are made.
+    If the block raises, the path stays as it was. A replaced file keeps its permissions, and
+    missing folders are made.
 
     Raises:
         ToolExecutionError: If the path is a folder, a link or no plain file.

@@ -41,7 +41,7 @@ class RootSettings(BaseModel):
 
 
 class FilesystemSettings(PluginSettings):
-    """The folders by the names that scripts know them by."""
+    """The folders, by the names that scripts use."""
 
     roots: dict[str, RootSettings] = Field(
         description='Folders by name: {"notes": "./notes"} or {"notes": {"root": …, "mode": "rw"}}.'

@@ -44,7 +44,7 @@ def build(
     """Encode a message for the wire.
 
     Raises:
-        ToolRefusedError: If an address or a header is not valid, or it is too large.
+        ToolRefusedError: If an address or a header is not valid, or the message is too large.
     """
     size = sum(len(item["data"]) for item in attachments) * 4 // 3
     if size > MAX_BYTES:  # an estimate, to avoid encoding in vain

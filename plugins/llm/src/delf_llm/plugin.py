@@ -10,7 +10,7 @@ from delf.specs import ConnectionSpec
 
 @hookimpl
 def delf_connections() -> Iterable[ConnectionSpec]:
-    """``llm``, in every task."""
+    """Yield the connection ``llm``, which every task has."""
     yield ConnectionSpec(
         name="llm",
         summary="A language model that scripts ask, about texts, images and documents.",

@@ -130,7 +130,7 @@ class Asking:
 
     @property
     def callbacks(self) -> dict[str, Any]:
-        """The callbacks of the client; an omitted capability is not offered to the server."""
+        """The client's callbacks; features without a callback are not offered to the server."""
         callbacks_: dict[str, Any] = {"elicitation_callback": self.elicit}
         if self._sampling != "refuse":
             callbacks_["sampling_callback"] = self.sample

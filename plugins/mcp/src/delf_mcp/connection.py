@@ -96,7 +96,7 @@ class MCP(Connection[MCPSettings]):
     Args:
         command: The server's program, with ``args``, ``env`` and ``cwd``.
         url: The address of a remote server, with ``headers`` or ``oauth``.
-        config: An ``mcp.json``, with the name ``server``.
+        config: The path of an ``mcp.json``, in which ``server`` names the server.
         open_url: Shows a login URL to the user; opens the browser when omitted.
     """
 
@@ -354,14 +354,14 @@ class MCP(Connection[MCPSettings]):
             )
 
     async def _call(self, server: _Server, tool: types.Tool, arguments: dict[str, Any]) -> Any:
-        from delf_mcp.repair import tell
+        from delf_mcp.repair import note_losses
         from delf_mcp.results import files_of, result_of
 
         async with self._link(server, tool.name, calling=True) as (client, silence):
             server.asking.waiting(silence)
             result = await client.call_tool(tool.name, arguments, progress_callback=silence.alive)
         value = result_of(tool.name, result)
-        tell(result.meta)
+        note_losses(result.meta)
         context = server.asking.context
         if faults := await self._results.learn(tool, value):
             message = f"{self.name}.{tool.name} answered with {faults}, contrary to its schema"

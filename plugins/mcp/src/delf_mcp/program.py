@@ -95,7 +95,7 @@ async def running(
 
 
 async def _read(process: asyncio.subprocess.Process, to_session: Any, ending: Ending) -> None:
-    """Pass messages on; afterwards drain the pipe, so that the program is not blocked."""
+    """Pass the program's messages on, then drain the pipe, so that the program is not blocked."""
     stdout = process.stdout
     assert stdout is not None  # noqa: S101 - it was asked for
     rubbish = 0

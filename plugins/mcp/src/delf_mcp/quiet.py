@@ -22,7 +22,7 @@ _is_delf_call: ContextVar[bool] = ContextVar("delf_mcp_ours", default=False)
 
 @contextmanager
 def quietly() -> Generator[None]:
-    """Suppress the library's logs in a block; errors report what matters."""
+    """Suppress the library's logs while the block runs; failures are raised as errors anyway."""
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(_is_foreign_record)  # once, however often it is added
     token = _is_delf_call.set(True)

@@ -28,7 +28,7 @@ def repaired(text: str) -> str:
     """Return the JSON without lone surrogates, and with non-finite numbers as text.
 
     Otherwise one such value in a tool's description would invalidate the whole list. Losses in a
-    tool's result are recorded for :func:`tell`.
+    tool's result are recorded for :func:`note_losses`.
 
     Raises:
         ValueError: If the text is not JSON.
@@ -47,8 +47,8 @@ def repaired(text: str) -> str:
     return made.encode("utf-8", "replace").decode()
 
 
-def tell(meta: Mapping[str, Any] | None) -> None:
-    """Add a note to the current call for each loss in a repaired result."""
+def note_losses(meta: Mapping[str, Any] | None) -> None:
+    """Add a note to the current call for each value that a repaired result has lost."""
     for text in (meta or {}).get(_NOTES_KEY, ()):
         note(text)
 

@@ -97,7 +97,7 @@ class Work:
         if self.asked is not None and not self.asked[1].done():
             self.asked[1].set_result(decision(self.asked[0]))
 
-    def hear(self, event: Event) -> None:
+    def queue_progress(self, event: Event) -> None:
         """Queue progress messages from events."""
         match event:
             case CallPrinted():
@@ -251,7 +251,7 @@ class Served:
 
     async def _begin(self, tool: str, arguments: Mapping[str, Any]) -> list[types.ContentBlock]:
         work = _work.get()
-        hearers = [] if work is None else [work.hear]
+        hearers = [] if work is None else [work.queue_progress]
         if tool == _RUN:
             # The client's model wrote the task, and may have read untrusted texts.
             words = str(arguments.get("task", ""))

@@ -77,7 +77,7 @@ class Memory(FixedAttributes):
     def add(self, text: str | Path) -> int:
         """Store a text or a file (``.txt``, ``.md``) in pieces; return their number.
 
-        A line that looks like a path is a path: :meth:`save` takes any text.
+        A single line that looks like a path is read as a file; :meth:`save` stores any text.
 
         Raises:
             MemorySetupError: For a file that does not exist, cannot be read, or is of another kind,

@@ -36,7 +36,7 @@ _END_OF_TIME: Final = 1e12
 
 
 class RecallSettings(PluginSettings):
-    """Settings: the conversations that are searched, and how."""
+    """The settings: which conversations are searched, and how."""
 
     namespace: str = Field(
         default="default",

@@ -106,7 +106,7 @@ class SemanticStore:
         """Take note of a failed load: a later search tries again."""
         error = None if load.cancelled() else load.exception()
         if error is not None:
-            self._tell_away(error)
+            self._report_words_only(error)
             self._away_until = time.monotonic() + _AWAY_SECONDS
 
     async def save(
@@ -142,7 +142,7 @@ class SemanticStore:
 
         Args:
             query: Plain words.
-            top_k: How many at most.
+            top_k: The maximum number of facts.
             threshold: The minimum score from 0 to 1, relative to the best fact; a fact's absolute
                 similarity must be nearly as high.
 
@@ -296,7 +296,7 @@ class SemanticStore:
             async with asyncio.timeout(FIRST_ANSWER):
                 (vector,) = await self._embedder.embed([query], "query")
         except (DelfError, TimeoutError) as error:
-            self._tell_away(error, started)
+            self._report_words_only(error, started)
             return None
         return np.asarray(vector, dtype="float32")
 
@@ -308,7 +308,7 @@ class SemanticStore:
     def _is_away(self) -> bool:
         return time.monotonic() < self._away_until
 
-    def _tell_away(self, error: BaseException, started: float | None = None) -> None:
+    def _report_words_only(self, error: BaseException, started: float | None = None) -> None:
         """Report that only words are searched: once in the log, and in each task's trace.
 
         Args:
@@ -339,7 +339,7 @@ class SemanticStore:
                     rows = await self._embedder.embed(texts[start : start + size], "passage")
                 vectors += [row.tobytes() for row in np.asarray(rows, dtype="<f4")]
         except (DelfError, TimeoutError) as error:
-            self._tell_away(error, started)
+            self._report_words_only(error, started)
             return None
         return vectors
 

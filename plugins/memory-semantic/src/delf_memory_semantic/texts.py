@@ -67,7 +67,7 @@ def pieces(text: str, longest: int = _LONGEST) -> list[str]:
 
     Args:
         text: Plain text or Markdown.
-        longest: Characters that a piece has at most.
+        longest: The maximum number of characters of a piece.
     """
     parts: list[str] = []
     heading = ""

@@ -92,7 +92,7 @@ class Answer:
         tokens: The token counts; None until received.
         finish_reason: The finish reason in the provider's own words.
         ended: Whether the provider marked the answer as whole.
-        last: Whether nothing follows any more, such as the usage.
+        last: Whether nothing more follows, not even the token counts.
         searches: The number of searches by the provider.
         reply_id: The provider's id of the answer.
         signed: The blocks of thinking before the next call, which the provider wants back.
@@ -177,7 +177,7 @@ class Answer:
         return self.say(thoughts) if self.is_empty and _FENCE in thoughts else []
 
     def place_of(self, index: int) -> int:
-        """Return the index of a call by the provider's number, which may have gaps."""
+        """Return the index of the call with a provider's number; these numbers may have gaps."""
         return self._places.setdefault(index, self.last_call + 1)
 
     def name_call(self, place: int, name: Any) -> list[ModelDelta]:
@@ -223,7 +223,7 @@ class Answer:
 
         Args:
             place: The index.
-            id_: The call's id; without an id it is new if the existing call is complete.
+            id_: The call's id. A call without an id is new if the existing call is complete.
         """
         if not 0 <= place < len(self._calls):
             return False
@@ -298,7 +298,7 @@ def items(value: Any) -> list[Any]:
 
 
 def listed(value: Any) -> list[Any]:
-    """Return a list of one or several values."""
+    """Return a list unchanged, and a text as a list with one item."""
     return [value] if isinstance(value, str) else list(value)
 
 

@@ -35,7 +35,7 @@ class RequestParts:
 
 
 def with_extra(body: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body of a request with further fields; tables are merged, and others replaced."""
+    """Return a request body with further fields: objects are merged, other values replaced."""
     merged = dict(body)
     for name, value in extra.items():
         there = merged.get(name)

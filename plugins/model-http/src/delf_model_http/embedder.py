@@ -33,7 +33,7 @@ class HttpEmbedder:
     Args:
         context: Keys and the environment.
         model: The name that an agent asked for.
-        embedding_model: The model where none was asked for.
+        embedding_model: The default model.
         embedding_base_url: The address of an OpenAI-compatible server; the provider's own when
             None.
         embedding_api_key: The key; from ``providers`` or the environment when None.
@@ -77,7 +77,7 @@ class HttpEmbedder:
 
     @property
     def model(self) -> str:
-        """The model's name, with its dimensions where they were chosen."""
+        """The model's name, followed by the number of dimensions if it is configured."""
         name = self._endpoint.name
         return name if self._dimensions is None else f"{name}:{self._dimensions}"
 

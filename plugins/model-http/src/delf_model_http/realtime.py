@@ -52,7 +52,7 @@ class Realtime:
         return {"Authorization": f"Bearer {endpoint.api_key}"}
 
     def opening(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
-        """Return nothing: the server speaks first."""
+        """Return an empty list, because the server sends the first message."""
         return ()
 
     def is_open(self, event: Mapping[str, Any]) -> bool:

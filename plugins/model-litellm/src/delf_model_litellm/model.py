@@ -64,7 +64,9 @@ class _Collected:
         return bool(self.texts or self.calls)
 
     def place_of(self, part: Any) -> int:
-        """Return the index of a call's piece, as some servers number all calls alike.
+        """Return the index of the call to which a piece belongs.
+
+        Some servers give the same number to all calls.
 
         Args:
             part: The piece, with the number that its server gave it.

@@ -57,7 +57,7 @@ class RecordedModel:
 
     @staticmethod
     def record(model: Model, path: str, clean: Callable[[str], str] = str) -> RecordingModel:
-        """Return another model with recording; ``clean`` redacts."""
+        """Return a model that records another one's answers; ``clean`` redacts recorded texts."""
         return RecordingModel(model, path, clean)
 
     def __repr__(self) -> str:
@@ -65,7 +65,7 @@ class RecordedModel:
 
     @property
     def takes_tools(self) -> bool:
-        """A recording may hold calls."""
+        """True, because a recording may hold tool calls."""
         return True
 
     async def complete(self, request: ModelRequest) -> ModelReply:

@@ -23,11 +23,11 @@ _BATCH_CLOSE_SECONDS: Final = 4.0
 class OtelObserver:
     """Implements :class:`delf.protocols.observer.Observer`.
 
-    The destination is OpenTelemetry's own configuration: ``OTEL_EXPORTER_OTLP_ENDPOINT`` and its
-    kin of the process's environment, else a collector at ``http://localhost:4318``.
+    The destination is OpenTelemetry's own configuration: the process's environment variables
+    such as ``OTEL_EXPORTER_OTLP_ENDPOINT``, else a collector at ``http://localhost:4318``.
 
     Args:
-        content: Send contents, too: tasks, answers, arguments, results, errors.
+        content: Whether to send contents, too: tasks, answers, arguments, results, errors.
         service_name: The exported ``service.name``; ``OTEL_SERVICE_NAME`` takes precedence.
         endpoint: The address of the collector, overriding the environment.
 

@@ -113,7 +113,7 @@ class Spans:
     Tasks whose start was missed are skipped, so that no span is without its parent.
 
     Args:
-        content: Put contents into spans: tasks, answers, arguments, results, errors.
+        content: Whether spans have contents: tasks, answers, arguments, results, errors.
     """
 
     def __init__(self, *, content: bool = False) -> None:

@@ -31,7 +31,7 @@ class Agents:
     Args:
         state: The program's flags.
         more: Parameters of every agent.
-        defaults: Parameters of the agents, for those that the project does not set.
+        defaults: Default parameters of the agents, which the project's own settings override.
         former: Former folders of the project, whose tasks are accepted, too.
     """
 

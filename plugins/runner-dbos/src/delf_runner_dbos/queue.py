@@ -335,7 +335,9 @@ class DbosQueue:
 
 
 def _priority(priority: int, *, again: bool) -> int:
-    """Return a priority in DBOS's form; a resumed task gets the higher of two values.
+    """Convert a priority to DBOS's form, in which a lower number comes first.
+
+    A task that is enqueued again comes before new tasks of the same priority.
 
     Raises:
         ConfigurationError: If the priority is out of range.

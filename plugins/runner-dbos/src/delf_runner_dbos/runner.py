@@ -193,7 +193,7 @@ class Runner:
         """Run or resume a task.
 
         Returns:
-            The state then; ``rests`` where it is begun again later, by this or another runner.
+            The state of the task, or ``rests`` if this or another runner starts it again later.
         """
         place = object()  # unique, as a workflow may return early
         self._working[place] = workflow_id, ticket.workflows
@@ -342,7 +342,7 @@ class Runner:
 
         Returns:
             ``tasks``: the ids of the tasks that this firing started; for a watched call also
-            ``seen``, with which the next look compares; ``note`` and ``failure``, for people.
+            ``seen``, with which the next firing compares; ``note`` and ``failure``, for people.
         """
         watches = context.get("each") is not None
         before = None

@@ -49,7 +49,7 @@ class DbosSchedules:
 
     Args:
         queue: DBOS's client.
-        folder: The project's.
+        folder: The project's folder.
     """
 
     def __init__(self, queue: DbosQueue, folder: Path) -> None:
@@ -128,7 +128,7 @@ class DbosSchedules:
         await self._queue.call(delete)
 
     async def pause(self, name: str, *, paused: bool) -> None:
-        """Pause or resume a schedule; a resumed one continues from its last look."""
+        """Pause or resume a schedule; after a pause, items since the last firing are new."""
         await self.find(name)
         await self._queue.call(
             lambda c: c.pause_schedule(name) if paused else c.resume_schedule(name)
@@ -185,10 +185,10 @@ class DbosSchedules:
 
 
 async def forget_looks(queue: DbosQueue) -> Collection[str]:
-    """Remove the oldest looks of schedules that started nothing.
+    """Remove the oldest firings of schedules that started no task.
 
     Returns:
-        The workflow ids of the newest looks, from which the schedules continue.
+        The workflow ids of the newest firings, from which the schedules continue.
     """
     kept: set[str] = set()
     for row in await queue.call(lambda client: client.list_schedules()):
@@ -206,7 +206,7 @@ async def forget_looks(queue: DbosQueue) -> Collection[str]:
 
 
 async def last_seen(queue: DbosQueue, context: Mapping[str, Any]) -> Sequence[str] | None:
-    """Return the digests of the items that a schedule has seen; None before its first look.
+    """Return the digests of the items that a schedule has seen; None before its first firing.
 
     Args:
         queue: DBOS's client.

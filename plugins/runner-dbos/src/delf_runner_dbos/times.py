@@ -1,4 +1,4 @@
-"""The times of schedules: expressions that never come, and clocks that are set back."""
+"""Times of schedules: cron expressions that match no time, and clocks that are set back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check_times(cron: str, zone: str | None) -> None:
         zone: The time zone; UTC when None.
 
     Raises:
-        ConfigurationError: If no time comes, as of ``0 0 30 2 *``.
+        ConfigurationError: If the expression matches no time, such as ``0 0 30 2 *``.
     """
     from croniter import CroniterBadDateError, croniter
 
@@ -34,10 +34,10 @@ def check_times(cron: str, zone: str | None) -> None:
 
 
 def is_repeated(firing: Mapping[str, Any]) -> bool:
-    """Return True if a firing's time of day came before, because clocks were set back.
+    """Return True if a firing repeats a time of day, because clocks were set back.
 
-    A schedule with an hour, such as ``30 2 * * *``, has each of its times once a day. A schedule of
-    every hour goes on, as its hours do.
+    Only a schedule with an hour, such as ``30 2 * * *``, must have each of its times once a day.
+    The firings of an hourly schedule are never repeated.
 
     Args:
         firing: The schedule as DBOS keeps it, and ``at``, the time with its offset.

@@ -1,4 +1,4 @@
-"""New items of a reading call, found by comparison with the previous look's items."""
+"""New items of a call that only reads, found by comparison with the items of the previous look."""
 
 from __future__ import annotations
 

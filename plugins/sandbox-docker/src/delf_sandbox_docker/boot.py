@@ -77,7 +77,7 @@ class _Time:
         return None if used is None else 1000 * (self._most - used) / self._processors
 
     def used(self) -> float:
-        """Return seconds until now."""
+        """Return the processor seconds that the container has used so far."""
         return (_used_time() or self._before) - self._before
 
 

@@ -21,7 +21,7 @@ class FailedBuilds:
 
     Args:
         folder: The cache folder; in the user's cache when omitted.
-        clock: Seconds since 1970.
+        clock: Returns the Unix time in seconds.
     """
 
     def __init__(self, folder: Path | None = None, clock: Callable[[], float] = time.time) -> None:

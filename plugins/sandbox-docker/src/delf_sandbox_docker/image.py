@@ -37,7 +37,7 @@ class Recipe:
     """The parts of an image.
 
     Args:
-        base: The image that it starts from; it has ``python3`` from 3.11 on, on its path.
+        base: The base image, which has ``python3`` 3.11 or newer on its path.
         libraries: Requirements that are installed with pip, in any order.
         network: The network of the build: ``none``, ``host`` or the engine's default.
     """
@@ -74,8 +74,7 @@ class Recipe:
     def dockerfile(self) -> str:
         """Return the build's instructions. Libraries come first, so that their layer is cached.
 
-        Each instruction costs the engine a layer; settings of a container's
-        start are passed there.
+        Each instruction adds a layer. Settings that a container can get at its start are omitted.
         """
         lines = [f"FROM {self.base}", "USER 0:0"]
         if self.libraries:

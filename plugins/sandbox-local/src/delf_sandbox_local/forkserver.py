@@ -1,4 +1,4 @@
-"""The host's end of the template process: asks for guests and hears of their ends."""
+"""The host's side of the template process: requests guests, and learns when they end."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ _CAPABILITY_VERSION_3: Final = 0x20080522
 def likely() -> bool:
     """Return True if the system's settings allow mount namespaces.
 
-    Only an attempt proves it, which costs a process.
+    Only an attempt to create them proves it, which needs a process.
     """
     try:
         status = dict(
@@ -66,7 +66,7 @@ def likely() -> bool:
 
 
 def _setting(name: str) -> str:
-    """Return a boolean system setting; None if missing."""
+    """Return ``0`` or ``1`` for a boolean system setting; empty if the setting is missing."""
     try:
         return str(min(1, int(Path(f"/proc/sys/{name}").read_text(encoding="ascii"))))
     except (OSError, ValueError):

@@ -48,7 +48,7 @@ class LocalProcess:
         return not self._ended.done()
 
     def ended(self, status: int, cpu_seconds: float = 0.0) -> None:
-        """Note that the template reports its end.
+        """Record the end of the process, which the template reported.
 
         Args:
             status: The exit code, or the negative number of the signal.

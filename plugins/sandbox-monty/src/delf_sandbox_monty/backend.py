@@ -138,7 +138,11 @@ class MontyBackend:
 
 
 async def _entered(manager: Any) -> Any:
-    """Enter an asynchronous context manager, when the interpreter can be started."""
+    """Enter an asynchronous context manager, and return its value.
+
+    Raises:
+        SandboxUnavailableError: If the interpreter cannot be started.
+    """
     try:
         return await manager.__aenter__()
     except (OSError, RuntimeError, TimeoutError) as error:

@@ -1,4 +1,4 @@
-"""Lowers Python that Monty does not support to Python that it does."""
+"""Rewrites Python that Monty does not support as Python that Monty supports."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ _ORDERED: Final = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
 def method_name(connection: str, method: str) -> str:
-    """Return the name of a method as a separate function: Monty's methods are no values."""
+    """Return the name of a method as a plain function, because Monty's methods are not values."""
     return f"__delf_{connection}__{method}"
 
 
@@ -125,7 +125,7 @@ class MontyRewriting(Rewriting):
         )
 
     def hand_over_later(self, place: Place) -> None:
-        """Make a tool that is given to another function return awaitables when it is called."""
+        """Make a tool that is passed to another function return awaitables when it is called."""
         label = label_of(place.node) or ""
         connection, _, method = label.partition(".")
         if place.scope.find(connection) is None and connection in self._known.tools:

@@ -1,7 +1,7 @@
 """Detection of actions that a script shows instead of calling.
 
-Monty formats a function as a text with its name, where CPython's actions raise. So a text with an
-action's internal name comes from an action that was not called.
+Monty formats a function as a text with its name; in CPython, delf's actions raise an error instead.
+So a text with an action's internal name comes from an action that was not called.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def type_name(connection: str) -> str:
 
 
 def with_names(text: str) -> str:
-    """Return a text of Monty's with connections under the names that scripts know."""
+    """Replace internal names of connections in a text from Monty by the names that scripts use."""
     return _TYPE.sub(r"\1", text) if _OURS in text else text
 
 
@@ -32,7 +32,7 @@ class ToolUses:
     """Finds actions and connections in a script's output.
 
     Args:
-        tools: The methods by connection; none of a tool that is called itself.
+        tools: The methods by connection; empty for a tool that is a plain function.
     """
 
     def __init__(self, tools: Mapping[str, Sequence[str]]) -> None:

@@ -26,7 +26,7 @@ def plain(value: Any, most: int) -> Any:
 
     Args:
         value: The script's value.
-        most: How many bytes the copy may take, about.
+        most: The approximate maximum size of the copy in bytes.
 
     Raises:
         TooLargeError: If the result would exceed the limit.

@@ -1,4 +1,4 @@
-"""Reports of Monty, as outcomes and messages that a model can act on."""
+"""Conversion of Monty's errors to outcomes, with messages that a model can act on."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Plan:
         return self._once and not self.made
 
     def _grow(self, area: Area, height: int, width: int) -> None:
-        """Enlarge a sheet if needed; repeated in a repeated batch."""
+        """Enlarge a sheet if needed. A repeated batch would enlarge the sheet again."""
         needed = growth(area, height, width)
         self.requests += needed
         self._once = self._once or bool(needed)

@@ -109,7 +109,7 @@ def read_rules(rules: Sequence[RuleSettings], name: str) -> tuple[Rule, ...]:
         name: The connection's name, for messages.
 
     Raises:
-        ConnectionConfigurationError: For a pattern that is not a row of words.
+        ConnectionConfigurationError: For a pattern that is not a sequence of words.
     """
     read: list[Rule] = []
     for rule in rules:

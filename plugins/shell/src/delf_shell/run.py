@@ -40,7 +40,7 @@ class _Telling:
     """Reports output as it comes, in batches.
 
     Args:
-        tell: Sees texts.
+        tell: Called with each batch as text.
     """
 
     def __init__(self, tell: Callable[[str], None]) -> None:

@@ -66,9 +66,9 @@ class Library:
         """Return a skill.
 
         Raises:
-            ToolRefusedError: If there is none of that name.
-            ConfigurationError: If its file is not as the format says.
-            FolderNotTrustedError: If its file is not trusted.
+            ToolRefusedError: If there is no skill of that name.
+            ConfigurationError: If the skill's file violates the format.
+            FolderNotTrustedError: If the skill's file is not trusted.
         """
         path = self._folder(name) / SKILL
         return skill_of(path, self._read_trusted(path))

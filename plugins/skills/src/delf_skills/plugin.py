@@ -10,7 +10,7 @@ from delf.specs import ConnectionSpec
 
 @hookimpl
 def delf_connections() -> Iterable[ConnectionSpec]:
-    """Offer the connection with which scripts read skills."""
+    """Yield the connection with which scripts read skills."""
     yield ConnectionSpec(
         name="skills",
         summary="Instructions for kinds of tasks, and AGENTS.md.",

@@ -23,7 +23,7 @@ def is_instruction(path: Path) -> bool:
 
 
 def project_files(folder: UntrustedFolder) -> Iterator[Path]:
-    """Yield the instructions of a project: AGENTS.md where a connection reads skills.
+    """Yield the Markdown files of skills, and ``AGENTS.md`` if a connection reads skills.
 
     Many folders have an AGENTS.md that concerns other programs alone. A link out of the project is
     left out: the skill is then listed with this fault, and the others can be read.

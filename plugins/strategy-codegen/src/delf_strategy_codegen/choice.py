@@ -54,7 +54,7 @@ _UNREADABLE: Final = (
 
 
 class Reading(NamedTuple):
-    """The reading of an answer.
+    """The script that was read from an answer, or the reason why there is none.
 
     Args:
         code: The script; None if the answer has no script.

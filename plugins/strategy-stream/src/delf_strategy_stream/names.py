@@ -14,11 +14,12 @@ def normalise_spelling(name: str) -> str:
 
 
 def spellings(tools: Mapping[str, ToolDescription]) -> dict[str, str]:
-    """Return each tool by its other spellings; a spelling that two tools share is left out.
+    """Return each tool by its other spellings, without spellings that two tools share.
 
-    ``write_file`` is the only action of this name, ``disk_write_file`` the whole name in another
-    notation, and ``shell`` a connection with one action. Singular and plural of a connection's name
-    are equal, as in ``worker_call`` for ``workers.call``.
+    A tool's other spellings are the name of an action alone (``write_file``), the whole name in
+    another notation (``disk_write_file``), and the connection's name if that has one action
+    (``shell``). Singular and plural of a connection's name are equal, as in ``worker_call`` for
+    ``workers.call``.
 
     Args:
         tools: The shown tools by name.

@@ -79,7 +79,7 @@ class Markers:
         return f"{rules}\n\nTools:\n" + ("\n".join(lines) or "There are none.")
 
     def reader(self) -> Reader:
-        """Parses an answer as it arrives."""
+        """Return a parser for one answer, which arrives in pieces."""
         return Reader()
 
     def written(self, turn: Turn) -> Message:
@@ -126,7 +126,7 @@ class FunctionCalls:
         return _RULES.format(how=_TOOLS, more=more)
 
     def reader(self) -> Reader:
-        """Parses an answer as it arrives."""
+        """Return a parser for one answer, which arrives in pieces."""
         return Reader(self._tools)
 
     def written(self, turn: Turn) -> Message:

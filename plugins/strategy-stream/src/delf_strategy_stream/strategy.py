@@ -42,8 +42,8 @@ class StreamStrategy:
 
     Args:
         notifications: Additional messages for the model between turns.
-        settings: Fields of :class:`delf_strategy_stream.settings.StreamSettings`; what is not given
-            is read from ``DELF_STRATEGY_STREAM_…``.
+        settings: Fields of :class:`delf_strategy_stream.settings.StreamSettings`; omitted fields
+            are read from ``DELF_STRATEGY_STREAM_…``.
 
     Raises:
         ConnectionConfigurationError: For an invalid setting.

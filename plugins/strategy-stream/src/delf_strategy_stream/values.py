@@ -35,7 +35,7 @@ def within(value: Any, most: int) -> Any:
 
     Args:
         value: A result of :func:`plain`.
-        most: Characters.
+        most: The maximum number of characters.
     """
     text = json.dumps(value, ensure_ascii=False)
     if len(text) <= most:

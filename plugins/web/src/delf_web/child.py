@@ -58,7 +58,7 @@ def read(work: str, url: str, kind: str, charset: str | None, content: bytes) ->
     """Read a document.
 
     Args:
-        work: The name of the work.
+        work: The kind of result: ``text``, ``whole``, ``links``, ``tables``, ``feeds`` or ``feed``.
         url: The document's address.
         kind: The media type.
         charset: The encoding by the server, if declared.

@@ -143,7 +143,7 @@ def whole_text(tree: Any) -> str:
 
 
 def _html_walk(body: Any) -> Iterator[tuple[str, Any]]:
-    """Yield elements at their begin and end, without invisible ones."""
+    """Yield the start and the end of each visible element."""
     open_: list[tuple[Any, Any]] = [(body, iter(body))]
     yield "start", body
     while open_:

@@ -36,7 +36,7 @@ class Readers:
         """Read a document.
 
         Args:
-            work: The work: ``text``, ``whole``, ``links``, ``tables``, ``feeds`` or ``feed``.
+            work: The kind of result, as for :func:`delf_web.child.read`.
             document: The document.
             key: The task that asks.
 

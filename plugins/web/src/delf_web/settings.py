@@ -1,4 +1,4 @@
-"""Addresses of the web that a script may reach, and politeness."""
+"""The settings: the addresses that a script may reach, limits, and the rate of requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from delf.settings import PluginSettings
 
 
 class WebSettings(PluginSettings):
-    """Hosts, limits and manners."""
+    """The allowed hosts, the limits, and the rate of requests."""
 
     hosts: tuple[str, ...] = Field(
         default=(), description='Patterns of hosts: "example.com", "*.example.com".'

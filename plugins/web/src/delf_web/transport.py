@@ -46,7 +46,7 @@ class PinnedNetwork(httpcore.AsyncNetworkBackend):
         raise failed or httpcore.ConnectError("no address")
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Sleep for some seconds."""
         await self._network.sleep(seconds)
 
 

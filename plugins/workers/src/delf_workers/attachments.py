@@ -20,10 +20,10 @@ class ReadableFile:
     """A file that can be passed to a worker.
 
     Args:
-        name: The own name, without folders.
-        size: Bytes.
+        name: The file's name, without folders.
+        size: The size in bytes.
         read: Returns the content; called in a thread.
-        asks: The reason that reading needs approval; None if it does not.
+        asks: The reason that reading needs approval; None if it needs none.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""``Workers``: agents that are written down in files, as scripts call them."""
+"""The connection ``workers``, by which scripts call agents that are declared in files."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Workers(Connection[WorkersSettings]):
         return workers
 
     async def context(self, task: str) -> str | None:
-        """Return the workers, for the prompt, where they may be called."""
+        """Return a line for each worker that scripts may call, for the prompt."""
         (calling,) = (a for a in actions_of(type(self), self, self.name) if a.name == "call")
         if not is_allowed(self.allow, calling):
             return None
@@ -182,7 +182,7 @@ class Workers(Connection[WorkersSettings]):
     # -- actions --------------------------------------------------------------------------
 
     async def actions(self) -> Sequence[Action]:
-        """Return the actions; ``call`` takes ``input_data`` for ``task``, as llm-do names it."""
+        """Return the actions; ``call`` also accepts ``task`` under llm-do's name ``input_data``."""
         return [
             replace(each, validate=partial(_accept_input_data, each.validate))
             if each.name == "call"

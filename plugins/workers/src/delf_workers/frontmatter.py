@@ -106,7 +106,7 @@ def parse(path: Path, text: str) -> FrontMatter:
 
 
 def _load(path: Path, head: str, lines: dict[tuple[str, ...], int]) -> dict[str, Any]:
-    """Parse the YAML of the front matter, recording the line of each key in ``found``."""
+    """Parse the YAML of the front matter, recording the line of each key in ``lines``."""
     loader: Any = yaml.SafeLoader(head)
     try:
         node = loader.get_single_node()

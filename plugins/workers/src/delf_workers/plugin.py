@@ -10,7 +10,7 @@ from delf.specs import CommandSpec, ConnectionSpec, StrategySpec
 
 @hookimpl
 def delf_connections() -> Iterable[ConnectionSpec]:
-    """Offer the connection by which scripts call workers."""
+    """Yield the connection by which scripts call workers."""
     yield ConnectionSpec(
         name="workers",
         summary="Agents that are written down in files.",
@@ -31,7 +31,7 @@ def delf_strategies() -> Iterable[StrategySpec]:
 
 @hookimpl
 def delf_commands() -> Iterable[CommandSpec]:
-    """``delf workers`` and ``delf init``."""
+    """Yield the commands ``workers`` and ``init``."""
     yield CommandSpec(
         name="workers",
         summary="List, show, check and run workers.",

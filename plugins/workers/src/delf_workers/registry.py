@@ -1,4 +1,4 @@
-"""Places of workers: the search path."""
+"""The search path of workers."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _LATER: Final = ".agent"
 
 
 class Registry:
-    """The workers of some folders. Each is a file ``NAME.worker``, or ``NAME/worker.worker``.
+    """The workers of some folders, each in a file ``NAME.worker`` or ``NAME/worker.worker``.
 
-    ``main.worker`` may lie in the project's folder.
+    ``main.worker`` may be in the project's own folder.
 
     Args:
         folders: The folders in search order; the first worker of a name is used. Their subfolders
@@ -93,7 +93,7 @@ class Registry:
         return from_front_matter(front, name, generated=self.is_generated(path), read=self.read)
 
     def tools_file(self, worker: WorkerDefinition) -> Path:
-        """Return the worker's ``tools.py``: the one next to it, else the project's."""
+        """Return the ``tools.py`` next to a worker, or else the project's."""
         beside = worker.file.parent / TOOLS_FILE
         if self._root is None or beside.is_file():
             return beside

@@ -33,7 +33,7 @@ class CallsWorkers(Protocol):
 
 @dataclass
 class Workshop:
-    """Makes workers' connections, once for an agent, and frees them.
+    """Makes the connections of workers, once for an agent, and closes them.
 
     Args:
         registry: The workers.
@@ -174,7 +174,7 @@ class Workshop:
         return {connection.name: connection for connection in self.tools_of(maker, own)}
 
     async def aclose(self) -> None:
-        """Free the made connections; the agent's own stay open."""
+        """Close the connections made here; the agent's own stay open."""
         connections, self._connections_by_worker = self._connections_by_worker, {}
         kept_ids = {id(tool) for tool in self.tools.values()}
         for connection in {id(c): c for some in connections.values() for c in some}.values():

@@ -109,12 +109,12 @@ async def arun_worker(
         attachments: Paths of files for the worker.
         timeout: Seconds.
         listeners: Called with each event of the worker and of workers it calls.
-        message_callback: Called with the worker's name and each model call, once it is answered.
+        message_callback: Called with the worker's name and each answered or failed model call.
         options: Parameters of :class:`delf.Agent`, such as ``llm`` and ``on_confirm``.
 
     Returns:
         The response: the worker's own scripts, calls, tokens and messages are in ``trace`` and
-        ``events``. ``value`` is its answer as data, where it declares a shape.
+        ``events``. ``value`` is the worker's answer as data, if the worker declares its shape.
 
     Raises:
         ConfigurationError: If the worker is missing or invalid.
@@ -154,7 +154,7 @@ class _Messages:
         self._reported: set[tuple[str, int]] = set()
 
     def __call__(self, event: Event) -> None:
-        """Take an event."""
+        """Report the model call that an event completes, if any."""
         if not isinstance(event, (ModelCalled, ModelReplied, ModelFailed)):
             return
         events = self._events.setdefault(event.task_id, [])

@@ -1,4 +1,4 @@
-"""Settings: where workers are searched, and the callable ones."""
+"""The settings: the search path of workers, and the workers that scripts may call."""
 
 from __future__ import annotations
 

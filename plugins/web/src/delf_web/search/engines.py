@@ -24,10 +24,10 @@ class Query:
 
     Args:
         text: The text of the query.
-        count: How many pages at most.
+        count: The maximum number of pages.
         model: The model's name at its provider.
         domains: The domains to search; empty for all.
-        language: For SearXNG.
+        language: The language of the results; only SearXNG uses it.
     """
 
     text: str
@@ -90,7 +90,7 @@ class OpenAI:
     path = "responses"
 
     def headers(self, key: str) -> dict[str, str]:
-        """Return a bearer's token."""
+        """Return the header with the bearer token."""
         return {"Authorization": f"Bearer {key}"}
 
     def body(self, query: Query) -> dict[str, Any]:
@@ -147,7 +147,7 @@ class Anthropic:
         self._sent: dict[str, Any] = {}
 
     def headers(self, key: str) -> dict[str, str]:
-        """Return the key, and the version of the protocol."""
+        """Return the headers with the key and the version of the protocol."""
         return {"x-api-key": key, "anthropic-version": "2023-06-01"}
 
     def body(self, query: Query) -> dict[str, Any]:
@@ -198,7 +198,7 @@ class Google:
     path = "v1beta/models/{model}:generateContent"
 
     def headers(self, key: str) -> dict[str, str]:
-        """Return the key."""
+        """Return the header with the key."""
         return {"x-goog-api-key": key}
 
     def body(self, query: Query) -> dict[str, Any]:
