@@ -8,11 +8,11 @@ import sys
 import pytest
 
 from delf_sandbox.guest import nodes
-from delf_sandbox.guest.names import Known
+from delf_sandbox.guest.names import InitialNames
 from delf_sandbox.guest.rewrite import Rewriting
 from support.corpora import CORPUS, entries, need_corpora
 
-TOOLS = Known(
+TOOLS = InitialNames(
     {"sql": ["query"], "gmail": ["read", "send"], "add": []},
     changing={"gmail.send"},
     can_import=lambda _: True,
@@ -80,7 +80,7 @@ def _steps(source: str) -> int:
         "calls{n} = [add(1, k) for k in range({n})]\nprint(await asyncio.gather(*calls{n}))\n",
     ],
 )
-def test_rewriting_takes_linear_time(part):
+def test_rewriting_takes_linear_time(part: str):
     short, long = (
         _steps("".join(part.replace("{n}", str(n)) for n in range(count))) for count in (25, 100)
     )

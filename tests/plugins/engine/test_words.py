@@ -1,6 +1,7 @@
 """What models and people read: stubs, the task with its context, preview, output folder."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,7 @@ from support.shop import Shop, add
 def test_context_precedes_the_task_in_the_prompt():
     context = TaskContext(facts=["likes tea"], live={"sql": "users(id)"}, files=["/in.csv"])
     text = context.message("the task").text
-    (known,) = context.known()
+    (known,) = context.facts_message()
     assert "likes tea" in known.text
     places = [text.index(part) for part in ("users(id)", "/in.csv", "the task")]
     assert places == sorted(places)
@@ -29,7 +30,7 @@ def test_context_precedes_the_task_in_the_prompt():
 @pytest.mark.parametrize(
     "name", ["print", "rerun", "add_to_output_files", "asyncio", "ToolError", "open", "list"]
 )
-def test_reserved_tool_names_are_refused(name):
+def test_reserved_tool_names_are_refused(name: str):
     with pytest.raises(ToolDefinitionError, match="scripts need that name"):
         check_connection_names([Shop(name=name)])
 
@@ -82,7 +83,7 @@ async def test_hidden_tools_stay_callable():
         ("\0", ()),
     ],
 )
-async def test_actions_that_need_approval_are_named(code, names):
+async def test_actions_that_need_approval_are_named(code: str, names: tuple[str, ...]):
     named = named_actions(code, await load_toolset([Shop(), add]))
     assert tuple(bound.name for bound in named) == names
 
@@ -91,6 +92,6 @@ async def test_actions_that_need_approval_are_named(code, names):
 
 
 @pytest.mark.parametrize("name", ["../a", "/a", "a/../../b", "", ".", "a\0"])
-def test_output_name_outside_the_folder_is_refused(tmp_path, name):
+def test_output_name_outside_the_folder_is_refused(tmp_path: Path, name: str):
     with pytest.raises(ValueError, match="name"):
         OutputFolder(str(tmp_path)).write(name, b"x")

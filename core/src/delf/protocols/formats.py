@@ -119,13 +119,13 @@ class Peek(NamedTuple):
 class SupportsPeek(Protocol):
     """A format that can show how tables begin, for the prompt and for ``header=``."""
 
-    async def peek(self, path: str, part: str | None, most: int | None) -> Peek:
+    async def peek(self, path: str, part: str | None, max_rows: int | None) -> Peek:
         """Return the first rows of one table, before a header is chosen.
 
         Args:
             path: Absolute, on the host.
             part: The table's name; the first when None.
-            most: The maximum number of rows; all when None.
+            max_rows: The maximum number of rows; all when None.
 
         Raises:
             ToolException: If the file cannot be read or has no such table.

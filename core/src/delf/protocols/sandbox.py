@@ -22,17 +22,17 @@ MAX_NAME: Final = 200
 _MAX_VARIABLES: Final = 100
 
 
-def _cut(outcome: Any, **most: int) -> None:
+def _cut(outcome: Any, **max_lengths: int) -> None:
     """Truncate text fields from a sandbox before they reach prompts, events and logs.
 
     Args:
         outcome: The outcome of a script, or a call request.
-        most: The most characters of each field.
+        max_lengths: The maximum number of characters of each field.
     """
-    for name, letters in most.items():
+    for name, max_length in max_lengths.items():
         value = getattr(outcome, name)
         if isinstance(value, str):
-            object.__setattr__(outcome, name, _short(value, letters))
+            object.__setattr__(outcome, name, _short(value, max_length))
     variables = cast("Mapping[object, object] | None", getattr(outcome, "variables", None))
     if variables:
         first = islice(variables.items(), _MAX_VARIABLES)

@@ -180,7 +180,9 @@ class CallContext:
         """The files that the task has written so far, by name."""
         return self._output_files()
 
-    def read_file(self, name: str, most: int, *, read: Callable[[], bytes] | None = None) -> bytes:
+    def read_file(
+        self, name: str, max_bytes: int, *, read: Callable[[], bytes] | None = None
+    ) -> bytes:
         """Read a file that the call names. Blocking: call this method in a thread.
 
         All reads in one call, including its ``check``, return the same bytes. An approval is bound
@@ -188,7 +190,7 @@ class CallContext:
 
         Args:
             name: The name of an input file, or of a file that the task has written.
-            most: The maximum number of bytes that it may have.
+            max_bytes: The maximum size of the file in bytes.
             read: Reads the file if it does not belong to the task, for example from another
                 connection.
 
@@ -196,7 +198,7 @@ class CallContext:
             ToolRefusedError: If the file is missing or too large.
             OSError: If the file cannot be read.
         """
-        return self._read_file(name, most, read)
+        return self._read_file(name, max_bytes, read)
 
     def say(self, text: str) -> None:
         """Show the progress of a long call to people, such as the output of a command.

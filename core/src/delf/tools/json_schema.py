@@ -308,7 +308,7 @@ class _AppliedSchemas:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._known: dict[int, int | None] = {}
+        self._weights: dict[int, int | None] = {}
 
     def weight(self, schema: dict[str, Any]) -> int:
         """Count the applied schemas, once for each way in which they are reached.
@@ -316,17 +316,17 @@ class _AppliedSchemas:
         Raises:
             ValueError: If the schema applies itself, which never ends.
         """
-        if id(schema) in self._known:
-            known_weight = self._known[id(schema)]
+        if id(schema) in self._weights:
+            known_weight = self._weights[id(schema)]
             if known_weight is None:
                 raise ValueError("a schema within it leads back to itself")
             return known_weight
-        self._known[id(schema)] = None
+        self._weights[id(schema)] = None
         parts = _parts_here(schema, self._target)
         count = 1 + sum(self.weight(_as_dict(p)) for p in parts if isinstance(p, dict))
         if any(name in schema for name in _UNEVALUATED):
             count *= 2  # the library applies them again
-        self._known[id(schema)] = count
+        self._weights[id(schema)] = count
         return count
 
 
@@ -341,7 +341,7 @@ class _Steps:
     def __init__(self, target: Target, max_steps: int) -> None:
         self._target = target
         self._max_steps = max_steps
-        self._known: dict[tuple[int, int], int] = {}
+        self._steps: dict[tuple[int, int], int] = {}
 
     def estimate(self, schema: Any, value: Any) -> int:
         """Estimate the steps to validate a value against a schema."""
@@ -349,9 +349,9 @@ class _Steps:
             return 1
         subschema = cast("dict[str, Any]", schema)
         key = (id(subschema), id(value))
-        if key in self._known:
-            return self._known[key]
-        if len(self._known) > self._max_steps:
+        if key in self._steps:
+            return self._steps[key]
+        if len(self._steps) > self._max_steps:
             return self._max_steps + 1
         count = 1 + len(_as_list(subschema.get("enum"))) // _VALUES_A_STEP
         if "pattern" in subschema and isinstance(value, str):
@@ -365,7 +365,7 @@ class _Steps:
         elif isinstance(value, list):
             for index, item in enumerate(cast("list[Any]", value)):
                 count += self._item_steps(subschema, index, item)
-        self._known[key] = count
+        self._steps[key] = count
         return count
 
     def _property_steps(self, schema: dict[str, Any], name: str, item: Any) -> int:

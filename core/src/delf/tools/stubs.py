@@ -81,7 +81,7 @@ _FIRST_NOTES: Final = (1_500, 800, 400, 300, 200, 150, 100, 60, 0)
 _NOTES_SHARE: Final = 0.04
 """The share of the budget for notes of the best matching actions."""
 _DETAILS: Final = (
-    *(WHOLE, *(WHOLE._replace(notes=most) for most in _LESS_NOTES), _TYPES),
+    *(WHOLE, *(WHOLE._replace(notes=length) for length in _LESS_NOTES), _TYPES),
     *(
         Detail(3_000, 3_000, 3_000, values=60),
         Detail(1_200, 1_200, 1_200),
@@ -392,13 +392,13 @@ def _describe(doc: str, notes: str, detail: Detail) -> str:
     return "; ".join(texts).replace(".; ", ". ")
 
 
-def _cut(text: str, most: int) -> str:
+def _cut(text: str, max_length: int) -> str:
     """Cut a text after a whole sentence, and append a mark."""
     line = _one_line(text, _NO_LIMIT)
-    if len(line) <= most:
+    if len(line) <= max_length:
         return line
-    ends = [sentence_end.end() for sentence_end in _END.finditer(line[:most])]
-    return f"{line[: ends[-1]] if ends else ''} …".strip() if most else ""
+    ends = [sentence_end.end() for sentence_end in _END.finditer(line[:max_length])]
+    return f"{line[: ends[-1]] if ends else ''} …".strip() if max_length else ""
 
 
 def _parameter(

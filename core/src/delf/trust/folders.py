@@ -102,13 +102,13 @@ def is_file(path: Path) -> bool:
         return False
 
 
-def read_file(path: Path, root: Path, most: int = MAX_BYTES) -> bytes | None:
+def read_file(path: Path, root: Path, max_bytes: int = MAX_BYTES) -> bytes | None:
     """Return the content of a file in a folder; None if it is not a regular file.
 
     Args:
         path: The file.
         root: The folder, which no link may lead out of.
-        most: The maximum number of bytes of the file.
+        max_bytes: The maximum size of the file in bytes.
 
     Raises:
         ConfigurationError: If the file is too large, leads out of the folder, or cannot be read.
@@ -125,11 +125,11 @@ def read_file(path: Path, root: Path, most: int = MAX_BYTES) -> bytes | None:
         with os.fdopen(os.open(real, _FLAGS), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return None
-            content = file.read(most + 1)
+            content = file.read(max_bytes + 1)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
-    if len(content) > most:
-        raise ConfigurationError(f"{path} has more than {most // 1024:,} KiB")
+    if len(content) > max_bytes:
+        raise ConfigurationError(f"{path} has more than {max_bytes // 1024:,} KiB")
     return content
 
 

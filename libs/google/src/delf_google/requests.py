@@ -29,7 +29,7 @@ class Request:
         once: Whether the request must not be repeated after a lost answer, because the service
             would do it twice.
         harmless: Whether the request changes nothing although it is not a GET.
-        most: The maximum number of bytes of the response; None for the connection's limit.
+        max_bytes: The maximum size of the response in bytes; None for the connection's limit.
     """
 
     what: str
@@ -42,7 +42,7 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=lambda: _NO_HEADERS)
     once: bool = False
     harmless: bool = False
-    most: int | None = None
+    max_bytes: int | None = None
 
     @property
     def changes(self) -> bool:

@@ -197,7 +197,7 @@ class Transport:
         headers |= {**self.headers, "Authorization": f"Bearer {token}"}
         if self._tokens.project:
             headers["X-Goog-User-Project"] = self._tokens.project
-        max_bytes = request.most or self.settings.max_bytes
+        max_bytes = request.max_bytes or self.settings.max_bytes
         try:
             reply = await self._client.exchange(
                 request.method,

@@ -1048,7 +1048,7 @@ def leave_tasks(agent: Agent[Any]) -> None:
     """
     home = agent._home  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - not for programs
     if home.runtime is not None:
-        home.runtime.leave_all()
+        home.runtime.keep_all_resumable()
 
 
 class ChatsOnTerminal(Protocol):

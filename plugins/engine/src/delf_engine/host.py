@@ -171,7 +171,7 @@ class TaskHost:
         events = self._run.log.events
         start_times = (event.at for event in events if isinstance(event, TaskStarted))
         message = context.message(self.task, self._output, next(start_times, None), self._run.zone)
-        return (system(rules), *context.known(), *context.history, message)
+        return (system(rules), *context.facts_message(), *context.history, message)
 
     # -- the model ----------------------------------------------------------------------
 
@@ -528,7 +528,7 @@ class TaskHost:
         self._closed = True
         self._gate.close(is_abandoned=is_abandoned or was_cut)
         if is_abandoned:
-            self._children.leave()
+            self._children.keep_resumable()
 
     async def wait_for_rest(self, seconds: float) -> None:
         """Wait for calls, child tasks and files in flight.

@@ -53,7 +53,7 @@ The user's task:
 The answer that the user got:
 {answer}
 
-Answer with a JSON list of at most {most} short sentences that can be understood alone; [] if \
+Answer with a JSON list of at most {max_facts} short sentences that can be understood alone; [] if \
 there is none, which is usual."""
 
 
@@ -266,7 +266,7 @@ async def propose(done_task: DoneTask, guidelines: str | None) -> Sequence[str]:
         known="\n".join(f"- {fact}" for fact in done_task.known) or "- nothing",
         task=done_task.task[:_MAX_SHOWN],
         answer=done_task.answer[:_MAX_SHOWN],
-        most=_MAX_FACTS,
+        max_facts=_MAX_FACTS,
     )
     try:
         async with asyncio.timeout(_MODEL_SECONDS):

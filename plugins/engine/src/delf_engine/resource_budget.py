@@ -60,7 +60,7 @@ class ResourceBudget:
         self._session_calls = self._session_file_bytes = 0
 
     @property
-    def left(self) -> Limits:
+    def remaining(self) -> Limits:
         """The limits for the next session."""
         limits = self._limits
         return replace(
@@ -73,7 +73,7 @@ class ResourceBudget:
     @property
     def exhausted(self) -> LimitReached | None:
         """The limit that prevents further scripts, if any."""
-        limits, remaining = self._limits, self.left
+        limits, remaining = self._limits, self.remaining
         if self._seconds and remaining.cpu_seconds < _MIN_SECONDS:
             message = f"the task used its {limits.cpu_seconds:g} s of CPU time"
             return LimitReached(limit="cpu", message=message)

@@ -70,8 +70,8 @@ class Runtime:
         self._learning: set[asyncio.Future[None]] = set()
         self._warming = asyncio.ensure_future(resources.warm_up())
         self._stopped = False
-        self._leaves_all = False
-        self._left: set[str] = set()
+        self._all_stay_resumable = False
+        self._resumable_ids: set[str] = set()
         """Running tasks that stay resumable when they are cancelled."""
 
     @property
@@ -141,7 +141,7 @@ class Runtime:
                 if _is_over(work):  # the usual case
                     self._claims.claimed.discard(request.task_id)
                 else:
-                    await to_its_end(self._leave(work, request.task_id))
+                    await to_its_end(self._release_claim(work, request.task_id))
 
     def _noted(self, request: TaskRequest) -> TaskRequest:
         """Return a new task's request with setup data from the observers.
@@ -155,7 +155,7 @@ class Runtime:
             noted |= note()
         return replace(request, setup={**noted, **request.setup}) if noted else request
 
-    async def _leave(self, work: asyncio.Task[TaskOutcome], task_id: str) -> None:
+    async def _release_claim(self, work: asyncio.Task[TaskOutcome], task_id: str) -> None:
         """Release a task's claim once its work has ended."""
         await asyncio.wait({work})
         if _is_over(work):
@@ -171,7 +171,7 @@ class Runtime:
         try:
             # Descriptors before the permit: a task must not hold a permit while it waits for them.
             # While it waits for the permit, nothing is open yet.
-            await self._take_room(request)
+            await self._reserve_descriptors(request)
             try:
                 async with permit:
                     run = await TaskRun.begin(self.resources, request, permit)
@@ -186,13 +186,13 @@ class Runtime:
                         run = run.again()  # like a resume after the process died
                         children.adopt(run)
             finally:
-                self._leave_room(request)
+                self._release_descriptors(request)
         except asyncio.CancelledError:
-            if pipeline is None and not (self._stopped or self._is_left(request)):
+            if pipeline is None and not (self._stopped or self._stays_resumable(request)):
                 await to_its_end(self._never_begun(request))
             raise
         finally:
-            self._left.discard(request.task_id)
+            self._resumable_ids.discard(request.task_id)
         if not isinstance(outcome.error, (TaskTimeoutError, BudgetExceededError)):
             ledger.end(request.task_id)  # otherwise a resume must not count its cost again
         return outcome
@@ -200,14 +200,14 @@ class Runtime:
     async def _run(self, pipeline: TaskPipeline, request: TaskRequest) -> TaskOutcome:
         # Check both: the task may have been left before its pipeline existed.
         self._pipelines[request.task_id] = pipeline
-        if self._is_left(request):
-            pipeline.leave()
+        if self._stays_resumable(request):
+            pipeline.keep_resumable()
         try:
             return await pipeline.run(self.resources.agent.agent_id)
         finally:
             self._pipelines.pop(request.task_id, None)
 
-    async def _take_room(self, request: TaskRequest) -> None:
+    async def _reserve_descriptors(self, request: TaskRequest) -> None:
         """Wait until enough file descriptors are free for a task; a child uses its parent's.
 
         Unlike the permit, the descriptors stay reserved while a person is asked.
@@ -215,7 +215,7 @@ class Runtime:
         if request.child is None:
             await self._rooms.acquire()
 
-    def _leave_room(self, request: TaskRequest) -> None:
+    def _release_descriptors(self, request: TaskRequest) -> None:
         """Release the file descriptors reserved for a task, once its sandbox is closed."""
         closing = self._closing.pop(request.task_id, None)
         if request.child is not None:
@@ -337,20 +337,20 @@ class Runtime:
         strategy = resources.strategy(run.config.strategy)
         return TaskPipeline(run, host, strategy, lambda: self._stops.by(task_id))
 
-    def _is_left(self, request: TaskRequest) -> bool:
-        return self._leaves_all or request.task_id in self._left
+    def _stays_resumable(self, request: TaskRequest) -> bool:
+        return self._all_stay_resumable or request.task_id in self._resumable_ids
 
-    def leave_all(self) -> None:
-        """Keep all running tasks resumable, as :meth:`leave` does for one."""
-        self._leaves_all = True
+    def keep_all_resumable(self) -> None:
+        """Keep all running tasks resumable, as :meth:`keep_resumable` does for one."""
+        self._all_stay_resumable = True
         for pipeline in self._pipelines.values():
-            pipeline.leave()
+            pipeline.keep_resumable()
 
-    def leave(self, task_id: str) -> None:
+    def keep_resumable(self, task_id: str) -> None:
         """Keep a task resumable if it is cancelled, by not recording its end."""
-        self._left.add(task_id)
+        self._resumable_ids.add(task_id)
         if (pipeline := self._pipelines.get(task_id)) is not None:
-            pipeline.leave()
+            pipeline.keep_resumable()
 
     def _close_later(self, task_id: str, work: Awaitable[None]) -> None:
         """Close a task's sandbox in the background, after its answer was returned."""
@@ -364,7 +364,7 @@ class Runtime:
             return
         self._stopped = True
         if leave:
-            self.leave_all()
+            self.keep_all_resumable()
         ending: set[asyncio.Future[Any]] = {*self._running, *self._learning, self._warming}
         for work in ending:
             work.cancel()

@@ -195,7 +195,7 @@ class TaskContext:
     files: Sequence[str] = ()
     limits: str = ""
 
-    def known(self) -> tuple[Message, ...]:
+    def facts_message(self) -> tuple[Message, ...]:
         """Return the recalled facts as a system message; empty without facts."""
         if not self.facts:
             return ()

@@ -168,5 +168,5 @@ class TaskSandbox:
         await self.close()
         if session is not None:
             self.budget.ended(session)
-            self._spec = replace(self._spec, limits=self.budget.left)
+            self._spec = replace(self._spec, limits=self.budget.remaining)
             self._announced = None

@@ -50,19 +50,19 @@ class SqliteFormat:
         names = [name for name, _ in table.columns or ()]
         return [dict(zip(names, row, strict=True)) for _, row in table.rows]
 
-    async def peek(self, path: str, part: str | None, most: int | None) -> Peek:
+    async def peek(self, path: str, part: str | None, max_rows: int | None) -> Peek:
         """Return the columns of one table with their declared types, and its first rows.
 
         Args:
             path: The absolute path on the host.
             part: The table's name; the first when None.
-            most: The maximum number of rows; None for all. With a limit, views are not read,
+            max_rows: The maximum number of rows; None for all. With a limit, views are not read,
                 because they may run forever.
 
         Raises:
             ToolExecutionError: If the file cannot be read or does not have the table.
         """
-        return _peek(path, part, most)
+        return _peek(path, part, max_rows)
 
 
 def _names(path: str) -> list[str]:
@@ -70,7 +70,7 @@ def _names(path: str) -> list[str]:
         return [name for name, _ in database.execute(_TABLES)]
 
 
-def _peek(path: str, name: str | None, most: int | None) -> Peek:
+def _peek(path: str, name: str | None, max_rows: int | None) -> Peek:
     with _opened(path) as database:
         kinds = dict(database.execute(_TABLES))
         if name is None and kinds:
@@ -82,18 +82,18 @@ def _peek(path: str, name: str | None, most: int | None) -> Peek:
             raise ToolExecutionError(f"there is no table {name!r}; the tables: {listed}")
         quoted = '"' + str(name).replace('"', '""') + '"'
         declared = {row[1]: row[2] for row in database.execute(f"PRAGMA table_info({quoted})")}
-        if most is not None and kinds[name] == "view":
+        if max_rows is not None and kinds[name] == "view":
             return Peek([], None, [*declared.items()])
         total = None
-        if most is not None:
+        if max_rows is not None:
             ((total,),) = database.execute(f"SELECT count(*) FROM {quoted}")  # noqa: S608 - a name of the file
-        limit = MAX_ROWS + 1 if most is None else most
+        limit = MAX_ROWS + 1 if max_rows is None else max_rows
         cursor = database.execute(f"SELECT * FROM {quoted} LIMIT {limit}")  # noqa: S608 - a name of the file
         columns = [str(column[0]) for column in cursor.description]
         rows = [(number, list(row)) for number, row in enumerate(cursor, 1)]
         last: list[tuple[int, list[Any]]] = []
-        if most is not None and total is not None and total > most:
-            start = max(most, total - _LAST)
+        if max_rows is not None and total is not None and total > max_rows:
+            start = max(max_rows, total - _LAST)
             end = database.execute(f"SELECT * FROM {quoted} LIMIT -1 OFFSET {start}")  # noqa: S608 - a name of the file
             last = [(number, list(row)) for number, row in enumerate(end, start + 1)]
     if len(rows) > MAX_ROWS:

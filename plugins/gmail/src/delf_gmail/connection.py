@@ -378,7 +378,7 @@ class Gmail(GoogleConnection):
                 "read an attachment",
                 "GET",
                 f"{_ME}/messages/{segment(message)}/attachments/{segment(key)}",
-                most=2 * self.settings.max_bytes,
+                max_bytes=2 * self.settings.max_bytes,
             )
         )
         return str(found.get("data") or "")

@@ -96,7 +96,7 @@ class MontyRewriting(Rewriting):
     def _hand_over_method(self, place: Any, *, is_called: bool) -> None:
         node = place.node
         word = getattr(node.value, "id", "")
-        methods = self._known.tools.get(word, ())
+        methods = self._initial_names.tools.get(word, ())
         is_there = place.current is node
         if is_there and not is_called and node.attr in methods and not place.scope.find(word):
             place.put(name(node, method_name(word, node.attr)))
@@ -104,7 +104,9 @@ class MontyRewriting(Rewriting):
     def _write_connection(self, place: CallPlace) -> None:
         """Rewrite ``shop()`` to ``shop``."""
         match place.node.func:
-            case ast.Name(id=word) if self._known.tools.get(word) and not place.scope.find(word):
+            case ast.Name(id=word) if self._initial_names.tools.get(word) and not place.scope.find(
+                word
+            ):
                 place.put(name(place.node, word))
             case _:
                 pass
@@ -128,7 +130,7 @@ class MontyRewriting(Rewriting):
         """Make a tool that is passed to another function return awaitables when it is called."""
         label = label_of(place.node) or ""
         connection, _, method = label.partition(".")
-        if place.scope.find(connection) is None and connection in self._known.tools:
+        if place.scope.find(connection) is None and connection in self._initial_names.tools:
             node = place.node
             function = method_name(connection, method) if method else connection
             text = ast.Constant(value=f"{label}(…) on line {node.lineno}", **position_of(node))
@@ -136,7 +138,7 @@ class MontyRewriting(Rewriting):
 
     def may_give_coroutines(self) -> bool:
         """Return True if a call of an unknown function may return an awaitable."""
-        words = {*self._known.tools, TOOLS}
+        words = {*self._initial_names.tools, TOOLS}
         return super().may_give_coroutines() or any(
             place.node.id in words and not is_called for place, is_called in self._seen.loads
         )

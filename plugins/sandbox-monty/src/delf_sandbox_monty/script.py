@@ -10,7 +10,7 @@ from functools import cache
 from importlib import resources
 
 from delf.protocols.sandbox import Failed, ToolNames
-from delf_sandbox.guest.names import Known
+from delf_sandbox.guest.names import InitialNames
 from delf_sandbox.guest.nodes import AmbiguousError, position_of
 from delf_sandbox.guest.script import VALUE, bound_names, call_forgotten, keep_last_value
 from delf_sandbox_monty.aliases import ALIASES
@@ -32,14 +32,14 @@ class Prepared:
         code: The text that Monty runs.
         lines: For each line of ``code``, the number of the line in the model's text; empty if both
             texts are the same.
-        taken: Names of tools that the script binds to something else.
+        rebound: Names of tools that the script binds to something else.
         functions: Async functions that the script defines for later scripts.
         names: All names of the script that later scripts can use.
     """
 
     code: str
     lines: Sequence[int] = ()
-    taken: Sequence[str] = ()
+    rebound: Sequence[str] = ()
     functions: frozenset[str] = frozenset()
     names: frozenset[str] = field(default_factory=frozenset[str])
 
@@ -49,17 +49,17 @@ class Prepared:
         return LATER in self.code or "create_task" in self.code or "ensure_future" in self.code
 
 
-def prepare(source: str, known: Known) -> Prepared | Failed:
+def prepare(source: str, initial_names: InitialNames) -> Prepared | Failed:
     """Return the prepared script, or the reason why it cannot run.
 
     Args:
         source: The script of the model.
-        known: The names known at the start.
+        initial_names: The names that exist when the script starts.
     """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return _prepared(source, known)
+            return _prepared(source, initial_names)
     except AmbiguousError as error:
         return _failed(type(error).__name__, error, source)
     except SyntaxError as error:
@@ -75,21 +75,21 @@ def _failed(kind: str, error: SyntaxError, source: str) -> Failed:
     )
 
 
-def _prepared(source: str, known: Known) -> Prepared:
+def _prepared(source: str, initial_names: InitialNames) -> Prepared:
     tree = ast.parse(source)
     before = ast.dump(tree)
     call_forgotten(tree)
-    done = MontyRewriting(tree, known).done
+    done = MontyRewriting(tree, initial_names).done
     mark_called(tree)
-    Lowering(set(known.tools).difference(done.taken)).lower(tree)
+    Lowering(set(initial_names.tools).difference(done.rebound)).lower(tree)
     _let_main_outlive(tree)
     _keep_value(tree)
     names = frozenset(bound_names(tree))
     if ast.dump(tree) == before:
-        return Prepared(source, (), done.taken, frozenset(done.functions), names)
+        return Prepared(source, (), done.rebound, frozenset(done.functions), names)
     code = _unparsed(tree)
     lines = _lines(tree, ast.parse(code))
-    return Prepared(code, lines, done.taken, frozenset(done.functions), names)
+    return Prepared(code, lines, done.rebound, frozenset(done.functions), names)
 
 
 def line_of(source: str, number: int | None) -> str | None:
@@ -197,10 +197,10 @@ def prelude() -> str:
     return text.replace("{ALIASES}", repr(aliases)).replace("{SUBSET}", SUBSET)
 
 
-def known_of(
+def initial_names_of(
     tools: Sequence[ToolNames], modules: frozenset[str]
-) -> tuple[Known, set[str], set[str]]:
-    """Return the known names of a session, including earlier scripts' names.
+) -> tuple[InitialNames, set[str], set[str]]:
+    """Return the initial names of a session, including earlier scripts' names.
 
     Args:
         tools: The callable tools.
@@ -208,7 +208,7 @@ def known_of(
     """
     names: set[str] = set()
     functions: set[str] = set()
-    known = Known(
+    initial_names = InitialNames(
         tools={tool.name: tool.methods for tool in tools},
         changing={
             f"{tool.name}.{method}" if method else tool.name
@@ -219,4 +219,4 @@ def known_of(
         is_bound=names.__contains__,
         is_async=functions.__contains__,
     )
-    return known, names, functions
+    return initial_names, names, functions

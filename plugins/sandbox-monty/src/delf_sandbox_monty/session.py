@@ -37,7 +37,7 @@ from delf_sandbox.modules import modules_of
 from delf_sandbox.wire import limits_by_name, size_in_memory
 from delf_sandbox_monty.aliases import ALIASES, PREAMBLE
 from delf_sandbox_monty.lowering import SHIMS, method_name
-from delf_sandbox_monty.script import Prepared, known_of, prelude, prepare
+from delf_sandbox_monty.script import Prepared, initial_names_of, prelude, prepare
 from delf_sandbox_monty.uses import ToolUses, type_name
 from delf_sandbox_monty.values import for_monty, plain, shown
 from delf_sandbox_monty.words import MODULES, Source, describe, ended_itself
@@ -87,8 +87,8 @@ class MontySession:
         self.folder = folder
         self._forget = forget
         self._tools = {tool.name: tool.methods for tool in spec.tools}
-        self._known, self._left, self._async = known_of(spec.tools, MODULES | SHIMS)
-        self._taken: set[str] = set()
+        self._initial_names, self._left, self._async = initial_names_of(spec.tools, MODULES | SHIMS)
+        self._rebound: set[str] = set()
         self._uses = ToolUses(self._tools)
         self._left_calls: int | None = None
         self._sources: dict[str, Source] = {}
@@ -142,13 +142,13 @@ class MontySession:
             return Crashed(message="the sandbox is gone")
         if (too_long := check_script(code)) is not None:
             return too_long
-        prepared = prepare(code, self._known)
+        prepared = prepare(code, self._initial_names)
         if isinstance(prepared, Failed):
             return prepared
         await self._restore_tool_names()
         self._left |= prepared.names
         self._async |= prepared.functions
-        self._taken.update(prepared.taken)
+        self._rebound.update(prepared.rebound)
         self._sources[f"<python-input-{self._feeds}>"] = Source(code, prepared.lines)
         self._limit = self._rerun = None
         self._printed = 0
@@ -172,14 +172,14 @@ class MontySession:
 
     async def _restore_tool_names(self) -> None:
         """Restore tool names that earlier scripts rebound."""
-        if self._taken:
-            await self._feed("\n".join(f"{n} = __delf_tools__[{n!r}]" for n in self._taken))
-            self._taken.clear()
+        if self._rebound:
+            await self._feed("\n".join(f"{n} = __delf_tools__[{n!r}]" for n in self._rebound))
+            self._rebound.clear()
 
     async def _run_to_the_end(self, prepared: Prepared) -> Outcome:
         """Run a script with its remaining tasks; hand over its files."""
         outcome = await self._run(prepared.code)
-        note = rebound_names_note(prepared.taken)
+        note = rebound_names_note(prepared.rebound)
         if isinstance(outcome, Failed) and note:
             return replace(outcome, message=outcome.message + note)
         if isinstance(outcome, Rerun) and note:

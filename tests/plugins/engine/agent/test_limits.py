@@ -95,11 +95,11 @@ def test_repeated_script_counts_its_limits_once() -> None:
     for _ in range(2):
         budget.begin_session()
         budget.called()
-    assert budget.left.calls == 5, "until it is over"
+    assert budget.remaining.calls == 5, "until it is over"
     budget.ended(Session())  # pyright: ignore[reportArgumentType]
-    assert (budget.left.calls, budget.left.cpu_seconds) == (4, 7.0)
+    assert (budget.remaining.calls, budget.remaining.cpu_seconds) == (4, 7.0)
     assert budget.exhausted is None
     for _ in range(3):
         budget.ended(Session())  # pyright: ignore[reportArgumentType]
-    assert budget.left.cpu_seconds == 0.0
+    assert budget.remaining.cpu_seconds == 0.0
     assert budget.exhausted is not None

@@ -70,7 +70,7 @@ def test_ledger_expects_at_least_the_most_expensive_reply(
     for cost in (0.25, 0.5, None):
         ledger.learn(M, request(), cost)
     assert Ledger(within=ledger).estimate(M, request(), price) == (0.5, 0.5)
-    assert ledger.estimate(M, request(purpose="call"), price).most == math.inf
+    assert ledger.estimate(M, request(purpose="call"), price).maximum == math.inf
 
 
 # -- reservations ---------------------------------------------------------------------------

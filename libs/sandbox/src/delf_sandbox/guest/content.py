@@ -68,11 +68,11 @@ class _Text(io.StringIO):
 
     def __init__(self, max_bytes: int) -> None:
         super().__init__()
-        self._left = max_bytes
+        self._remaining = max_bytes
 
     def write(self, s: str, /) -> int:
-        self._left -= len(s)
-        if self._left < 0:
+        self._remaining -= len(s)
+        if self._remaining < 0:
             raise ContentTooLargeError
         return super().write(s)
 

@@ -25,10 +25,10 @@ class Functions:
     def __init__(self, names: ToolNames, *, everywhere: bool = False) -> None:
         self._everywhere = everywhere
         self.seen = names.seen
-        self.known = names.known
+        self.initial = names.initial
         self._tools = names
         self._methods = {
-            same_name(m) for method_names in self.known.tools.values() for m in method_names
+            same_name(m) for method_names in self.initial.tools.values() for m in method_names
         }
         self.by_name: dict[tuple[int, str], list[Scope]] = {}
         """The function definitions for each name, by scope."""
@@ -148,9 +148,9 @@ class Functions:
         """Classify the result of calling a name."""
         owner = scope.find(word)
         if owner is None:
-            if self.known.is_async(word):
+            if self.initial.is_async(word):
                 return "async"
-            return "plain" if word in BUILTINS and not self.known.is_bound(word) else "unknown"
+            return "plain" if word in BUILTINS and not self.initial.is_bound(word) else "unknown"
         functions = self.by_name.get((id(owner), word), ())
         # The name has several bindings; only the running script shows which one is called.
         if owner.names[word] != {"function"} or word in owner.binds:
@@ -179,7 +179,7 @@ class Functions:
         Raises:
             AmbiguousError: If there is such a call.
         """
-        if not self.known.changing:
+        if not self.initial.changing:
             return
         for place in self.seen.calls.values():
             function = place.node.func
@@ -215,7 +215,7 @@ class Functions:
 
     def _write_action_of(self, place: CallPlace, functions: Mapping[int, str]) -> str | None:
         label = self._tools.calls.get(id(place.node))
-        if label in self.known.changing:
+        if label in self.initial.changing:
             return label
         return next((functions[id(s)] for s in self.targets(place) if id(s) in functions), None)
 
@@ -228,7 +228,7 @@ class Functions:
                 return self.write_action_in(self.seen.scopes[id(function)])
             case ast.Call(func=ast.Name(id="map" | "filter"), args=[function, *_]):
                 label = label_of(function)
-                if label in self.known.changing:
+                if label in self.initial.changing:
                     return label
                 actions = (
                     s for (_, word), scopes in self.by_name.items() if word == label for s in scopes

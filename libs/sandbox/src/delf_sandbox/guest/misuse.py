@@ -68,7 +68,7 @@ def check_uses(tree: ast.Module, names: ToolNames) -> None:
 class _Uses:
     def __init__(self, tree: ast.Module, names: ToolNames) -> None:
         self._names = names
-        self._tools = names.known.tools
+        self._tools = names.initial.tools
         self._loads = [(place.node, place.scope) for place, _ in names.seen.loads]
         self._parents: dict[int, Any] = {}
         self._found: list[tuple[int, int, ToolMisuseError]] = []

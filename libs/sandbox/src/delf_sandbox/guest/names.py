@@ -29,7 +29,7 @@ def _never(_name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Known:
+class InitialNames:
     """The names that exist when a script starts.
 
     Args:
@@ -65,19 +65,19 @@ class ToolNames:
 
     Args:
         tree: The parsed script.
-        known_names: The initial names.
+        initial_names: The names that exist when the script starts.
     """
 
-    def __init__(self, tree: ast.Module, known_names: Known) -> None:
+    def __init__(self, tree: ast.Module, initial_names: InitialNames) -> None:
         self.seen = Seen(tree)
-        self.known = known_names
+        self.initial = initial_names
         self.calls: dict[int, str] = {}
         """The calls of tools, by action, such as ``mail.send``."""
         self.uncertain: set[int] = set()
         """Calls whose name may also refer to a function of the script."""
-        self.taken: dict[str, str] = {}
+        self.rebound: dict[str, str] = {}
         """Tool names that the script rebinds, to ``data`` or a ``function``."""
-        self._spellings = _spellings(known_names.tools)
+        self._spellings = _spellings(initial_names.tools)
         has_new = self._import_forgotten(tree)
         if (self.seen.imports and self._tidy_imports()) or has_new:
             self.seen = Seen(tree)  # the edits moved the statements behind them
@@ -96,14 +96,14 @@ class ToolNames:
     def _is_unknown(self, word: str, scope: Scope) -> bool:
         return (
             self.is_free(word, scope)
-            and word not in self.known.tools
+            and word not in self.initial.tools
             and word not in BUILTINS
             and not word.startswith("__")
-            and not self.known.is_bound(word)
+            and not self.initial.is_bound(word)
         )
 
     def _find_tool_of(self, place: CallPlace) -> None:
-        tools, node = self.known.tools, place.node
+        tools, node = self.initial.tools, place.node
         match node.func:
             case ast.Name(id=word) if word in tools and not tools[word]:
                 rebinding = self._rebinding_of(word, place.scope)
@@ -166,21 +166,21 @@ class ToolNames:
         owner = scope.find(word)
         if owner is None:
             return ""
-        return None if "param" in owner.names[word] else self.taken.get(word, "data")
+        return None if "param" in owner.names[word] else self.rebound.get(word, "data")
 
     def _find_rebound(self) -> None:
         """Find tool names that the script rebinds, dropping copies of the prompt's stubs."""
-        tools = self.known.tools
+        tools = self.initial.tools
         for scope in self._all_scopes():
             for word, binding in scope.names.items():
                 if word in tools and "param" not in binding and scope.kind != "class":
-                    self.taken.setdefault(word, "data")
+                    self.rebound.setdefault(word, "data")
         for place in self.seen.definitions:
             is_given = isinstance(place.node, ast.Assign)
             defined: str = place.node.targets[0].id if is_given else place.node.name
             if defined in tools and place.scope.kind != "class":
                 self._drop_stub(place, defined)
-                self.taken[defined] = "function"
+                self.rebound[defined] = "function"
 
     def _all_scopes(self) -> Iterator[Scope]:
         yield self.seen.module
@@ -190,10 +190,10 @@ class ToolNames:
         """Drop a definition with a tool's name that only repeats the prompt's stub."""
         for inner in ast.walk(place.node):
             match inner:
-                case ast.Call(func=ast.Name(id=word)) if word in self.known.tools:
+                case ast.Call(func=ast.Name(id=word)) if word in self.initial.tools:
                     pass
-                case ast.Call(func=ast.Attribute(value=ast.Name(id=word))) if self.known.tools.get(
-                    word
+                case ast.Call(func=ast.Attribute(value=ast.Name(id=word))) if (
+                    self.initial.tools.get(word)
                 ):
                     pass
                 case _:
@@ -253,7 +253,7 @@ class ToolNames:
         has_star = any("*" in (a.name for a in place.node.names) for place, _ in self.seen.imports)
         if not unknown or has_star:  # a star import may define the names
             return False
-        new = missing_imports(unknown, self.known.can_import, tree.body[0])
+        new = missing_imports(unknown, self.initial.can_import, tree.body[0])
         first = next(
             (index for index, node in enumerate(tree.body) if not _must_come_first(node)),
             len(tree.body),
@@ -281,7 +281,7 @@ class ToolNames:
         new: list[ast.stmt] = []
         for item in node.names:
             full_name = item.name if isinstance(node, ast.Import) else module
-            if getattr(node, "level", 0) == 0 and self.known.can_import(full_name):
+            if getattr(node, "level", 0) == 0 and self.initial.can_import(full_name):
                 kept_aliases.append(item)
                 continue
             tool = self._imported_tool(item.name, module, isinstance(node, ast.Import))
@@ -304,7 +304,7 @@ class ToolNames:
 
     def _imported_tool(self, word: str, module: str, is_plain: bool) -> tuple[str, str] | None:
         last = module.rpartition(".")[2] if module else ""
-        if not is_plain and self.known.tools.get(last) and word in self.known.tools[last]:
+        if not is_plain and self.initial.tools.get(last) and word in self.initial.tools[last]:
             return last, word
         spelling = self._spellings.get(same_name(word))
         return spelling if spelling is not None and not (is_plain and spelling[1]) else None

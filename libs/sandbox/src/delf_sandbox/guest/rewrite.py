@@ -17,7 +17,7 @@ from typing import Any
 from delf_sandbox.guest.functions import Functions, around, is_async_node, label_of
 from delf_sandbox.guest.later import Later
 from delf_sandbox.guest.misuse import check_uses
-from delf_sandbox.guest.names import Known, ToolNames
+from delf_sandbox.guest.names import InitialNames, ToolNames
 from delf_sandbox.guest.nodes import (
     AGAIN,
     ALL,
@@ -49,11 +49,11 @@ class Rewritten:
     """The changes that rewriting made to a script.
 
     Args:
-        taken: Tool names that the script rebinds.
+        rebound: Tool names that the script rebinds.
         functions: Async functions defined for later scripts.
     """
 
-    taken: list[str] = field(default_factory=list[str])
+    rebound: list[str] = field(default_factory=list[str])
     functions: set[str] = field(default_factory=set[str])
 
 
@@ -62,7 +62,7 @@ class Rewriting:
 
     Args:
         tree: The parsed script.
-        known_names: The initial names.
+        initial_names: The names that exist when the script starts.
 
     Raises:
         AmbiguousError: If the script is ambiguous.
@@ -72,16 +72,16 @@ class Rewriting:
     everywhere = False
     """True if ``await`` is allowed anywhere."""
 
-    def __init__(self, tree: ast.Module, known_names: Known) -> None:
-        self._known = known_names
-        self._names = names = ToolNames(tree, known_names)
+    def __init__(self, tree: ast.Module, initial_names: InitialNames) -> None:
+        self._initial_names = initial_names
+        self._names = names = ToolNames(tree, initial_names)
         self._seen = names.seen
         check_uses(tree, names)
         self._functions = Functions(names, everywhere=self.everywhere)
         self._later = Later(self._functions)
         self._functions.check_any_and_all()
         self._kinds = {key: self._functions.kind(p) for key, p in self._seen.calls.items()}
-        self.done = Rewritten(taken=sorted(names.taken))
+        self.done = Rewritten(rebound=sorted(names.rebound))
         self._write()
         self.done.functions = {
             scope.node.name
@@ -133,7 +133,8 @@ class Rewriting:
             bool(self._functions.gives_awaitables)
             or any(map(self._functions.is_async, self._seen.functions))
             or any(
-                place.node.id in self._seen.asyncio_names or self._known.is_async(place.node.id)
+                place.node.id in self._seen.asyncio_names
+                or self._initial_names.is_async(place.node.id)
                 for place, _ in self._seen.loads
             )
             or any(
@@ -312,7 +313,9 @@ class Rewriting:
                 for place in self._seen.calls.values()
             )
         word, _, method = (label_of(function) or "").partition(".")
-        return word in self._known.tools and bool(method) == bool(self._known.tools[word])
+        return word in self._initial_names.tools and bool(method) == bool(
+            self._initial_names.tools[word]
+        )
 
     def _write_lazy(self, place: Place) -> None:
         word = ALL if isinstance(place.box, ast.Expr) else ONCE

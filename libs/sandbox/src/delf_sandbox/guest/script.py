@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
-from delf_sandbox.guest.names import Known
+from delf_sandbox.guest.names import InitialNames
 from delf_sandbox.guest.nodes import name, position_of
 from delf_sandbox.guest.rewrite import Rewriting
 
@@ -25,28 +25,28 @@ class Script:
     Args:
         source: The script's text.
         filename: The file name in tracebacks.
-        known_names: The initial names.
+        initial_names: The names that exist when the script starts.
 
     Raises:
         SyntaxError: If the script is not valid Python, or is ambiguous.
     """
 
-    def __init__(self, source: str, filename: str, known_names: Known) -> None:
+    def __init__(self, source: str, filename: str, initial_names: InitialNames) -> None:
         self._wrapped = False
-        self.taken: list[str] = []
+        self.rebound: list[str] = []
         """Tool names that the script rebinds."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings would appear in the output
             try:
-                self._code = self._compile(source, filename, known_names)
+                self._code = self._compile(source, filename, initial_names)
             except SyntaxError as error:
                 error.filename = filename
                 raise
 
-    def _compile(self, source: str, filename: str, known_names: Known) -> CodeType:
+    def _compile(self, source: str, filename: str, initial_names: InitialNames) -> CodeType:
         tree = ast.parse(source, filename)
         call_forgotten(tree)
-        self.taken = Rewriting(tree, known_names).done.taken
+        self.rebound = Rewriting(tree, initial_names).done.rebound
         self._wrapped = any(isinstance(node, ast.Return) for node in _own_nodes(tree))
         keep_last_value(tree.body)
         if self._wrapped:

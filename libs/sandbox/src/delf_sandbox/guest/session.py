@@ -43,7 +43,7 @@ from delf_sandbox.guest.failure import (
 )
 from delf_sandbox.guest.frames import FrameTooLargeError
 from delf_sandbox.guest.loop import GuestLoop
-from delf_sandbox.guest.names import Known, rebound_names_note
+from delf_sandbox.guest.names import InitialNames, rebound_names_note
 from delf_sandbox.guest.output import FileSender, LimitReachedError, Printer
 from delf_sandbox.guest.policy import can_import, link_inputs, make_builtins, make_open
 from delf_sandbox.guest.scratch import Scratch
@@ -88,7 +88,7 @@ class GuestSession:
         records.install()
         self._stand_ins = make_modules(self._printer, self._waiting.wait)
         self._names: dict[str, Any] = {}
-        self._known = Known({})
+        self._initial_names = InitialNames({})
         self._files = FileSender(self._send_file)
         self._world = World(lambda readings: self._channel.send(["clock", readings]))
         loop.serve(self._flush, self._caller.deliver, self._world.read_clock)
@@ -97,7 +97,7 @@ class GuestSession:
         self._hidden: frozenset[str] = frozenset()
         self._sources: dict[str, str] = {}
         self._rerun: list[Any] | None = None
-        self._taken: list[str] = []
+        self._rebound: list[str] = []
         self._turns: list[int] = []
         self._world.install()
         warnings.filterwarnings("always", "coroutine .* was never awaited", RuntimeWarning)
@@ -105,7 +105,9 @@ class GuestSession:
 
     async def rehearse(self) -> None:
         """Run a trivial script to warm up the code paths that every script uses."""
-        script = Script("def nothing():\n    return [1]\nnothing()", "<rehearsal>", Known({}))
+        script = Script(
+            "def nothing():\n    return [1]\nnothing()", "<rehearsal>", InitialNames({})
+        )
         await script.run(dict(self._waiting.names))
         loads(dumps(["exec", 1, "print()", None]))
 
@@ -203,7 +205,7 @@ class GuestSession:
         self._names["rerun"] = OwnFunction(RERUN, self._request_rerun)
         self._names["asyncio"] = asyncio
         modules, stand_ins = spec["modules"], self._stand_ins
-        self._known = Known(
+        self._initial_names = InitialNames(
             tools=methods,
             changing=changing,
             can_import=lambda name: can_import(name, modules, stand_ins),
@@ -238,7 +240,7 @@ class GuestSession:
         self._waiting.begin()
         self._tolerant.abandoned.clear()
         self._namespace.update(self._names)  # an earlier script may have rebound them
-        self._taken = []
+        self._rebound = []
         self._loop.begin(self._turns)
         filename = f"{SCRIPT_NAME}{number}>"
         self._sources[filename] = source
@@ -266,8 +268,8 @@ class GuestSession:
 
     async def _run(self, source: str, filename: str) -> tuple[Any, BaseException | None]:
         try:
-            script = Script(source, filename, self._known)
-            self._taken = script.taken
+            script = Script(source, filename, self._initial_names)
+            self._rebound = script.rebound
             value = await script.run(self._namespace)
         except BaseException as error:
             failure = error
@@ -307,7 +309,7 @@ class GuestSession:
     def _describe_end(self, value: Any, error: BaseException | None) -> list[Any]:
         if self._rerun is not None:
             context, *rest = self._rerun
-            return ["rerun", context + rebound_names_note(self._taken), *rest, self._variables()]
+            return ["rerun", context + rebound_names_note(self._rebound), *rest, self._variables()]
         while is_a(error, BaseExceptionGroup) and len(error.exceptions) == 1:
             inner = error.exceptions[0]  # unwrap a group of one exception
             error = inner if inner.__traceback__ else inner.with_traceback(error.__traceback__)
@@ -322,7 +324,7 @@ class GuestSession:
         return [
             "failed",
             kind_name(error),
-            _explain(error) + rebound_names_note(self._taken),
+            _explain(error) + rebound_names_note(self._rebound),
             *end_place,
             call,
         ]

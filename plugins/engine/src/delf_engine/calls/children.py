@@ -38,7 +38,7 @@ class RunsTasks(Protocol):
         """Claim a task of the journal for this agent; return its events."""
         ...
 
-    def leave(self, task_id: str) -> None:
+    def keep_resumable(self, task_id: str) -> None:
         """Keep a task resumable if it is cancelled, by not recording its end."""
         ...
 
@@ -72,7 +72,7 @@ class ChildTasks:
         self._reserved_calls: set[int] = set()
         """Calls that may still start a child task."""
         self._batch: _Batch | None = None
-        self._is_left = False
+        self._stays_resumable = False
         self.unfinished: TaskLeftError | None = None
         """The error of a child without an end, without which the parent cannot continue."""
 
@@ -86,13 +86,13 @@ class ChildTasks:
         """The number of child tasks that can still be started."""
         return max(0, self._run.config.max_children - self._count)
 
-    async def make_room(self, call: Call) -> str | None:
+    async def reserve(self, call: Call) -> str | None:
         """Reserve a child task for a call; return the reason if the limit forbids it.
 
         If concurrent calls exceed the limit together, all are refused before any of them starts.
 
         Args:
-            call: The call; :meth:`leave_room` is called at its end.
+            call: The call; :meth:`release` is called at its end.
         """
         batch = self._batch
         if batch is None:
@@ -125,7 +125,7 @@ class ChildTasks:
             )
         batch.decided.set()
 
-    def leave_room(self, call: Call) -> None:
+    def release(self, call: Call) -> None:
         """Release the reservation of a call that ended or was never made."""
         self._reserved_calls.discard(call.number)
         if self._batch is not None:
@@ -177,9 +177,9 @@ class ChildTasks:
         """Keep the running children for another run of the same task."""
         self._run = run
 
-    def leave(self) -> None:
+    def keep_resumable(self) -> None:
         """Keep the parent and its children resumable from now on."""
-        self._is_left = True
+        self._stays_resumable = True
 
     async def end(self, call: Call | None = None) -> None:
         """Cancel children whose results can no longer be fetched.
@@ -190,8 +190,8 @@ class ChildTasks:
         ending = [key for key in self._running if call is None or key[0] == call.number]
         works = [self._running.pop(key) for key in ending]
         for (_, child_id), work in zip(ending, works, strict=True):
-            if self._is_left and not work.done():
-                self._runtime.leave(child_id)
+            if self._stays_resumable and not work.done():
+                self._runtime.keep_resumable(child_id)
             work.cancel()
         if works:
             await to_its_end(asyncio.gather(*works, return_exceptions=True))
@@ -208,12 +208,12 @@ class ChildTasks:
                 request = replace(request, past=await self._past(child_id))
             result = await self._runtime.run_child(request)
         except asyncio.CancelledError:
-            if not self._is_left:
+            if not self._stays_resumable:
                 end_fields |= {"status": False, "duration_ms": _ms_since(started)}
                 log.record_soon(ChildFinished, **end_fields, error="the task was cancelled")
             raise
         except TaskLeftError as error:
-            self._is_left, self.unfinished = True, error
+            self._stays_resumable, self.unfinished = True, error
             raise
         await log.record(
             ChildFinished,

@@ -87,7 +87,7 @@ class Gate:
         self.answer: Returned | None = None
         """The latest answer given by a call of ``answer``."""
         self._checks: list[str] = []
-        self._closed = self._left = False
+        self._closed = self._is_abandoned = False
         self._call_tasks: set[asyncio.Task[Any]] = set()
         self._records = CallRecords(run.log)
         frame_bytes = run.resources.limits.frame_bytes
@@ -130,7 +130,7 @@ class Gate:
                 it cannot take a path that its replay will not.
         """
         self._closed = True
-        self._left = self._left or is_abandoned
+        self._is_abandoned = self._is_abandoned or is_abandoned
 
     async def wait_for_calls(self, seconds: float) -> None:
         """Wait for the remaining calls after their script ended.
@@ -258,7 +258,7 @@ class Gate:
         """Return the answer for a call after the task's end; raise if the script must stop."""
         if self._records.lost is not None:
             raise self._records.lost
-        if self._left:
+        if self._is_abandoned:
             raise TaskLeftError("the task was left: no call is made any more")
         return Raised("ToolError", "the task is over; no call is made any more")
 
@@ -278,7 +278,7 @@ class Gate:
         if not call.bound.action.resumes:
             return await self._judge(call, recorded_call)
         try:
-            problem = await self._contexts.children.make_room(call)
+            problem = await self._contexts.children.reserve(call)
             if problem is not None:
                 await self._records.until_others_ended(call)
                 message = f"{call.bound.name} is not made: {problem}"
@@ -288,7 +288,7 @@ class Gate:
             await self._records.not_started(call)
             raise
         finally:
-            self._contexts.children.leave_room(call)
+            self._contexts.children.release(call)
 
     async def _judge(self, call: Call, recorded_call: RecordedCall | None) -> CallAnswer:
         """Check a call, ask for approval if needed, and make the call if allowed."""

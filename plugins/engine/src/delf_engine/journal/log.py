@@ -72,7 +72,7 @@ class TaskLog:
         self._waiting: list[tuple[type[Event], dict[str, Any]]] = []
         self._unconfirmed: Event | None = None
         """An event whose append was cancelled, so that it is unknown if the journal stored it."""
-        self._left = False
+        self._only_outcomes = False
         self._over = False
         self._deadline: float | None = None
         self._model_calls = sum(isinstance(event, ModelCalled) for event in self.events)
@@ -117,7 +117,7 @@ class TaskLog:
             TaskLeftError: If the task has already ended in this process.
             DelfError: If the journal fails.
         """
-        if self._over or (self._left and not ends_call):
+        if self._over or (self._only_outcomes and not ends_call):
             raise self._ended(kind)
         if self.redactor.knows_any:
             fields = self._without_secrets(fields, public_texts)
@@ -201,11 +201,11 @@ class TaskLog:
 
     def leave(self) -> None:
         """From now on record only outcomes of calls, so that the task can be resumed."""
-        self._left = True
+        self._only_outcomes = True
 
     async def end(self) -> None:
         """Flush buffered events, then refuse all further events."""
-        self._left = True
+        self._only_outcomes = True
         try:
             async with asyncio.timeout_at(self._deadline):
                 await self._flush()
@@ -226,7 +226,7 @@ class TaskLog:
     def _print(self, text: str) -> None:
         if self._replay.active:  # compared after redaction, as the journal stores text
             text = self._replay.unknown_part(text)
-        if text and not self._left:
+        if text and not self._only_outcomes:
             self._printed.append(text)
             self._flush_soon()
 
@@ -236,13 +236,13 @@ class TaskLog:
         Args:
             readings: Unix times in nanoseconds.
         """
-        if not self._left:
+        if not self._only_outcomes:
             self._readings += readings
             self._flush_soon()
 
     def turns_taken(self, turns: Sequence[int]) -> None:
         """Buffer the turns of a script's answers, to be flushed before any other event."""
-        if not self._left:
+        if not self._only_outcomes:
             self._turns += turns
             self._flush_soon()
 

@@ -152,7 +152,7 @@ class Recording:
         self.replies: defaultdict[str, deque[ModelReply]] = defaultdict(deque)
         self.notes: defaultdict[str, deque[str]] = defaultdict(deque)
         self._drafts: dict[str, list[ev.ModelWrote]] = {}
-        self.known: Counter[tuple[Any, ...]] = Counter()
+        self.unmatched: Counter[tuple[Any, ...]] = Counter()
         self.scripts: dict[int, RecordedScript] = {}
         self.last_call = 0
         self._abandoned: set[int] = set()
@@ -172,7 +172,7 @@ class Recording:
             names = event.replay_key
             if names is not None:
                 key = (type(event), *(getattr(event, name) for name in names))
-                self.known[key] += 1
+                self.unmatched[key] += 1
         for purpose in list(self._drafts):
             self._end_draft(purpose)
         for script in self.scripts.values():
@@ -184,7 +184,7 @@ class Recording:
 
     def knows(self, kind: type[ev.Event], fields: Mapping[str, Any]) -> bool:
         """Return True if an event is recorded; each recorded event matches once."""
-        if not self.known:
+        if not self.unmatched:
             return False
         if kind is ev.CallFinished and fields["status"] == "refused":
             # A call refused before it had a digest is matched by its message: its number may differ
@@ -195,9 +195,9 @@ class Recording:
             if names is None:
                 return False
             key = (kind, *(fields.get(name, 1) for name in names))
-        if self.known[key] == 0:
+        if self.unmatched[key] == 0:
             return False
-        self.known[key] -= 1
+        self.unmatched[key] -= 1
         return True
 
     def _take(self, event: ev.Event, script: RecordedScript) -> None:
@@ -331,7 +331,7 @@ class Recording:
         if recorded_call is None and event.digest is not None:
             recorded_call = self._call(event, event.digest, script)
         if recorded_call is None:
-            self.known[_refusal(event.action, event.error)] += 1
+            self.unmatched[_refusal(event.action, event.error)] += 1
             return
         # Not an end: the call may have gone on after its sandbox died, so a resume has to ask.
         if event.cancellation == "cut_off":

@@ -155,7 +155,7 @@ class Replay:
         self.before: Predecessor | None = None
         """The previous process of the task, if it may still be alive."""
         self._recording = Recording(without_attempts(self.events))
-        self.recorded = self._recording.known
+        self.recorded = self._recording.unmatched
         """The recorded events not yet replayed."""
         self.last_call = self._recording.last_call
         """The highest call number in the journal."""

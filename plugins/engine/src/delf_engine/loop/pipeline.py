@@ -95,16 +95,16 @@ class TaskPipeline:
         self._host = host
         self._strategy = strategy
         run.approvals.takes_changes = takes_changes(strategy)
-        self._is_left = False
+        self._stays_resumable = False
 
     @property
     def under_way(self) -> list[str]:
         """The calls in flight, for messages."""
         return self._host.under_way
 
-    def leave(self) -> None:
+    def keep_resumable(self) -> None:
         """Keep the task resumable if it is cancelled, by not recording its end."""
-        self._is_left = True
+        self._stays_resumable = True
 
     async def run(self, origin: str) -> TaskOutcome:
         """Run the task within its timeout; then no call is in flight and the sandbox is closed.
@@ -300,18 +300,18 @@ class TaskPipeline:
         Args:
             work: The running work; None if it has not started.
         """
-        is_left = self._is_left
+        stays_resumable = self._stays_resumable
         self._log.hurry(_LAST_SECONDS)
         try:
             is_out_of_time = self._run.clock.is_over
             self._host.close(
-                is_abandoned=is_left, was_cut=is_out_of_time
+                is_abandoned=stays_resumable, was_cut=is_out_of_time
             )  # before the log, which records the calls' ends
-            if is_left:
+            if stays_resumable:
                 self._log.leave()
             if work is not None:
                 await self._abandon(work)
-            if is_left:
+            if stays_resumable:
                 await self._log.end()
             else:
                 await self._finish(self._host.output, self._why_cancelled(), self._stopped_by())
@@ -346,7 +346,7 @@ class TaskPipeline:
             value=None if error is not None else log.redactor.value(self._host.value),
         )
         if error is not None and not outcome.is_over:
-            await self._leave(outcome)
+            await self._record_interruption(outcome)
             return outcome
         # A postponed task has no end, and its turn is added by the attempt that ends it.
         if error is not None and await self._postpone(error):
@@ -389,7 +389,7 @@ class TaskPipeline:
         )
         return True
 
-    async def _leave(self, outcome: TaskOutcome) -> None:
+    async def _record_interruption(self, outcome: TaskOutcome) -> None:
         """End this process's work without an end in the journal; record the reason if possible."""
         error = outcome.error
         reason = "not resumed" if isinstance(error, ReplayMismatch) else "stopped"

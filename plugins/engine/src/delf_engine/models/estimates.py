@@ -25,11 +25,11 @@ class Estimate(NamedTuple):
     Args:
         expected: The cost of the input and ``max_tokens``, at least the cost of the most expensive
             reply so far.
-        most: The cost with the longest possible answer; infinite for a model's first call.
+        maximum: The cost with the longest possible answer; infinite for a model's first call.
     """
 
     expected: float
-    most: float
+    maximum: float
 
 
 def counted(request: ModelRequest, reply: ModelReply) -> Usage:

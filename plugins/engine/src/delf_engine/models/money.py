@@ -247,7 +247,7 @@ class Ledger:
         """
         self.check(estimate.expected)
         # A call that could cost more than what is left runs alone: it reserves all of the rest.
-        return min(max(estimate.expected, estimate.most), self._free)
+        return min(max(estimate.expected, estimate.maximum), self._free)
 
     def add(self, usage: Usage, cost_usd: float | None, task_id: str = "") -> None:
         """Count a model call.

@@ -44,18 +44,18 @@ class ExcelFormat:
         peek = _reader(path).peek(path, part, None)
         return records_of([row for _, row in peek.rows])
 
-    async def peek(self, path: str, part: str | None, most: int | None) -> Peek:
+    async def peek(self, path: str, part: str | None, max_rows: int | None) -> Peek:
         """Return the first non-empty rows of one sheet.
 
         Args:
             path: The absolute path on the host.
             part: The sheet's name; the first when None.
-            most: The maximum number of rows; all when None.
+            max_rows: The maximum number of rows; all when None.
 
         Raises:
             ToolExecutionError: If the workbook cannot be read or does not have the sheet.
         """
-        return _reader(path).peek(path, part, most)
+        return _reader(path).peek(path, part, max_rows)
 
     async def write(self, parts: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
         """Return a workbook with a sheet per part; text is never written as a formula.

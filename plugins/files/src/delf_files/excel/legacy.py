@@ -40,7 +40,7 @@ def sheet_names(path: str) -> list[str]:
         return list(book.sheet_names())
 
 
-def peek(path: str, name: str | None, most: int | None) -> Peek:
+def peek(path: str, name: str | None, max_rows: int | None) -> Peek:
     """Return the first non-empty rows of a sheet.
 
     Raises:
@@ -60,8 +60,8 @@ def peek(path: str, name: str | None, most: int | None) -> Peek:
                 f"the sheet has more than {MAX_CELLS:,} cells; save it as .csv and open() that in "
                 "the script"
             )
-        rows = list(itertools.islice(_filled_rows(sheet, book), most))
-        return Peek(rows, len(rows) if most is None or len(rows) < most else sheet.nrows)
+        rows = list(itertools.islice(_filled_rows(sheet, book), max_rows))
+        return Peek(rows, len(rows) if max_rows is None or len(rows) < max_rows else sheet.nrows)
 
 
 @contextmanager

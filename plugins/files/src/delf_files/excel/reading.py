@@ -51,7 +51,7 @@ def sheet_names(path: str) -> list[str]:
         return [sheet.title for sheet in book.worksheets]
 
 
-def peek(path: str, name: str | None, most: int | None) -> Peek:
+def peek(path: str, name: str | None, max_rows: int | None) -> Peek:
     """Return the first non-empty rows of a sheet.
 
     Raises:
@@ -67,8 +67,8 @@ def peek(path: str, name: str | None, most: int | None) -> Peek:
         with _opened(path, values=False) if scan.uncomputed else nullcontext() as formulas:
             texts = formulas and formulas[sheet.title]
             filled_rows = _filled_rows(sheet, texts, scan, book.epoch)
-            rows = list(itertools.islice(filled_rows, most))
-    return Peek(rows, len(rows) if most is None or len(rows) < most else scan.rows)
+            rows = list(itertools.islice(filled_rows, max_rows))
+    return Peek(rows, len(rows) if max_rows is None or len(rows) < max_rows else scan.rows)
 
 
 def note_without_cells(names: Sequence[str]) -> None:
