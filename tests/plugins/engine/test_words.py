@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from delf.errors import ConnectionConfigurationError, ToolDefinitionError
-from delf_engine.approvals.plan import named_actions
+from delf_engine.approvals.judges import named_actions
 from delf_engine.output import OutputFolder
 from delf_engine.task import TaskContext
 from delf_engine.toolset import check_connection_names, load_toolset

@@ -41,6 +41,7 @@ from delf.protocols.approval import (
     Answered,
     Approved,
     ChangesRequested,
+    Decision,
     Edited,
     Rejected,
     RememberedDecision,
@@ -831,7 +832,7 @@ class Agent(FixedAttributes, Generic[T]):
         *,
         remember: Remember = "no",
         covers: Covers = "call",
-    ) -> bool:
+    ) -> None:
         """Approve a call or a script.
 
         Args:
@@ -846,13 +847,13 @@ class Agent(FixedAttributes, Generic[T]):
             UnknownRequestError: If the request is not pending.
         """
         decision = Approved(remember=remember, covers=covers, reason=response)
-        return self._pending.decide(request_id, decision)
+        self._decide(request_id, decision)
 
-    def reject(self, request_id: str, reason: str = "Rejected") -> bool:
+    def reject(self, request_id: str, reason: str = "Rejected") -> None:
         """Reject a call; the script, and the model if it continues, get the reason."""
-        return self._pending.decide(request_id, Rejected(reason=reason))
+        self._decide(request_id, Rejected(reason=reason))
 
-    def request_changes(self, request_id: str, reason: str) -> bool:
+    def request_changes(self, request_id: str, reason: str) -> None:
         """Return a call or script to the model, which plans again with a person's wish.
 
         Raises ``DelfError`` if no model works on the task; the request then stays pending.
@@ -861,24 +862,24 @@ class Agent(FixedAttributes, Generic[T]):
             request_id: The id from :meth:`get_pending_approvals`.
             reason: The wanted changes, for the model.
         """
-        return self._pending.decide(request_id, ChangesRequested(reason=reason))
+        self._decide(request_id, ChangesRequested(reason=reason))
 
-    def edit(self, request_id: str, arguments: Mapping[str, Any]) -> bool:
+    def edit(self, request_id: str, arguments: Mapping[str, Any]) -> None:
         """Approve a call with other arguments, which are checked again.
 
         A script, or an interrupted call, cannot be edited (``DelfError``); the request stays
         pending.
         """
-        return self._pending.decide(request_id, Edited(arguments=dict(arguments)))
+        self._decide(request_id, Edited(arguments=dict(arguments)))
 
-    def settle(self, request_id: str, result: Any = None, note: str | None = None) -> bool:
+    def settle(self, request_id: str, result: Any = None, note: str | None = None) -> None:
         """Declare that an interrupted call did happen, with its result; the call is not repeated.
 
         Raises ``DelfError`` for any other request, which then stays pending.
         """
-        return self._pending.decide(request_id, AlreadyDone(result=result, reason=note))
+        self._decide(request_id, AlreadyDone(result=result, reason=note))
 
-    def answer(self, request_id: str, answer: str | bool | float) -> bool:
+    def answer(self, request_id: str, answer: str | bool | float) -> None:
         """Answer a question of a script; an answer that does not fit leaves the question pending.
 
         Args:
@@ -889,7 +890,12 @@ class Agent(FixedAttributes, Generic[T]):
             UnknownRequestError: If the question is not pending.
             DelfError: If the answer does not fit the question, or the request is not a question.
         """
-        return self._pending.decide(request_id, Answered(answer))
+        self._decide(request_id, Answered(answer))
+
+    def _decide(self, request_id: str, decision: Decision) -> None:
+        from delf_engine.approvals.decision import Answer
+
+        self._pending.answer(request_id, Answer(decision))
 
     def get_remembered_approvals(self) -> list[RememberedDecision]:
         """Return the approvals that hold until they are revoked."""

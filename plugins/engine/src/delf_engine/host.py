@@ -51,7 +51,7 @@ from delf.protocols.strategy import (
 from delf.specs import StrategySpec
 from delf.values.frozen import thaw
 from delf_engine.approvals.decision import why_not
-from delf_engine.approvals.plan import named_actions
+from delf_engine.approvals.judges import named_actions
 from delf_engine.bound_action import BoundAction
 from delf_engine.calls.children import ChildTasks
 from delf_engine.calls.gate import Gate

@@ -179,7 +179,7 @@ class TestApprovals:
         assert request.arguments == {"amount": 5}
         assert request.description == "for the lamp"
         assert request.task_id == task_id
-        assert agent.approve(request.request_id, "fine") is True
+        agent.approve(request.request_id, "fine")
         assert agent.wait(task_id, 30).text == "paid 5"
         assert agent.get_pending_approvals() == []
 

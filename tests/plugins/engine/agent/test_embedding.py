@@ -39,7 +39,7 @@ def test_request_can_be_approved_from_another_thread(tmp_path):
         thread = threading.Thread(target=lambda: done.append(agent.run("x", timeout=30)))
         thread.start()
         waiting = until_now(agent.get_pending_approvals)
-        assert agent.approve(waiting[0].request_id)
+        agent.approve(waiting[0].request_id)
         thread.join()
     assert done[0].text.strip() == "paid 3"
 

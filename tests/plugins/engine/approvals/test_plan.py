@@ -15,7 +15,7 @@ from delf.events import (
 from delf.protocols.approval import Approved, Edited, Rejected
 from delf.specs import JournalSpec
 from delf.testing import ScriptedApprovals, ScriptedModel, TestHost
-from delf_engine.approvals.identity import call_digest
+from delf_engine.calls.call import call_digest
 from delf_engine.journal.in_process import InProcessJournal
 from support.gates import gate_bench
 

@@ -168,29 +168,29 @@ class Ballot:
         self._counting: set[asyncio.Task[None]] = set()
         self._lock = asyncio.Lock()
 
-    def take(self, answer: Answer) -> Answer | None:
-        """Apply an answer; return it if it decides, or None for a vote that is counted later.
+    def decides(self, answer: Answer) -> bool:
+        """Return whether an answer decides alone; otherwise it is a vote, which is counted later.
 
-        Thread-safe as long as answers are taken one at a time.
+        Thread-safe as long as answers are given one at a time.
 
         Raises:
             DelfError: If the person may not give this answer.
         """
         rule = ApprovalRule.from_data(self._request.rule)
         if rule is None:
-            return answer
+            return True
         refusal = why_refused(self._request, self._asker, answer.who, answer.decision)
         if refusal is not None:
             raise DelfError(refusal, hint="the team's rules are in [agent.approval_rules]")
         if not rule.two_of or isinstance(answer.decision, (Rejected, ChangesRequested, Edited)):
-            return answer
+            return True
         if not isinstance(answer.decision, Approved):
             kind = decision_data(answer.decision)["decision"]
             raise DelfError(f"two people approve it, or one rejects it: {kind} is neither")
         check_vote(answer.who, self._voters)
         self._voters.add(normalise_name(_name_of(answer.who)))
         self._loop.call_soon_threadsafe(self._begin_to_count, rule, answer)
-        return None
+        return False
 
     async def counted(self) -> None:
         """Wait until all votes so far are counted and their decision is given."""
@@ -207,7 +207,7 @@ class Ballot:
     async def _count(self, rule: ApprovalRule, answer: Answer) -> None:
         """Record a vote, and decide the request if the votes suffice.
 
-        Reads from the journal which voters were removed meanwhile; :meth:`take` cannot wait for
+        Reads from the journal which voters were removed meanwhile; :meth:`decides` cannot wait for
         that.
         """
         pending = self._shared.pending

@@ -64,9 +64,16 @@ class Answer:
     asks_again: bool = False
 
     @classmethod
-    def given(cls, decision: Decision, source: DecisionSource, by: str = "agent") -> Answer:
+    def given(
+        cls,
+        decision: Decision,
+        source: DecisionSource,
+        by: str = "agent",
+        *,
+        asks_again: bool = False,
+    ) -> Answer:
         """Return an answer that was given by a timeout or by the agent's rules."""
-        return cls(decision, Decider(name=by), source=source)
+        return cls(decision, Decider(name=by), source=source, asks_again=asks_again)
 
     def data(self) -> dict[str, Any]:
         """Return the fields of the answer's event, without those of the request."""

@@ -1,29 +1,106 @@
 """The judges of calls and scripts, each for one reason; ``docs/approvals.md`` tells their order.
 
-A judge gets the ruling of the earlier judges, and returns it unchanged if it has no opinion. The
-first judges find reasons to approve. The next ones find reasons for which a person must still
-review the call. The last judge, :mod:`delf_engine.approvals.people`, asks a person.
+A judge changes the case, or leaves the case to the next judge. The first judges find reasons to
+approve. The next ones find reasons for which a person must still review the call. The last judge,
+:mod:`delf_engine.approvals.people`, asks a person.
 """
 
 from __future__ import annotations
 
+import ast
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import warnings
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final
 
-from delf.protocols.approval import AlreadyDone, Approved, Rejected
-from delf.protocols.connection import NeedsApproval
-from delf_engine.approvals.case import Case, Ruling
+from delf.events import ASK, ApprovalDecided, ApprovalRequested
+from delf.protocols.approval import (
+    AlreadyDone,
+    ApprovalRequest,
+    Approved,
+    Rejected,
+    RememberedDecision,
+)
+from delf.protocols.connection import Allowed, NeedsApproval
+from delf.protocols.rules import ApprovalRule
+from delf.protocols.sandbox import check_script
+from delf.records import dataclass
 from delf_engine.approvals.decision import Answer
 from delf_engine.approvals.flows import TaskFlows
-from delf_engine.approvals.remembered import RememberedDecisions
+from delf_engine.approvals.remembered import CallKey, RememberedDecisions
 from delf_engine.approvals.shared import Approvals
 from delf_engine.bound_action import BoundAction
 from delf_engine.calls.call import Call
 from delf_engine.task import TaskRequest
+from delf_engine.toolset import Toolset
 
 _READ_ONLY: Final = Rejected(reason="this task may only read: every change is denied")
+
+
+@dataclass(kw_only=True)
+class Case:
+    """A call that needs approval, or a whole script, on its way through the judges.
+
+    Args:
+        key: The id of the case within the task.
+        make_request: Makes the request that a person is shown, without flow and rule.
+        call: The call; None for a whole script.
+        verdict: The verdict of the connection on the call.
+        outcome_unknown: Whether the question is to repeat a call that was begun.
+        request_event: The recorded request, in a resumed task.
+        decision_event: The recorded decision on that request.
+        lapsed: Whether the sandbox of the task died while the request waited.
+        changed: Whether a person was asked before about a different effect.
+        answer: The answer so far; None if a person has to answer.
+        is_journalled: Whether the journal records the request with the answer, like for a person's
+            answer.
+        remembered: The earlier decision behind the answer.
+        flow: Why a person should review the sources of the values.
+        rule: The team's rule that names who decides.
+    """
+
+    key: CallKey
+    make_request: Callable[[], ApprovalRequest]
+    call: Call | None = None
+    verdict: NeedsApproval | Allowed | None = None
+    outcome_unknown: bool = False
+    request_event: ApprovalRequested | None = None
+    decision_event: ApprovalDecided | None = None
+    lapsed: bool = False
+    changed: bool = False
+    answer: Answer | None = None
+    is_journalled: bool = False
+    remembered: RememberedDecision | None = None
+    flow: str | None = None
+    rule: ApprovalRule | None = None
+
+    @cached_property
+    def request(self) -> ApprovalRequest:
+        """The request as shown now; created lazily, because many cases are decided without one."""
+        return self.make_request()
+
+    @property
+    def is_question(self) -> bool:
+        """True for a question of a script, which only a person answers."""
+        return self.call is not None and self.call.bound.name == ASK
+
+    @property
+    def arguments(self) -> Mapping[str, Any] | None:
+        """The arguments of the call, including the secrets that the request hides."""
+        return None if self.call is None else self.call.arguments
+
+    def decide(self, answer: Answer, *, is_journalled: bool = False) -> None:
+        """Set the answer; an earlier judge's answer no longer counts."""
+        self.answer, self.is_journalled, self.remembered = answer, is_journalled, None
+
+    def leave_to_people(self) -> None:
+        """Overrule the answer of the earlier judges: a person has to decide."""
+        self.answer, self.is_journalled, self.remembered = None, False, None
+
+
+Judge = Callable[[Case], Awaitable[None]]
+"""Judges a case after the earlier judges."""
 
 
 class ModeJudge:
@@ -38,23 +115,28 @@ class ModeJudge:
         self._shared = shared
         self._task = task
 
-    async def judge(self, case: Case, ruling: Ruling) -> Ruling:
+    async def judge(self, case: Case) -> None:
         """Approve or deny a call by the mode; decide an interrupted call by ``settle``."""
         # First: the mode read_only overrules every later reason to approve.
         if case.call is not None and self.denies(case.call.bound):
-            return _journalled(Answer.given(_READ_ONLY, "policy", "mode read_only"))
-        if case.outcome_unknown:
-            settle = self._task.settle
-            if settle == "ask":
-                return ruling
-            decision = Approved() if settle == "again" else AlreadyDone()
-            return _journalled(Answer.given(decision, "policy", f"settle {settle}"))
-        is_wanted = case.call is None or isinstance(case.verdict, NeedsApproval)
-        if case.call is not None and not is_wanted and self.is_pre_approved(case.call.bound):
-            return Ruling(answer=Answer.given(Approved(reason="pre-approved"), "policy"))
-        if self._shared.config.approval_mode == "approve_all":
-            return _journalled(Answer.given(Approved(), "policy", "mode approve_all"))
-        return ruling
+            answer = Answer.given(_READ_ONLY, "policy", "mode read_only")
+            case.decide(answer, is_journalled=True)
+        elif case.outcome_unknown:
+            if (settle := self._task.settle) != "ask":
+                decision = Approved() if settle == "again" else AlreadyDone()
+                answer = Answer.given(decision, "policy", f"settle {settle}")
+                case.decide(answer, is_journalled=True)
+        elif self._is_pre_approved_case(case):
+            case.decide(Answer.given(Approved(reason="pre-approved"), "policy"))
+        elif self._shared.config.approval_mode == "approve_all":
+            answer = Answer.given(Approved(), "policy", "mode approve_all")
+            case.decide(answer, is_journalled=True)
+
+    def _is_pre_approved_case(self, case: Case) -> bool:
+        """Return whether the user approved a call in advance; a check's own wish still counts."""
+        if case.call is None or isinstance(case.verdict, NeedsApproval):
+            return False
+        return self.is_pre_approved(case.call.bound)
 
     def denies(self, bound_action: BoundAction) -> bool:
         """Return whether the mode denies a call, whether or not the call needs approval."""
@@ -73,14 +155,15 @@ class PlanJudge:
         self._plans: dict[int, frozenset[str]] = {}
         self._granted: frozenset[str] = frozenset()
 
-    async def judge(self, case: Case, ruling: Ruling) -> Ruling:
+    async def judge(self, case: Case) -> None:
         """Approve a call whose action was approved with the running script.
 
         Compares digests, because a question during a call may have the name of an action.
         """
-        if case.call is None or case.outcome_unknown or case.call.bound.digest not in self._granted:
-            return ruling
-        return Ruling(answer=Answer.given(Approved(reason="approved with its script"), "policy"))
+        if case.call is None or case.outcome_unknown:
+            return
+        if case.call.bound.digest in self._granted:
+            case.decide(Answer.given(Approved(reason="approved with its script"), "policy"))
 
     def approve(self, attempt: int, actions: Sequence[BoundAction]) -> None:
         """Record that a person approved a script with these actions."""
@@ -108,17 +191,16 @@ class RememberedJudge:
         self._decisions = decisions
         self._lock = asyncio.Lock()
 
-    async def judge(self, case: Case, ruling: Ruling) -> Ruling:
+    async def judge(self, case: Case) -> None:
         """Look up an earlier decision about the same call or about its action."""
-        is_open = ruling.answer is None and case.asked is None
+        is_open = case.answer is None and case.request_event is None
         if not is_open or case.outcome_unknown or self._is_strict:
-            return ruling
+            return
         async with self._lock:  # so that requests keep the order of their calls
             remembered = await self._decisions.covering(case.request)
-        if remembered is None:
-            return ruling
-        answer = Answer.given(Approved(reason="remembered"), "policy", remembered.by)
-        return Ruling(answer=answer, remembered=remembered)
+        if remembered is not None:
+            case.decide(Answer.given(Approved(reason="remembered"), "policy", remembered.by))
+            case.remembered = remembered
 
 
 class FlowsJudge:
@@ -144,29 +226,30 @@ class FlowsJudge:
         self._decisions = decisions
         self._worker = worker
 
-    async def judge(self, case: Case, ruling: Ruling) -> Ruling:
+    async def judge(self, case: Case) -> None:
         """Leave a call with a suspicious flow to a person, or deny it."""
         call = case.call
         if call is None or self._flows is None:
-            return ruling
+            return
         if self._guarding_flows is None:
-            is_shown = ruling.answer is None or ruling.has_request
-            return replace(ruling, flow=self._flows.reason(call) if is_shown else None)
+            if case.answer is None or case.is_journalled:  # only then does a person see the flow
+                case.flow = self._flows.reason(call)
+            return
         bound_action = call.bound
-        flow = await self._guarding_flows.reason_left(
+        case.flow = await self._guarding_flows.reason_left(
             call,
             lambda: self._decisions.flow_rules(
                 bound_action.name, bound_action.digest, self._worker
             ),
         )
-        if flow is None:
-            return ruling
-        if case.outcome_unknown and ruling.answer is not None:  # decided by the option ``settle``
-            return replace(ruling, flow=flow)
-        if not self._denies:
-            return Ruling(flow=flow)
-        denial = Answer.given(Rejected(reason=flow), "policy", "flows deny")
-        return replace(_journalled(denial), flow=flow)
+        is_settled = case.outcome_unknown and case.answer is not None  # by the option ``settle``
+        if case.flow is None or is_settled:
+            return
+        if self._denies:
+            answer = Answer.given(Rejected(reason=case.flow), "policy", "flows deny")
+            case.decide(answer, is_journalled=True)
+        else:
+            case.leave_to_people()
 
     async def requires_review(self, call: Call) -> bool:
         """Return whether a person has to review a call that would otherwise need no approval."""
@@ -190,12 +273,36 @@ class RuleJudge:
     def __init__(self, shared: Approvals) -> None:
         self._shared = shared
 
-    async def judge(self, case: Case, ruling: Ruling) -> Ruling:
+    async def judge(self, case: Case) -> None:
         """Overrule all earlier judges if a team rule covers the call."""
-        rule = None if case.call is None else self._shared.rule_of(case.call.bound.name)
-        return ruling if rule is None else Ruling(flow=ruling.flow, rule=rule)
+        if case.call is not None:
+            case.rule = self._shared.rule_of(case.call.bound.name)
+        if case.rule is not None:
+            case.leave_to_people()
 
 
-def _journalled(answer: Answer) -> Ruling:
-    """Return a ruling whose answer is journalled with its request."""
-    return Ruling(answer=answer, has_request=True)
+def named_actions(code: str, tools: Toolset) -> tuple[BoundAction, ...]:
+    """Return the actions in a script that need approval, for display before it runs.
+
+    Enforcement happens at each call, by the action that is really called, whatever the script calls
+    it.
+
+    Args:
+        code: The script; an invalid script names nothing.
+        tools: The callable tools.
+    """
+    asking = [bound_action for bound_action in tools if bound_action.asks]
+    if not asking or check_script(code) is not None:
+        return ()
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            tree = ast.parse(code)
+    except (SyntaxError, SystemError, ValueError, RecursionError, MemoryError):
+        return ()
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            names.add(f"{node.value.id}.{node.attr}")
+        elif isinstance(node, ast.Name):
+            names.add(node.id)
+    return tuple(bound_action for bound_action in asking if bound_action.name in names)

@@ -9,7 +9,7 @@ from dataclasses import field
 from typing import Final
 
 from delf.errors import DelfError, UnknownRequestError
-from delf.protocols.approval import ApprovalRequest, Decider, Decision
+from delf.protocols.approval import ApprovalRequest, Decider
 from delf.records import dataclass
 from delf_engine.approvals.decision import Answer, check_fits, copy_of_request, well_formed
 from delf_engine.approvals.talk import Talk
@@ -18,16 +18,16 @@ _KEPT: Final = 1000
 """The number of decided requests whose outcomes are kept for late answers."""
 
 
-Count = Callable[[Answer], Answer | None]
-"""Applies the rule to an answer; returns None if more votes are needed, raises if not allowed."""
+Decides = Callable[[Answer], bool]
+"""Returns False for a vote if more votes are needed; raises for an answer that is not allowed."""
 
 
 TakeTalk = Callable[[Talk, Decider, int | None], None]
 """Records a comment or an assignment, with its author and its number in the journal's inbox."""
 
 
-def _accept(answer: Answer) -> Answer:
-    return answer
+def _accept(_answer: Answer) -> bool:
+    return True
 
 
 def _ignore(talk: Talk, decider: Decider, note: int | None) -> None:
@@ -40,7 +40,7 @@ class PendingRequest:
 
     request: ApprovalRequest
     answer: asyncio.Future[Answer]
-    count: Count = field(default=_accept)
+    decides: Decides = field(default=_accept)
     talk: TakeTalk = field(default=_ignore)
 
     def copy(self) -> ApprovalRequest:
@@ -57,34 +57,26 @@ class PendingRequests:
         self._outcomes: dict[str, str] = {}
 
     def open(
-        self, request: ApprovalRequest, count: Count = _accept, talk: TakeTalk = _ignore
+        self, request: ApprovalRequest, decides: Decides = _accept, talk: TakeTalk = _ignore
     ) -> asyncio.Future[Answer]:
         """Add a pending request; call on the event loop that awaits the answer.
 
         Args:
             request: The request.
-            count: Applies the rule to an answer.
+            decides: Applies the team's rule to an answer.
             talk: Records a comment or an assignment.
         """
         answer = asyncio.get_running_loop().create_future()
-        pending = PendingRequest(request, answer, count=count, talk=talk)
+        pending = PendingRequest(request, answer, decides=decides, talk=talk)
         with self._lock:
             self._waiting[request.request_id] = pending
-        return pending.answer
+        return answer
 
     def find(self, request_id: str) -> ApprovalRequest | None:
         """Return a pending request; None if it is not pending."""
         with self._lock:
             pending = self._waiting.get(request_id)
         return None if pending is None else pending.request
-
-    def withdraw(self, request_id: str) -> bool:
-        """Withdraw a request; return False if it was answered already."""
-        with self._lock:
-            if self._waiting.pop(request_id, None) is None:
-                return False
-            self._outcomes[request_id] = "answered"
-            return True
 
     def close(self, request_id: str, reason: str) -> None:
         """Close a decided request.
@@ -107,11 +99,6 @@ class PendingRequests:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def decide(self, request_id: str, decision: Decision) -> bool:
-        """Decide a request like :meth:`answer`, which raises if that is impossible; return True."""
-        self.answer(request_id, Answer(decision))
-        return True
-
     def talk(self, request_id: str, talk: Talk, decider: Decider, note: int | None = None) -> None:
         """Record a comment or an assignment of a pending request, from any thread.
 
@@ -125,7 +112,7 @@ class PendingRequests:
             pending.talk(talk, decider, note)
 
     def settle(self, request_id: str, answer: Answer) -> None:
-        """Set the answer that resulted from votes, unless another answer was first."""
+        """Set the answer of the rules, of a timeout or of all votes, unless another was first."""
         with self._lock:
             pending = self._waiting.pop(request_id, None)
             if pending is None:
@@ -134,7 +121,9 @@ class PendingRequests:
         pending.answer.get_loop().call_soon_threadsafe(_give, pending.answer, answer)
 
     def answer(self, request_id: str, answer: Answer, *, digest: str | None = None) -> None:
-        """Decide a request, from any thread. A refused answer leaves the request pending.
+        """Give a person's answer, from any thread: of a channel, the program or the inbox.
+
+        An answer that is refused, or a vote if more votes are needed, leaves the request pending.
 
         Args:
             request_id: The request.
@@ -151,13 +140,12 @@ class PendingRequests:
                 raise _not_pending(request_id, self._outcomes.get(request_id))
             # Under the lock, so that of two answers at once only one finds the request.
             _check(pending.request, answer, digest)
-            counted_answer = pending.count(answer)
-            if counted_answer is None:
+            if not pending.decides(answer):
                 return
             del self._waiting[request_id]
             self._outcomes[request_id] = "answered"
         # The answer may come from any thread, and the future belongs to the agent's loop.
-        pending.answer.get_loop().call_soon_threadsafe(_give, pending.answer, counted_answer)
+        pending.answer.get_loop().call_soon_threadsafe(_give, pending.answer, answer)
 
 
 def _check(request: ApprovalRequest, answer: Answer, digest: str | None) -> None:

@@ -1,32 +1,62 @@
-"""The last judge: asks people with a journalled request."""
+"""The last judge: asks people with a journalled request, and waits for the first answer."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+import logging
+from collections.abc import AsyncGenerator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
 
+from delf.errors import DelfError, UndecidedCallError, UnknownRequestError
 from delf.events import ApprovalDecided, ApprovalRequested, content_of
 from delf.protocols.approval import (
     Answered,
     ApprovalRequest,
     Approved,
+    DecidedBy,
+    Decider,
     Decision,
+    Expired,
     Rejected,
+    SupportsQuestions,
 )
 from delf.protocols.questions import Question
-from delf_engine.approvals.asking import UNANSWERABLE, Asking
-from delf_engine.approvals.case import Case, Ruling
-from delf_engine.approvals.decision import Answer, asks_again, unanswered, with_secrets
+from delf_engine.approvals.ballot import Ballot
+from delf_engine.approvals.channels import NamedChannel
+from delf_engine.approvals.decision import (
+    Answer,
+    asks_again,
+    check_fits,
+    copy_of_request,
+    unanswered,
+    well_formed,
+    with_secrets,
+)
+from delf_engine.approvals.judges import Case
 from delf_engine.approvals.remembered import RememberedDecisions, is_refusal
 from delf_engine.approvals.shared import Approvals
+from delf_engine.approvals.talk import RequestTalk
 from delf_engine.journal.log import TaskLog
 from delf_engine.task import TaskRequest
 from delf_engine.waiting import Permit, TaskClock
 
+_log = logging.getLogger(__name__)
+
+_MAX_FAILURE_LENGTH: Final = 200
+"""The maximum length of a channel's error message in the reason of a rejection."""
 _STRICT: Final = Rejected(reason="every action that needs approval is denied")
+_UNASKED: Final = "it needs a person's approval and nobody could be asked"
+_TO_DO: Final = (
+    "run it on a terminal, let it wait for `delf approvals` (--wait-approvals), allow it "
+    "(--approve all); a program gives on_confirm=… or wait_approvals=True"
+)
+UNANSWERABLE: Final = (
+    "nobody can answer it; run the task on a terminal, let it wait for `delf approvals` "
+    "(--wait-approvals), give on_ask=… in a program, or give the question a default"
+)
+NOBODY: Final = f"{_UNASKED}; {_TO_DO}"
 
 
 class PeopleJudge:
@@ -60,52 +90,53 @@ class PeopleJudge:
         self._clock = clock
         self._decisions = decisions
 
-    async def judge(self, case: Case, ruling: Ruling) -> Ruling:
+    async def judge(self, case: Case) -> None:
         """Ask a person about an undecided call; journal the request and the answer."""
-        if ruling.answer is not None and not ruling.has_request:
-            return ruling
-        request, answer = self._request_of(case, ruling), ruling.answer
+        if case.answer is not None and not case.is_journalled:
+            return
+        request = self._request_of(case)
         if case.is_question and not self._shared.can_answer(self._task):
-            answer = Answer.given(Rejected(reason=UNANSWERABLE), "nobody", "nobody")
-        elif answer is None and self._shared.is_strict and not case.is_question:
-            answer = Answer.given(_STRICT, "policy", "mode strict")
-        if answer is not None:
-            return replace(ruling, answer=await self._journalled(case, request, answer))
-        # While a person decides, the task's time stops and other tasks may use its permit.
+            case.answer = Answer.given(Rejected(reason=UNANSWERABLE), "nobody", "nobody")
+        elif case.answer is None and self._shared.is_strict and not case.is_question:
+            case.answer = Answer.given(_STRICT, "policy", "mode strict")
+        if case.answer is not None:
+            await self._journal(case, request)
+            return
+        # While a person decides, the task's time stops and other tasks may use its permit. The
+        # answer is journalled before the permit is acquired again, which may take long.
         with self._clock.stopped():
             async with self._watched_inbox(), self._permit.released():
-                return replace(ruling, answer=await self._journalled(case, request, None))
+                await self._journal(case, request)
 
-    def _request_of(self, case: Case, ruling: Ruling) -> ApprovalRequest:
+    def _request_of(self, case: Case) -> ApprovalRequest:
         """Return the request for people; the recorded one if it is unchanged."""
-        rule = {} if ruling.rule is None else ruling.rule.data()
-        request = replace(case.request, flow=ruling.flow, rule=rule)
-        if (asked := case.asked) is None:
+        rule = {} if case.rule is None else case.rule.data()
+        request = replace(case.request, flow=case.flow, rule=rule)
+        if (event := case.request_event) is None:
             return request
         return replace(
             request,
-            request_id=asked.request_id,
-            origins=asked.origins,
-            shaped_by=asked.shaped_by,
+            request_id=event.request_id,
+            origins=event.origins,
+            shaped_by=event.shaped_by,
         )
 
-    async def _journalled(
-        self, case: Case, request: ApprovalRequest, answer: Answer | None
-    ) -> Answer:
-        """Journal a request and its answer, even if unanswered; ask if the policy has none."""
+    async def _journal(self, case: Case, request: ApprovalRequest) -> None:
+        """Journal a request and its answer; ask people if no judge has answered."""
+        answer = case.answer
         try:
-            showing = self._show(request, case, by_policy=answer is not None)
+            showing = self._show(case, request)
             if answer is not None:
                 await showing
             else:
                 asking = Asking(self._shared, self._task, self._log, request)
-                answer = await asking.answer(showing, asks_again=case.asked is not None)
+                answer = await asking.answer(showing, again=case.request_event is not None)
         except asyncio.CancelledError:
             # Cancelled while a person thinks: the request must not stay open for other readers.
-            abandoned = case.call is not None and case.call.abandoned
-            await self._take(case, request, unanswered(abandoned=abandoned))
+            is_abandoned = case.call is not None and case.call.abandoned
+            await self._record(case, request, unanswered(abandoned=is_abandoned))
             raise
-        return await self._take(case, request, answer)
+        await self._record(case, request, answer)
 
     @asynccontextmanager
     async def _watched_inbox(self) -> AsyncGenerator[None]:
@@ -115,32 +146,32 @@ class PeopleJudge:
         async with self._shared.inbox.watched():
             yield
 
-    async def _show(self, request: ApprovalRequest, case: Case, *, by_policy: bool) -> None:
+    async def _show(self, case: Case, request: ApprovalRequest) -> None:
         """Journal a request so that readers see it pending, or show it again."""
-        if case.asked is not None and not case.lapsed:
-            self._log.show(case.asked)
+        if case.request_event is not None and not case.lapsed:
+            self._log.show(case.request_event)
             return
+        by_policy = case.answer is not None
         await self._log.record(ApprovalRequested, **content_of(request), by_policy=by_policy)
 
-    async def _take(self, case: Case, request: ApprovalRequest, answer: Answer) -> Answer:
-        """Journal an answer, remember it if asked to, and return the effective answer."""
+    async def _record(self, case: Case, request: ApprovalRequest, answer: Answer) -> None:
+        """Journal an answer, remember it if asked to, and give the case the effective answer."""
         decision = self._effective(request, answer)
-        next_request = asks_again(request, decision)
+        needs_another = asks_again(request, decision)
         decision = with_secrets(decision, request, case.arguments)
-        answer = replace(answer, decision=decision, asks_again=next_request)
+        case.answer = replace(answer, decision=decision, asks_again=needs_another)
         lasts = isinstance(decision, Approved) and decision.remember == "until_revoked"
         await self._log.record(
             ApprovalDecided,
             request_id=request.request_id,
             key=self._decisions.key if lasts else None,
             project=self._decisions.project if lasts else None,
-            **answer.data(),
+            **case.answer.data(),
         )
         if isinstance(decision, Approved) and decision.remember == "task":
             self._decisions.add(request, decision, answer.who.name)
         elif isinstance(decision, Rejected) and is_refusal(answer.source, request):
             self._decisions.refused[case.key] = decision.reason
-        return answer
 
     def _effective(self, request: ApprovalRequest, answer: Answer) -> Decision:
         """Return the decision without a memory that its request or person does not allow.
@@ -164,3 +195,164 @@ class PeopleJudge:
         is_theirs = answer.who.key is None or answer.who.key == self._decisions.key
         lasts = is_theirs and self._decisions.can_last
         return decision if lasts else replace(decision, remember="task")
+
+
+class Asking:
+    """Asks about one request; the first of several answers counts.
+
+    All answers go through the agent's pending requests: those of channels, the program, other
+    processes, votes and the clock. So of two answers at once only one finds the request.
+
+    Args:
+        shared: The parts that the agent's tasks share.
+        task: The task.
+        log: The log that records votes.
+        request: The request.
+    """
+
+    def __init__(
+        self, shared: Approvals, task: TaskRequest, log: TaskLog, request: ApprovalRequest
+    ) -> None:
+        self._shared = shared
+        self._pending = shared.pending
+        self._task = task
+        self._redactor = log.redactor
+        self._request = request
+        self._ballot = Ballot(request, task.on_behalf_of, log, shared)
+        self._talk = RequestTalk(request, log, shared.channels)
+        self._failures: list[str] = []
+        """The failed channels, each with the reason."""
+
+    async def answer(self, announced: Awaitable[None], *, again: bool) -> Answer:
+        """Wait for the answer; if cancelled meanwhile, close the request to later answers.
+
+        Args:
+            announced: Shows the request to observers; an answer may arrive earlier.
+            again: Whether the request was pending before, so that an answer may exist already.
+
+        Raises:
+            UndecidedCallError: If nobody decides about an interrupted call. The request stays
+                pending in the journal until the task is resumed.
+        """
+        seconds = self._shared.config.approval_timeout
+        pending_answer = self._pending.open(self._request, self._ballot.decides, self._talk.take)
+        outcome = "cancelled"
+        try:
+            await announced
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._until_answered(pending_answer, again=again)
+            except TimeoutError:
+                expiry = Answer.given(Expired(after_seconds=seconds), "timeout", "clock")
+                self._decide_without_people(expiry, f"nobody answered within {seconds:g} s")
+            answer = await pending_answer
+            outcome = type(answer.decision).__name__.lower()
+            await self._talk.ended()
+            return answer
+        finally:
+            self._pending.close(self._request.request_id, outcome)
+
+    async def _until_answered(self, pending_answer: asyncio.Future[Answer], *, again: bool) -> None:
+        """Ask the channels, then wait for other sources, or reject if there are none."""
+        asking_channels = asyncio.create_task(self._ask_channels(again=again))
+        try:
+            await asyncio.wait(
+                {asking_channels, pending_answer}, return_when=asyncio.FIRST_COMPLETED
+            )
+            if asking_channels.cancelled():
+                _log.error("an approval channel cancelled the task that asked it")
+            elif asking_channels.done():
+                asking_channels.result()  # raises the error of a failed journal
+        finally:
+            # The first answer counts, so that prompts of other channels disappear.
+            asking_channels.cancel()
+        await self._ballot.counted()  # votes from several channels may add up to a decision
+        if not self._may_wait:
+            details = f" ({'; '.join(self._failures)})" if self._failures else ""
+            reason = f"{_UNASKED}{details}; {_TO_DO}"
+            if self._request.is_question:
+                reason = "; ".join([*self._failures, UNANSWERABLE])
+            rejection = Answer.given(Rejected(reason=reason), "nobody", "nobody")
+            self._decide_without_people(rejection, f"nobody could be asked about it{details}")
+        # A timeout must not cancel the future: an answer that was accepted until then counts.
+        await asyncio.shield(pending_answer)
+
+    async def _ask_channels(self, *, again: bool) -> None:
+        """Ask the channels in order until the request is decided.
+
+        An invalid answer counts as a failure of the channel. A decision of the wrong kind for the
+        request counts as a rejection.
+        """
+        request = self._request
+        if again and self._shared.inbox is not None:
+            await self._shared.inbox.take_earlier(request.task_id)
+            if self._pending.find(request.request_id) is None:
+                return  # answered meanwhile
+        for named in self._shared.channels_for(self._task, is_question=request.is_question):
+            try:
+                if (answer := await self._answer_of(named)) is not None:
+                    self._pending.answer(request.request_id, answer)
+            except UnknownRequestError as error:
+                _log.debug("an answer of %s came late: %s", named.name, error.message)
+            except DelfError as error:
+                _log.warning("an answer of %s does not count: %s", named.name, error.message)
+                self._failures.append(f"{named.name}: {error.message}")
+            if self._pending.find(request.request_id) is None:
+                return  # the answer counts, or somebody else was faster
+
+    async def _answer_of(self, named: NamedChannel) -> Answer | None:
+        """Ask a channel; return None if the channel fails or leaves the request to the next one.
+
+        Skipping a failed channel is safe: without any answer, the call is rejected.
+        """
+        # A copy of the request for each channel, so that none can change the call.
+        channel, request = named.channel, copy_of_request(self._request)
+        try:
+            if not request.is_question:
+                decision = await channel.decide(request)
+            elif isinstance(channel, SupportsQuestions):
+                decision = await channel.answer(request)
+            else:
+                return None
+            if decision is None:
+                return None
+            who = Decider(name=named.name)
+            if isinstance(decision, DecidedBy):
+                decision, who = decision.decision, decision.who
+            return Answer(_reject_if_unfit(request, well_formed(decision)), who)
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise  # this task is cancelled; otherwise the channel itself raised the error
+            self._redactor.log_failure(_log, f"the approval channel {named.name!r} failed", error)
+            cause = self._redactor.failure(str(error) or type(error).__name__)
+            self._failures.append(f"{named.name} failed: {cause[:_MAX_FAILURE_LENGTH]}")
+            return None
+
+    def _decide_without_people(self, answer: Answer, reason: str) -> None:
+        """Give an answer that no person gave, unless a person was faster.
+
+        Raises:
+            UndecidedCallError: If the request is about an interrupted call.
+        """
+        request = self._request
+        if request.outcome_unknown and self._pending.find(request.request_id) is not None:
+            raise UndecidedCallError(
+                f"{request.action} was begun and then interrupted, its end is not recorded, "
+                f"and {reason}"
+            )
+        self._pending.settle(request.request_id, answer)
+
+    @property
+    def _may_wait(self) -> bool:
+        """True if a person may answer later, through the program or another process."""
+        return self._shared.may_wait(self._task, is_question=self._request.is_question)
+
+
+def _reject_if_unfit(request: ApprovalRequest, decision: Decision) -> Decision:
+    """Return the decision, or a rejection if its kind does not fit the request."""
+    try:
+        check_fits(request, decision)
+    except DelfError as error:
+        return Rejected(reason=f"{error.message}; {error.hint}" if error.hint else error.message)
+    return decision

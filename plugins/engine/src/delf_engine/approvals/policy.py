@@ -1,26 +1,23 @@
-"""Decisions about calls and scripts by a series of judges, the last of which asks people."""
+"""Decisions about calls and scripts by a series of judges, the last of which asks people.
+
+:mod:`delf_engine.calls.gate` describes the whole way of a call.
+"""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, Final
 
 from delf.errors import AgentConfirmationError
 from delf.events import ApprovalDecided, ApprovalRemembered, ApprovalRequested
-from delf.protocols.approval import (
-    ApprovalRequest,
-    Approved,
-    Rejected,
-    RememberedDecision,
-)
+from delf.protocols.approval import ApprovalRequest, Approved, Rejected, RememberedDecision
 from delf.protocols.connection import Allowed, NeedsApproval
 from delf.protocols.facts import root_of
 from delf.protocols.people import name_of_holder
 from delf.protocols.rules import ApprovalRule
 from delf.tools.action import strictest
-from delf_engine.approvals.case import Case, Judge, Ruling
 from delf_engine.approvals.decision import (
     Answer,
     asks_again,
@@ -29,9 +26,10 @@ from delf_engine.approvals.decision import (
     with_secrets,
 )
 from delf_engine.approvals.flows import TaskFlows
-from delf_engine.approvals.identity import call_digest
 from delf_engine.approvals.judges import (
+    Case,
     FlowsJudge,
+    Judge,
     ModeJudge,
     PlanJudge,
     RememberedJudge,
@@ -41,7 +39,7 @@ from delf_engine.approvals.people import PeopleJudge
 from delf_engine.approvals.remembered import RememberedDecisions, answer_before, call_key
 from delf_engine.approvals.shared import Approvals
 from delf_engine.bound_action import BoundAction
-from delf_engine.calls.call import Call
+from delf_engine.calls.call import Call, call_digest
 from delf_engine.changes import SHAPED, shapers_of, situation
 from delf_engine.journal.log import TaskLog
 from delf_engine.journal.recording import RecordedCall
@@ -50,7 +48,7 @@ from delf_engine.waiting import Permit, TaskClock
 
 SCRIPT: Final = "script"
 """The action of a request for a whole script."""
-Question = tuple[ApprovalRequested | None, ApprovalDecided | None]
+RecordedRequest = tuple[ApprovalRequested | None, ApprovalDecided | None]
 """A recorded request and its recorded decision; None for what is not recorded."""
 
 
@@ -102,7 +100,7 @@ class TaskApprovals:
         code: str,
         attempt: int,
         actions: Sequence[BoundAction],
-        question: Question = (None, None),
+        recorded_request: RecordedRequest = (None, None),
     ) -> Answer:
         """Ask about a whole script; while it runs, calls of its approved actions are allowed.
 
@@ -110,8 +108,8 @@ class TaskApprovals:
             code: The script.
             attempt: The number.
             actions: The named actions that need approval.
-            question: The request and the decision in the journal of a resumed task; they count
-                only for the same script with the same actions.
+            recorded_request: The request and the decision in the journal of a resumed task; they
+                count only for the same script with the same actions.
         """
         request = self._request(
             0,
@@ -128,14 +126,14 @@ class TaskApprovals:
             actions=tuple(bound_action.name for bound_action in actions),
             effects={bound_action.name: bound_action.action.effect for bound_action in actions},
         )
-        request_event, decision_event = _question_about(request, question)
+        request_event, decision_event = _still_valid(request, recorded_request)
         case = Case(
             key=call_key(request),
             make_request=lambda: request,
-            asked=request_event,
-            decided=decision_event,
+            request_event=request_event,
+            decision_event=decision_event,
         )
-        answer = await self._judged(case)
+        answer = await self._judge(case)
         if isinstance(answer.decision, Approved):
             self._plan.approve(attempt, actions)
         return answer
@@ -183,34 +181,33 @@ class TaskApprovals:
             lapsed=recorded_call is not None and recorded_call.lapsed,
         )
         if recorded_call is not None:
-            case.asked, case.decided = await self._question_of(case, recorded_call)
-        return await self._judged(case)
+            case.request_event, case.decision_event = await self._request_in(recorded_call, case)
+        return await self._judge(case)
 
-    async def _judged(self, case: Case) -> Answer:
+    async def _judge(self, case: Case) -> Answer:
         """Return the answer to a case, from earlier decisions of the task or from the judges."""
-        if (earlier := self._earlier(case)) is not None:
-            return earlier
-        ruling = Ruling()
-        # No rule answers a question of a script: only the last judge, a person.
-        for judge in self.judges[-1:] if case.is_question else self.judges:
-            ruling = await judge(case, ruling)
-        if ruling.remembered is not None:
-            await self._note_remembered(case, ruling.remembered)
-        assert ruling.answer is not None  # noqa: S101 - the last judge gives one
-        return ruling.answer
+        case.answer = self._earlier_answer(case)
+        if case.answer is None:
+            # No rule answers a question of a script: only the last judge, a person.
+            for judge in self.judges[-1:] if case.is_question else self.judges:
+                await judge(case)
+        if case.remembered is not None:
+            await self._note_remembered(case, case.remembered)
+        assert case.answer is not None  # noqa: S101 - the last judge gives one
+        return case.answer
 
-    def _earlier(self, case: Case) -> Answer | None:
+    def _earlier_answer(self, case: Case) -> Answer | None:
         """Return the recorded decision or an earlier refusal of the case in this task, if any."""
-        if (decided := case.decided) is not None:
-            decision = with_secrets(recorded(decided), case.request, case.arguments)
-            return replace(
-                Answer.given(decision, decided.source, decided.by),
-                asks_again=case.asked is not None and asks_again(case.asked, decision),
+        if (event := case.decision_event) is not None:
+            decision = with_secrets(recorded(event), case.request, case.arguments)
+            needs_another = case.request_event is not None and asks_again(
+                case.request_event, decision
             )
-        if case.is_question and case.asked is None:
-            before = answer_before(self._log.events, case.request)
-            if before is not None:
-                return Answer.given(recorded(before), "policy", before.by)
+            return Answer.given(decision, event.source, event.by, asks_again=needs_another)
+        if case.is_question and case.request_event is None:
+            event = answer_before(self._log.events, case.request)
+            if event is not None:
+                return Answer.given(recorded(event), "policy", event.by)
         refusal = self._decisions.refused.get(case.key)
         # A refusal of the call says nothing about repeating an interrupted call.
         if refusal is None or case.outcome_unknown:
@@ -231,9 +228,9 @@ class TaskApprovals:
             from_request=remembered.request_id,
         )
 
-    async def _question_of(self, case: Case, recorded_call: RecordedCall) -> Question:
+    async def _request_in(self, recorded_call: RecordedCall, case: Case) -> RecordedRequest:
         """Return the recorded request and decision, unless the call is shown differently now."""
-        request_event, decision_event = recorded_call.question_of(
+        request_event, decision_event = recorded_call.request_for(
             outcome_unknown=case.outcome_unknown
         )
         if request_event is None or _is_policy_pending(request_event, decision_event):
@@ -268,7 +265,7 @@ class TaskApprovals:
 
     async def close(self, recorded_call: RecordedCall) -> None:
         """Close the pending request about a call that no longer needs approval."""
-        request_event, decision_event = recorded_call.question_of(outcome_unknown=False)
+        request_event, decision_event = recorded_call.request_for(outcome_unknown=False)
         if request_event is not None and decision_event is None and not recorded_call.lapsed:
             await self._void(request_event, "the action needs no approval any more")
 
@@ -388,14 +385,14 @@ def _sizes(call: Call, verdict: NeedsApproval | Allowed | None) -> dict[str, int
     return sizes | ({} if verdict is None else dict(verdict.files))
 
 
-def _question_about(request: ApprovalRequest, question: Question) -> Question:
+def _still_valid(request: ApprovalRequest, recorded_request: RecordedRequest) -> RecordedRequest:
     """Return the recorded request and decision of a script, if script and plan are unchanged.
 
     Args:
         request: The request for the script now.
-        question: The request and the decision that are recorded for the same attempt.
+        recorded_request: The request and the decision that are recorded for the same attempt.
     """
-    request_event, decision_event = question
+    request_event, decision_event = recorded_request
     if (
         request_event is None
         or call_key(request_event) != call_key(request)

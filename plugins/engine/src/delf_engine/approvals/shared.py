@@ -57,26 +57,28 @@ class Approvals:
             return False
         return task.wait_approvals or self.config.wait_approvals
 
-    def question_channels(self, task: TaskRequest) -> Sequence[NamedChannel]:
-        """Return the channels that pass on a task's questions.
+    def channels_for(self, task: TaskRequest, *, is_question: bool) -> Sequence[NamedChannel]:
+        """Return the channels that pass on a task's requests, or its questions, in order.
 
         A mode that asks nobody for approval has no person for questions either, except for the
         program's own function.
         """
+        present = [one for one in self.channels if task.interactive or not one.needs_presence]
+        if not is_question:
+            return present
         is_open = self.config.approval_mode == "interactive"
         return [
-            channel
-            for channel in self.channels
-            if isinstance(channel.channel, SupportsQuestions)
-            and (is_open or isinstance(channel.channel, QuestionCallback))
-            and (task.interactive or not channel.needs_presence)
+            named
+            for named in present
+            if isinstance(named.channel, SupportsQuestions)
+            and (is_open or isinstance(named.channel, QuestionCallback))
         ]
 
     def can_answer(self, task: TaskRequest) -> bool:
         """Return False if certainly nobody can answer a task's questions; otherwise True."""
         if self.may_wait(task, is_question=True):
             return True
-        return any(channel.can_ask for channel in self.question_channels(task))
+        return any(named.can_ask for named in self.channels_for(task, is_question=True))
 
     def rule_of(self, action: str) -> ApprovalRule | None:
         """Return the team's rule for an action.

@@ -18,9 +18,8 @@ from delf.protocols.approval import Approved, Edited
 from delf.protocols.connection import NeedsApproval
 from delf.tools.action import Action
 from delf.tools.context import CallContext, ChildResult, ChildTask, read_once
-from delf_engine.approvals.identity import call_digest
 from delf_engine.bound_action import BoundAction
-from delf_engine.calls.call import Call
+from delf_engine.calls.call import Call, call_digest
 from delf_engine.calls.children import ChildTasks
 from delf_engine.redact import RedactedStream
 from delf_engine.task_run import TaskRun

@@ -1,6 +1,19 @@
 """The gate: the one path of every call on the host.
 
 known → allowed → arguments valid → checked → approval → call → record
+
+The way of a call that needs a person, with the names that hold on all of it:
+
+1. ``Gate._ask`` gives the ``call`` and its ``verdict`` to ``TaskApprovals.decide`` (``policy.py``).
+2. ``decide`` makes a ``case`` of them, and passes the case to one judge after the other
+   (``judges.py``). A judge sets the ``answer`` of the case, or removes the answer of another judge.
+3. The last judge, ``PeopleJudge`` (``people.py``), makes the ``request`` that people see, records
+   it, and opens the request among the ``pending`` requests (``pending.py``).
+4. Every source gives its ``answer`` to ``PendingRequests.answer``: a channel, the program, the
+   journal's inbox and the votes of a team (``ballot.py``). An answer is a ``decision`` and its
+   author. The first valid answer wakes ``Asking.answer``; ``PeopleJudge`` records that answer.
+5. ``decide`` returns the answer of the case. ``Gate._ask`` checks the call once more, and asks
+   again if its effect has changed; an edited call is validated like a new one.
 """
 
 from __future__ import annotations
@@ -42,9 +55,8 @@ from delf.protocols.strategy import CallGuard, ScriptCall
 from delf.values.encoding import UnsupportedValueError
 from delf.values.sizes import is_large
 from delf_engine.approvals.decision import Answer, RefusedByCheck, why_not, with_secrets
-from delf_engine.approvals.identity import identity
 from delf_engine.bound_action import BoundAction
-from delf_engine.calls.call import Call
+from delf_engine.calls.call import Call, identity
 from delf_engine.calls.contexts import CallContexts
 from delf_engine.calls.making import CallMaker, describe_failure, is_cancelled
 from delf_engine.calls.records import CallRecords
@@ -520,7 +532,7 @@ class Gate:
             except asyncio.CancelledError:
                 await self._records.cancel(call, "cancelled before it was decided")
                 raise
-            decision, is_edited = answer.decision, isinstance(answer.decision, Edited)
+            decision = answer.decision
             if isinstance(decision, Edited):
                 try:
                     self._edit(call, decision.arguments)
@@ -534,10 +546,8 @@ class Gate:
             now = await self._verdict(call)
             if isinstance(now, Refused):
                 return replace(answer, decision=RefusedByCheck(reason=now.message))
-            if answer.asks_again:
-                verdict, recorded_call, changed = now, None, True
-                continue
-            if now.basis == verdict.basis and (is_edited or now.digest == verdict.digest):
+            is_as_shown = isinstance(decision, Edited) or now.digest == verdict.digest
+            if is_as_shown and now.basis == verdict.basis and not answer.asks_again:
                 call.basis = now.basis
                 return replace(answer, decision=Approved())
             verdict, recorded_call, changed = now, None, True

@@ -25,8 +25,8 @@ class RecordedCall:
         request: The request for approval, if one was made.
         decision: The decision.
         started: The start event, if the call was started.
-        question: The request whether to repeat the call, from an earlier resume.
-        verdict: The decision about that request.
+        repeat_request: The request whether to repeat the call, from an earlier resume.
+        repeat_decision: The decision about that request.
         finished: The end event, if known.
         lapsed: Whether the request was closed because the sandbox died.
         cut_off: Whether the sandbox died during the call, which is not an end of the call.
@@ -42,8 +42,8 @@ class RecordedCall:
     request: ev.ApprovalRequested | None = None
     decision: ev.ApprovalDecided | None = None
     started: ev.CallStarted | None = None
-    question: ev.ApprovalRequested | None = None
-    verdict: ev.ApprovalDecided | None = None
+    repeat_request: ev.ApprovalRequested | None = None
+    repeat_decision: ev.ApprovalDecided | None = None
     finished: ev.CallFinished | None = None
     lapsed: bool = False
     cut_off: bool = False
@@ -74,7 +74,7 @@ class RecordedCall:
         edited_arguments = None if self.decision is None else self.decision.arguments
         return REDACTED in repr(edited_arguments) or REDACTED in repr(self.edited_arguments)
 
-    def question_of(
+    def request_for(
         self, *, outcome_unknown: bool
     ) -> tuple[ev.ApprovalRequested | None, ev.ApprovalDecided | None]:
         """Return the recorded request about the call, and its decision if still valid.
@@ -85,11 +85,11 @@ class RecordedCall:
         """
         if not outcome_unknown:
             return (None, None) if self.lost_arguments else (self.request, self.decision)
-        if self.verdict is None:
-            return self.question, None
-        if self.verdict.decision == "approved":
+        if self.repeat_decision is None:
+            return self.repeat_request, None
+        if self.repeat_decision.decision == "approved":
             return None, None
-        return self.question, self.verdict
+        return self.repeat_request, self.repeat_decision
 
     def answer(self) -> CallAnswer:
         """Return the answer that the script got."""
@@ -291,7 +291,7 @@ class Recording:
         self._call_by_request[event.request_id] = recorded_call
         recorded_call.lapsed = False
         if event.outcome_unknown:
-            recorded_call.question, recorded_call.verdict = event, None
+            recorded_call.repeat_request, recorded_call.repeat_decision = event, None
         else:
             before, decision = recorded_call.request, recorded_call.decision
             if before is not None and decision is not None and decision.decision == "edited":
@@ -305,10 +305,10 @@ class Recording:
         if event.source == "sandbox_died":
             recorded_call.lapsed = True
         elif (
-            recorded_call.question is not None
-            and recorded_call.question.request_id == event.request_id
+            recorded_call.repeat_request is not None
+            and recorded_call.repeat_request.request_id == event.request_id
         ):
-            recorded_call.verdict = event
+            recorded_call.repeat_decision = event
         elif (
             recorded_call.request is not None
             and recorded_call.request.request_id == event.request_id

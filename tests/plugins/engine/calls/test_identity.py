@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from delf_engine.approvals.identity import identity
+from delf_engine.calls.call import identity
 
 ROWS = [{"id": number, "name": f"row {number}"} for number in range(3_000)]
 
