@@ -147,7 +147,7 @@ class TestSubmit:
         monkeypatch.setattr("delf_engine.background.KEPT", 2)
         scripted_model.default = "```python\nprint(1)\n```"
         agent = make_agent()
-        ids = []
+        ids: list[str] = []
         for _ in range(4):
             ids.append(agent.submit("x"))
             agent.wait(ids[-1], 30)

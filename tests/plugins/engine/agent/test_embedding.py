@@ -6,12 +6,14 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from delf import Agent, Connection, action, tool
+from delf import Agent, Connection, Response, action, tool
 from delf.errors import ConnectionConfigurationError
-from delf.settings import PluginSettings
+from delf.settings import PluginSettings, SecretStr
 from support.program import write_recording
 from support.until import until_now
 
@@ -24,18 +26,18 @@ def pay(amount: int) -> str:
     return f"paid {amount}"
 
 
-def recorded(tmp_path, *scripts: str) -> str:
+def recorded(tmp_path: Path, *scripts: str) -> str:
     return write_recording(tmp_path / "r.jsonl", *scripts)
 
 
-def waiting_agent(tmp_path) -> Agent:
+def waiting_agent(tmp_path: Path) -> Agent:
     """An agent whose calls wait for the program."""
     return Agent([pay], llm=recorded(tmp_path, PAY), sandbox="local", wait_approvals=True)
 
 
-def test_request_can_be_approved_from_another_thread(tmp_path):
+def test_request_can_be_approved_from_another_thread(tmp_path: Path) -> None:
     with waiting_agent(tmp_path) as agent:
-        done = []
+        done: list[Response] = []
         thread = threading.Thread(target=lambda: done.append(agent.run("x", timeout=30)))
         thread.start()
         waiting = until_now(agent.get_pending_approvals)
@@ -44,7 +46,7 @@ def test_request_can_be_approved_from_another_thread(tmp_path):
     assert done[0].text.strip() == "paid 3"
 
 
-def test_main_thread_can_run_while_another_thread_decides(tmp_path):
+def test_main_thread_can_run_while_another_thread_decides(tmp_path: Path) -> None:
     with waiting_agent(tmp_path) as agent:
 
         def decide() -> None:
@@ -57,7 +59,7 @@ def test_main_thread_can_run_while_another_thread_decides(tmp_path):
 
 
 @pytest.mark.parametrize("where", ["the main thread", "a thread of a web framework"])
-def test_call_without_an_approval_channel_is_rejected_at_once(tmp_path, where):
+def test_call_without_an_approval_channel_is_rejected_at_once(tmp_path: Path, where: str) -> None:
     model = recorded(tmp_path, PAY)
     with Agent([pay], llm=model, sandbox="local", retry_count=0) as agent:
         assert agent.get_pending_approvals() == []  # a look changes nothing
@@ -71,7 +73,7 @@ def test_call_without_an_approval_channel_is_rejected_at_once(tmp_path, where):
     assert response.duration_ms < 20_000
 
 
-def test_explicit_timeout_includes_waiting_for_approval(tmp_path):
+def test_explicit_timeout_includes_waiting_for_approval(tmp_path: Path) -> None:
     with waiting_agent(tmp_path) as agent:
         began = time.monotonic()
         response = agent.run("x", timeout=1)
@@ -95,26 +97,28 @@ class Shelf(Connection[Settings]):
         return "a book"
 
 
-def test_connection_takes_its_first_setting_by_position():
+def test_connection_takes_its_first_setting_by_position() -> None:
     assert Shelf("here", limit=2).settings.url == "here"
     for wrong in (lambda: Shelf("a", "b"), lambda: Shelf("a", url="b")):
         with pytest.raises(ConnectionConfigurationError, match="url alone, and once"):
             wrong()
 
 
-def test_connections_of_delf_accept_positional_settings():
+def test_connections_of_delf_accept_positional_settings() -> None:
     from delf_sql import SQL
     from delf_web import WebSearch
 
-    assert SQL("sqlite:///x.db").settings.url.get_secret_value().endswith("x.db")
+    assert (SQL("sqlite:///x.db").settings.url or SecretStr("")).get_secret_value().endswith("x.db")
     assert WebSearch("gemini-2.5-flash").settings.llm == "gemini-2.5-flash"
 
 
-def test_untyped_tool_accepts_anything_with_a_warning(tmp_path, caplog):
+def test_untyped_tool_accepts_anything_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING):
 
         @tool(effect="read", confirm=False)
-        def add(a, b=2):
+        def add(a: Any, b: Any = 2) -> Any:
             """Add two."""
             return a + b
 
@@ -123,7 +127,7 @@ def test_untyped_tool_accepts_anything_with_a_warning(tmp_path, caplog):
         assert agent.run("x").text.strip() == "42"
 
 
-def test_script_interpreter_can_be_configured(tmp_path):
+def test_script_interpreter_can_be_configured(tmp_path: Path) -> None:
     model = recorded(tmp_path, "print(1)")
     chosen = {"python": sys.executable}
     with Agent(llm=model, sandbox="local", sandbox_config=chosen) as agent:
@@ -132,7 +136,9 @@ def test_script_interpreter_can_be_configured(tmp_path):
 
 @pytest.mark.parametrize("executable", ["None", "''", "'/usr/bin/uwsgi'"])
 @pytest.mark.slow
-def test_embedded_python_without_executable_or_stderr_works(tmp_path, executable):
+def test_embedded_python_without_executable_or_stderr_works(
+    tmp_path: Path, executable: str
+) -> None:
     model = recorded(tmp_path, "print('ran')")
     program = f"""
 import sys
@@ -148,7 +154,7 @@ with Agent(llm={model!r}, sandbox="local", verbose=True) as agent:
     assert done.stdout.strip() == b"ran"
 
 
-def test_plugin_errors_can_be_imported_from_delf_errors():
+def test_plugin_errors_can_be_imported_from_delf_errors() -> None:
     from delf.errors import ConversationCompressionError, SQLSchemaError
 
     assert SQLSchemaError.__module__.startswith("delf_sql")
@@ -183,7 +189,7 @@ asyncio.run(main())
 
 
 @pytest.mark.slow
-def test_tasks_wait_for_free_file_descriptors(tmp_path):
+def test_tasks_wait_for_free_file_descriptors(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", FEW_DESCRIPTORS], cwd=tmp_path, capture_output=True, text=True
     )

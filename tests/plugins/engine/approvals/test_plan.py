@@ -1,6 +1,9 @@
 """``confirm_mode="plan"``: one request for a whole script."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
 
 import pytest
 
@@ -9,26 +12,29 @@ from delf.events import (
     ApprovalDecided,
     ApprovalRequested,
     CallStarted,
+    Event,
     ModelReplied,
     ScriptGenerated,
 )
-from delf.protocols.approval import Approved, Edited, Rejected
+from delf.protocols.approval import ApprovalRequest, Approved, Decision, Edited, Rejected
 from delf.specs import JournalSpec
 from delf.testing import ScriptedApprovals, ScriptedModel, TestHost
 from delf_engine.calls.call import call_digest
 from delf_engine.journal.in_process import InProcessJournal
 from support.gates import gate_bench
 
+E = TypeVar("E", bound=Event)
+
 
 class Shop(Connection):
     """A shop."""
 
-    def __init__(self, **options):
+    def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.made = []
+        self.made: list[tuple[str, int]] = []
 
     @action(effect="read")
-    async def find(self) -> list:
+    async def find(self) -> list[int]:
         """Find orders."""
         return [1, 2]
 
@@ -46,34 +52,36 @@ class Shop(Connection):
 
 
 class Bench:
-    def __init__(self, host, model, person, **options):
+    def __init__(
+        self, host: TestHost, model: ScriptedModel, person: ScriptedApprovals, **options: Any
+    ) -> None:
         self.shop = Shop(name="shop")
         self.model = model
         self.person = person
         options = {"confirm_mode": "plan", "approvals": ["scripted"], **options}
         self.agent = Agent(tools=[self.shop], llm="scripted", host=host, **options)
 
-    async def run(self, *scripts: str):
+    async def run(self, *scripts: str) -> Any:
         self.model.writes(*scripts)
-        self.seen = []
+        self.seen: list[Event] = []
         async with self.agent:
             return await self.agent.arun("x", listeners=[self.seen.append])
 
-    def events(self, kind):
+    def events(self, kind: type[E]) -> list[E]:
         return [event for event in self.seen if isinstance(event, kind)]
 
 
 @pytest.fixture
 def bench(
     delf_host: TestHost, scripted_model: ScriptedModel, scripted_approvals: ScriptedApprovals
-):
-    return lambda **options: Bench(delf_host, scripted_model, scripted_approvals, **options)
+) -> Callable[..., Bench]:
+    return partial(Bench, delf_host, scripted_model, scripted_approvals)
 
 
 CLOSE_ALL = "for n in await shop.find():\n    await shop.close(n)\nprint('ok')"
 
 
-async def test_plan_mode_asks_once_per_script(bench):
+async def test_plan_mode_asks_once_per_script(bench: Callable[..., Bench]) -> None:
     b = bench()
     b.person.says(True)
     assert (await b.run(CLOSE_ALL)).text == "ok"
@@ -88,15 +96,19 @@ async def test_plan_mode_asks_once_per_script(bench):
     assert b.shop.made == [("close", 1), ("close", 2)]
 
 
-async def test_plan_mode_runs_nothing_before_approval(bench):
+async def test_plan_mode_runs_nothing_before_approval(bench: Callable[..., Bench]) -> None:
     b = bench()
-    b.person.says(lambda _: Approved() if b.shop.made == [] else Rejected(reason="too late"))
+
+    def unless_late(_request: ApprovalRequest) -> Decision:
+        return Approved() if b.shop.made == [] else Rejected(reason="too late")
+
+    b.person.says(unless_late)
     await b.run("print(await shop.find(), await shop.close(1))")
     order = [type(event) for event in b.seen]
     assert order.index(ScriptGenerated) < order.index(ApprovalDecided) < order.index(CallStarted)
 
 
-async def test_plan_without_calls_requires_no_approval(bench):
+async def test_plan_without_calls_requires_no_approval(bench: Callable[..., Bench]) -> None:
     b = bench()
     await b.run("print(await shop.find())")
     assert b.person.requests == []
@@ -111,7 +123,9 @@ async def test_plan_without_calls_requires_no_approval(bench):
     ],
     ids=["getattr", "alias", "in a list"],
 )
-async def test_call_outside_the_plan_requires_approval(bench, script):
+async def test_call_outside_the_plan_requires_approval(
+    bench: Callable[..., Bench], script: str
+) -> None:
     b = bench(retry_count=0)
     b.person.says(True, "no refund")
     response = await b.run(script)
@@ -120,19 +134,23 @@ async def test_call_outside_the_plan_requires_approval(bench, script):
     assert b.shop.made == [("close", 1)]
 
 
-async def test_plan_approval_is_per_connection(delf_host, scripted_model, scripted_approvals):
+async def test_plan_approval_is_per_connection(
+    delf_host: TestHost, scripted_model: ScriptedModel, scripted_approvals: ScriptedApprovals
+) -> None:
     one, other = Shop(name="one"), Shop(name="other")
     scripted_model.writes("await one.close(1)\nx = [other]\nawait x[0].close(2)")
     scripted_approvals.says(True, "not there")
-    options = {"llm": "scripted", "host": delf_host, "retry_count": 0}
-    more = {"approvals": ["scripted"], "confirm_mode": "plan"}
+    options: dict[str, Any] = {"llm": "scripted", "host": delf_host, "retry_count": 0}
+    more: dict[str, Any] = {"approvals": ["scripted"], "confirm_mode": "plan"}
     async with Agent(tools=[one, other], **options, **more) as agent:
         await agent.arun("x")
     assert scripted_approvals.actions == ["script", "other.close"]
     assert (one.made, other.made) == ([("close", 1)], [])
 
 
-async def test_rejected_plan_returns_to_the_model_with_its_reason(bench):
+async def test_rejected_plan_returns_to_the_model_with_its_reason(
+    bench: Callable[..., Bench],
+) -> None:
     b = bench()
     b.person.says("close the second only", True)
     response = await b.run(CLOSE_ALL, "print(await shop.close(2))")
@@ -143,7 +161,7 @@ async def test_rejected_plan_returns_to_the_model_with_its_reason(bench):
     assert b.person.actions == ["script", "script"]
 
 
-async def test_plan_approval_covers_only_its_script(bench):
+async def test_plan_approval_covers_only_its_script(bench: Callable[..., Bench]) -> None:
     b = bench()
     b.person.says(True, "not this one", True)
     await b.run("await shop.close(1)\nrerun('seen', 'close 2')", "await shop.close(2)", "print(3)")
@@ -198,16 +216,22 @@ print(done)"""
 
 @pytest.mark.parametrize("ending", [RERUN, "\n1 / 0"], ids=["rerun", "error"])
 @pytest.mark.parametrize("first", LEFT_BEHIND.values(), ids=LEFT_BEHIND)
-async def test_calls_require_approval_one_by_one_after_an_unapproved_script(bench, first, ending):
+async def test_calls_require_approval_one_by_one_after_an_unapproved_script(
+    bench: Callable[..., Bench], first: str, ending: str
+) -> None:
     b = bench(retry_count=1)
+
+    def is_about_order_1(request: ApprovalRequest) -> bool:
+        return request.arguments in ({"number": 1}, {})
+
     for _ in range(5):  # a person who lets order 1 be closed, by whatever they are shown
-        b.person.says(lambda r: r.arguments in ({"number": 1}, {}))
+        b.person.says(is_about_order_1)
     await b.run(first + ending, ACTS)
     assert set(b.person.actions) == {"shop.close"}, "no script as a whole"
     assert b.shop.made in ([("close", 1)], [])
 
 
-async def test_plan_is_asked_once_after_an_approved_script(bench):
+async def test_plan_is_asked_once_after_an_approved_script(bench: Callable[..., Bench]) -> None:
     b = bench()
     b.person.says(True, True)
     first = "n = 5\nawait shop.close(n)\nrerun('closed', 'close the next')"
@@ -216,7 +240,7 @@ async def test_plan_is_asked_once_after_an_approved_script(bench):
     assert b.shop.made == [("close", 5), ("close", 6)]
 
 
-async def test_plan_is_asked_once_again_in_a_new_sandbox(bench):
+async def test_plan_is_asked_once_again_in_a_new_sandbox(bench: Callable[..., Bench]) -> None:
     b = bench(retry_count=1)
     b.person.says(True)
     await b.run("x = 'a'\nwhile True:\n    x += x", "print(await shop.close(1))")
@@ -224,7 +248,7 @@ async def test_plan_is_asked_once_again_in_a_new_sandbox(bench):
     assert b.shop.made == [("close", 1)]
 
 
-async def test_plan_approval_ends_with_its_script(bench):
+async def test_plan_approval_ends_with_its_script(bench: Callable[..., Bench]) -> None:
     b = bench(retry_count=0)
     b.person.says(True, True, "no")
     first = "async def later():\n    await shop.refund(9)\nrerun('defined', 'go on')"
@@ -233,10 +257,10 @@ async def test_plan_approval_ends_with_its_script(bench):
     assert b.shop.made == [("close", 1)]
 
 
-FIELDS = {"task_id": "task_1", "seq": 1, "at": 0.0}
+FIELDS: dict[str, Any] = {"task_id": "task_1", "seq": 1, "at": 0.0}
 
 
-def asked_before(code, *actions, name="req_1"):
+def asked_before(code: str, *actions: str, name: str = "req_1") -> ApprovalRequested:
     return ApprovalRequested(
         request_id=name,
         call_id=0,
@@ -267,8 +291,10 @@ ONE = "await shop.close(1)"
     ],
     ids=["it", "another script", "another action", "fewer", "more", "a request after that"],
 )
-async def test_recorded_plan_decision_applies_only_to_the_same_plan(asked, counts):
-    bench = await gate_bench(Shop(name="shop"), decide=lambda _: Rejected(reason="no"))
+async def test_recorded_plan_decision_applies_only_to_the_same_plan(
+    asked: ApprovalRequested, counts: bool
+) -> None:
+    bench = await gate_bench(Shop(name="shop"), decide=deny)
     close = bench.tools.find("shop", "close")
     digests = {name: bench.tools.find(*name.split(".")).digest for name in asked.actions}
     asked = replace(asked, action_digest=call_digest("script", digests))
@@ -277,7 +303,11 @@ async def test_recorded_plan_decision_applies_only_to_the_same_plan(asked, count
     assert len(bench.asked) == (0 if counts else 1)
 
 
-async def test_plan_cannot_be_edited(bench):
+def deny(_request: ApprovalRequest) -> Decision:
+    return Rejected(reason="no")
+
+
+async def test_plan_cannot_be_edited(bench: Callable[..., Bench]) -> None:
     b = bench(retry_count=0)
     b.person.says(Edited(arguments={"code": "print(1)"}))
     response = await b.run(CLOSE_ALL)
@@ -285,16 +315,23 @@ async def test_plan_cannot_be_edited(bench):
     assert b.shop.made == []
 
 
-async def test_on_confirm_receives_the_plan(delf_host, scripted_model):
-    asked = []
+async def test_on_confirm_receives_the_plan(
+    delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
+    asked: list[str | None] = []
     shop = Shop(name="shop")
     scripted_model.writes(CLOSE_ALL)
+
+    def confirm(request: ApprovalRequest) -> bool:
+        asked.append(request.code)
+        return True
+
     agent = Agent(
         tools=[shop],
         llm="scripted",
         host=delf_host,
         confirm_mode="plan",
-        on_confirm=lambda request: asked.append(request.code) or True,
+        on_confirm=confirm,
     )
     async with agent:
         assert (await agent.arun("x")).status
@@ -304,33 +341,37 @@ async def test_on_confirm_receives_the_plan(delf_host, scripted_model):
 @pytest.mark.parametrize(
     ("mode", "made"), [("approve_all", [("close", 1), ("close", 2)]), ("strict", [])]
 )
-async def test_modes_except_plan_decide_at_each_call(bench, mode, made):
+async def test_modes_except_plan_decide_at_each_call(
+    bench: Callable[..., Bench], mode: str, made: list[tuple[str, int]]
+) -> None:
     b = bench(approval_mode=mode, retry_count=0)
     await b.run(CLOSE_ALL)
     assert b.shop.made == made
     assert {event.action for event in b.events(ApprovalRequested)} == {"shop.close"}
 
 
-async def test_resumed_plan_is_not_asked_again(delf_host, scripted_model):
+async def test_resumed_plan_is_not_asked_again(
+    delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
     @tool(effect="read", confirm=True)
     async def look(n: int) -> int:
         """Look at something."""
         return n
 
     class Journal(InProcessJournal):
-        def clear(self):
+        def clear(self) -> None:
             self._tasks.clear()
 
     journal = Journal()
     delf_host.provide(JournalSpec(name="test", factory="x:y", summary="x"), lambda: journal)
     scripts = ("print(await look(999))", "print(await look(1))")
-    asked = []
+    asked: list[str | None] = []
 
-    def decide(request):
+    def decide(request: ApprovalRequest) -> bool:
         asked.append(request.request_id)
-        return "999" not in request.code
+        return "999" not in (request.code or "")
 
-    options = {"llm": "scripted", "journal": "test", "confirm_mode": "plan"}
+    options: dict[str, Any] = {"llm": "scripted", "journal": "test", "confirm_mode": "plan"}
     agent = Agent(tools=[look], host=delf_host, on_confirm=decide, **options)
     scripted_model.writes(*scripts)
     assert (await agent.arun("x")).text == "1"
@@ -355,12 +396,12 @@ async def test_resumed_plan_is_not_asked_again(delf_host, scripted_model):
 
 
 async def test_resumed_task_requires_approval_for_each_call_after_an_unapproved_script(
-    delf_host, scripted_model
-):
+    delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
     shop = Shop(name="shop")
 
     class Journal(InProcessJournal):
-        def clear(self):
+        def clear(self) -> None:
             self._tasks.clear()
 
     journal = Journal()
@@ -370,10 +411,15 @@ async def test_resumed_task_requires_approval_for_each_call_after_an_unapproved_
         "await shop.close(1)\nprint('ok')",
     )
 
-    def decide(request):
+    def decide(request: ApprovalRequest) -> bool:
         return request.code is None and request.arguments["number"] == 1
 
-    options = {"llm": "scripted", "journal": "test", "confirm_mode": "plan", "retry_count": 0}
+    options: dict[str, Any] = {
+        "llm": "scripted",
+        "journal": "test",
+        "confirm_mode": "plan",
+        "retry_count": 0,
+    }
     async with Agent(tools=[shop], host=delf_host, on_confirm=decide, **options) as agent:
         scripted_model.writes(*scripts)
         await agent.arun("x")

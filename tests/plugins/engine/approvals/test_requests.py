@@ -1,11 +1,13 @@
 """Requests for approval: who may answer, and what happens to them."""
 
 import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import pytest
 
 from delf.errors import ConfigurationError, DelfError, UnknownRequestError
-from delf.events import ApprovalDecided, ApprovalRequested
+from delf.events import ApprovalDecided, ApprovalRequested, Event
 from delf.protocols.approval import (
     AlreadyDone,
     ApprovalRequest,
@@ -28,9 +30,11 @@ from delf_engine.config import AgentConfig
 from delf_engine.journal.in_process import InProcessJournal
 from delf_engine.journal.log import TaskLog
 from delf_engine.task import TaskRequest
-from delf_engine.toolset import load_toolset
+from delf_engine.toolset import Toolset, load_toolset
 from delf_engine.waiting import Permit, TaskClock
 from support.until import until
+
+E = TypeVar("E", bound=Event)
 
 
 @tool(effect="write")
@@ -42,7 +46,9 @@ def pay(n: int) -> str:
 class Bench:
     """A task's approvals with all that they need."""
 
-    def __init__(self, tools, channels=(), seen=None, **options):
+    def __init__(
+        self, tools: Toolset, channels: Any = (), seen: Any = None, **options: Any
+    ) -> None:
         self.pending = PendingRequests()
         self.journal = InProcessJournal()
         self.log = TaskLog("task_1", self.journal, [seen or self._seen])
@@ -57,13 +63,13 @@ class Bench:
         self.approvals = TaskApprovals(shared, order, self.log, self.permit, clock)
         (self.bound,) = tools.actions
 
-    def _seen(self, event):
+    def _seen(self, event: Event) -> None:
         if isinstance(event, ApprovalRequested):
             self.asked.put_nowait(event)
         elif isinstance(event, ApprovalDecided):
             self.decided.put_nowait(event)
 
-    def decide(self, n: int):
+    def decide(self, n: int) -> asyncio.Task[Decision]:
         digest = call_digest("pay", {"n": n})
         return asyncio.create_task(self._decision(n, digest))
 
@@ -71,20 +77,20 @@ class Bench:
         self.call = Call(1, self.bound, {"n": n}, None, digest)
         return (await self.approvals.decide(self.call)).decision
 
-    def events(self, kind):
+    def events(self, kind: type[E]) -> list[E]:
         return [event for event in self.log.events if isinstance(event, kind)]
 
 
 @pytest.fixture
-async def tools():
+async def tools() -> Toolset:
     return await load_toolset([pay])
 
 
-async def test_request_without_channels_is_rejected_at_once(tools):
+async def test_request_without_channels_is_rejected_at_once(tools: Toolset) -> None:
     assert await Bench(tools).decide(1) == Rejected(reason=NOBODY)
 
 
-async def test_request_with_wait_approvals_stays_pending(tools):
+async def test_request_with_wait_approvals_stays_pending(tools: Toolset) -> None:
     bench = Bench(tools, wait_approvals=True)
     work = bench.decide(1)
     name = (await bench.asked.get()).request_id
@@ -94,7 +100,7 @@ async def test_request_with_wait_approvals_stays_pending(tools):
     assert (decided.request_id, decided.by, decided.note) == (name, "cli", 7)
 
 
-async def await_what_is_cancelled(request):
+async def await_what_is_cancelled(request: ApprovalRequest) -> None:
     future = asyncio.get_running_loop().create_future()
     future.cancel()
     await future
@@ -105,16 +111,16 @@ class Broken:
 
 
 class Yes:
-    async def decide(self, request):
+    async def decide(self, request: ApprovalRequest) -> Any:
         return Approved()
 
 
 class Down:
-    async def decide(self, request):
+    async def decide(self, request: ApprovalRequest) -> None:
         raise ConnectionRefusedError("connection refused")
 
 
-async def test_rejection_names_the_channels_that_failed(tools):
+async def test_rejection_names_the_channels_that_failed(tools: Toolset) -> None:
     bench = Bench(tools, [NamedChannel("webask", Down()), NamedChannel("pager", Down())])
     rejected = await bench.decide(1)
     assert isinstance(rejected, Rejected)
@@ -123,7 +129,9 @@ async def test_rejection_names_the_channels_that_failed(tools):
 
 
 @pytest.mark.parametrize("callback", [await_what_is_cancelled])
-async def test_unreachable_person_behind_a_callback_rejects(tools, callback, caplog):
+async def test_unreachable_person_behind_a_callback_rejects(
+    tools: Toolset, callback: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     bench = Bench(tools, [NamedChannel("on_confirm", CallbackChannel(callback))])
     message = await asyncio.wait_for(bench.decide(1), 5)
     assert isinstance(message, Rejected)
@@ -137,15 +145,19 @@ class Sure(Approved):
     """A yes of another kind, which nobody here knows."""
 
 
-def fails(_request):
+def fails(_request: ApprovalRequest) -> None:
     raise ConnectionError("the pager is down")
 
 
-async def waits(_request):
+async def waits(_request: ApprovalRequest) -> None:
     await asyncio.get_running_loop().create_future()
 
 
-NO_DECISION = {
+def _any(value: Any) -> Any:
+    return value
+
+
+NO_DECISION: dict[str, Callable[[ApprovalRequest], Any]] = {
     "it fails": fails,
     "it waits": waits,
     "one": lambda _: 1,
@@ -153,30 +165,34 @@ NO_DECISION = {
     "data": lambda _: {"decision": "approved"},
     "a class": lambda _: Approved,
     "another kind": lambda _: Sure(),
-    "forever": lambda _: Approved(remember="forever"),
-    "everything": lambda _: Approved(covers="everything"),
-    "edited to nothing": lambda _: Edited(arguments=None),
-    "edited to a list": lambda _: Edited(arguments=[("n", 1)]),
-    "edited to numbers": lambda _: Edited(arguments={1: 2}),
+    "forever": lambda _: Approved(remember=_any("forever")),
+    "everything": lambda _: Approved(covers=_any("everything")),
+    "edited to nothing": lambda _: Edited(arguments=_any(None)),
+    "edited to a list": lambda _: Edited(arguments=_any([("n", 1)])),
+    "edited to numbers": lambda _: Edited(arguments=_any({1: 2})),
     "done already": lambda _: AlreadyDone(result=1),
 }
+
+
+def says_true(_request: ApprovalRequest) -> Any:
+    return True
 
 
 class Says:
     """A channel with one answer."""
 
-    def __init__(self, answer):
+    def __init__(self, answer: Callable[[ApprovalRequest], Any]) -> None:
         self._answer = answer
 
-    async def decide(self, request):
+    async def decide(self, request: ApprovalRequest) -> Any:
         answer = self._answer(request)
         return await answer if asyncio.iscoroutine(answer) else answer
 
 
-@pytest.mark.parametrize(
-    "answer", [*NO_DECISION.values(), lambda _: True], ids=[*NO_DECISION, "true"]
-)
-async def test_undecided_channel_approves_nothing(tools, answer):
+@pytest.mark.parametrize("answer", [*NO_DECISION.values(), says_true], ids=[*NO_DECISION, "true"])
+async def test_undecided_channel_approves_nothing(
+    tools: Toolset, answer: Callable[[ApprovalRequest], Any]
+) -> None:
     bench = Bench(tools, [NamedChannel("pager", Says(answer))], approval_timeout=0.2)
     decision = await bench.decide(1)
     assert isinstance(decision, (Rejected, Expired))
@@ -185,20 +201,22 @@ async def test_undecided_channel_approves_nothing(tools, answer):
 
 
 @pytest.mark.parametrize("answer", NO_DECISION.values(), ids=NO_DECISION)
-async def test_on_confirm_approves_only_with_true(tools, answer):
+async def test_on_confirm_approves_only_with_true(
+    tools: Toolset, answer: Callable[[ApprovalRequest], Any]
+) -> None:
     channel = NamedChannel("on_confirm", CallbackChannel(answer))
     decision = await Bench(tools, [channel], approval_timeout=0.2).decide(1)
     assert isinstance(decision, (Rejected, Expired))
 
 
 @pytest.mark.parametrize("remember", ["forever", "session", True, None])
-def test_approval_with_an_unknown_duration_is_refused(remember):
+def test_approval_with_an_unknown_duration_is_refused(remember: Any) -> None:
     with pytest.raises(ConfigurationError, match="remember of Approved"):
         Approved(remember=remember)
 
 
-def request(**changes) -> ApprovalRequest:
-    fields = {
+def request(**changes: Any) -> ApprovalRequest:
+    fields: dict[str, Any] = {
         "request_id": "req_1",
         "task_id": "task_1",
         "task": "a task",
@@ -212,7 +230,7 @@ def request(**changes) -> ApprovalRequest:
     return ApprovalRequest(**{**fields, **changes})
 
 
-async def test_answer_for_other_arguments_is_refused(tools):
+async def test_answer_for_other_arguments_is_refused(tools: Toolset) -> None:
     pending = PendingRequests()
     answer = pending.open(request())
     with pytest.raises(DelfError, match="is for another call"):
@@ -222,12 +240,12 @@ async def test_answer_for_other_arguments_is_refused(tools):
     assert (await answer).decision == Approved()
 
 
-async def test_edited_answer_to_a_script_request_is_refused():
+async def test_edited_answer_to_a_script_request_is_refused() -> None:
     pending = PendingRequests()
     pending.open(request(code="print(1)"))
     with pytest.raises(DelfError, match="a script cannot be edited") as caught:
         pending.answer("req_1", Answer(Edited(arguments={})))
-    assert "reject it" in caught.value.hint
+    assert "reject it" in (caught.value.hint or "")
     assert pending.find("req_1") is not None
 
 
@@ -238,7 +256,9 @@ async def test_edited_answer_to_a_script_request_is_refused():
         (False, AlreadyDone(result=1), "only an interrupted call can be settled"),
     ],
 )
-async def test_unsupported_answer_leaves_the_request_pending(outcome_unknown, decision, message):
+async def test_unsupported_answer_leaves_the_request_pending(
+    outcome_unknown: bool, decision: Decision, message: str
+) -> None:
     pending = PendingRequests()
     pending.open(request(outcome_unknown=outcome_unknown))
     with pytest.raises(DelfError, match=message):
@@ -246,7 +266,7 @@ async def test_unsupported_answer_leaves_the_request_pending(outcome_unknown, de
     assert pending.find("req_1") is not None
 
 
-async def test_first_of_two_answers_counts():
+async def test_first_of_two_answers_counts() -> None:
     pending = PendingRequests()
     answer = pending.open(request())
     pending.answer("req_1", Answer(Approved(), Decider(name="one")))
@@ -255,11 +275,11 @@ async def test_first_of_two_answers_counts():
     assert (await answer).who.name == "one"
 
 
-async def test_accepted_answer_decides_the_request(tools):
+async def test_accepted_answer_decides_the_request(tools: Toolset) -> None:
     """Even when the request expires in the same moment: whoever gave it was told that it does."""
 
     class Late:
-        async def decide(self, request):
+        async def decide(self, request: ApprovalRequest) -> None:
             bench.pending.answer(request.request_id, Answer(Approved(), Decider(name="cli")))
             await asyncio.Event().wait()
 
@@ -272,8 +292,8 @@ async def test_accepted_answer_decides_the_request(tools):
 # -- the moment in which a request is seen ------------------------------------------------
 
 
-async def test_request_can_be_answered_as_soon_as_it_is_visible(tools):
-    def answer_at_once(event):
+async def test_request_can_be_answered_as_soon_as_it_is_visible(tools: Toolset) -> None:
+    def answer_at_once(event: Event) -> None:
         if isinstance(event, ApprovalRequested):
             bench.pending.answer(event.request_id, Answer(Approved(), Decider(name="bob")))
 
@@ -283,10 +303,10 @@ async def test_request_can_be_answered_as_soon_as_it_is_visible(tools):
     assert kinds == [ApprovalRequested, ApprovalDecided]
 
 
-async def test_request_that_cannot_be_journalled_fails_at_once(tools):
+async def test_request_that_cannot_be_journalled_fails_at_once(tools: Toolset) -> None:
     bench = Bench(tools, wait_approvals=True)
 
-    async def full(event):
+    async def full(event: Event) -> None:
         raise OSError("the disk is full")
 
     bench.journal.append = full
@@ -295,18 +315,18 @@ async def test_request_that_cannot_be_journalled_fails_at_once(tools):
     assert bench.pending.list() == []
 
 
-async def pending_name(bench) -> str:
+async def pending_name(bench: Bench) -> str:
     name = (await bench.asked.get()).request_id
     await until(lambda: bench.pending.find(name) is not None)
     return name
 
 
-async def ended(work) -> None:
+async def ended(work: asyncio.Task[Decision]) -> None:
     with pytest.raises(asyncio.CancelledError):
         await work
 
 
-async def test_decision_is_journalled_before_the_permit_is_reacquired(tools):
+async def test_decision_is_journalled_before_the_permit_is_reacquired(tools: Toolset) -> None:
     places = asyncio.Semaphore(1)
     bench = Bench(tools, wait_approvals=True, places=places)
     async with bench.permit:
@@ -324,7 +344,9 @@ async def test_decision_is_journalled_before_the_permit_is_reacquired(tools):
 
 
 @pytest.mark.parametrize(("abandoned", "source"), [(False, "sandbox_died"), (True, "abandoned")])
-async def test_unanswered_request_states_its_reason(tools, abandoned, source):
+async def test_unanswered_request_states_its_reason(
+    tools: Toolset, abandoned: bool, source: str
+) -> None:
     bench = Bench(tools, wait_approvals=True)
     work = bench.decide(1)
     name = await pending_name(bench)
