@@ -209,6 +209,7 @@ def current_trust() -> Trust:
 
 
 def _env_file_variables() -> dict[str, str]:
+    """Read the ``.env`` of the working directory; empty if missing or untrusted."""
     path = Path(ENV_FILE)
     if not path.exists():
         return {}

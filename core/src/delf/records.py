@@ -81,6 +81,7 @@ _ABSENT: Final = _Absent()
 
 
 def _methods(cls: type, *, frozen: bool, slots: bool) -> Mapping[str, Callable[..., Any] | None]:
+    """Make the methods of a dataclass as closures over its field names."""
     fields = dataclasses.fields(cls)
     shown_fields = [field.name for field in fields if field.repr]
     values = _values([field.name for field in fields if field.compare])
@@ -105,6 +106,7 @@ def _methods(cls: type, *, frozen: bool, slots: bool) -> Mapping[str, Callable[.
 
 
 def _frozen_methods(cls: type, *, slots: bool) -> Mapping[str, Callable[..., Any]]:
+    """Make the methods that a frozen dataclass has in addition."""
     fields = dataclasses.fields(cls)
     names = [field.name for field in fields]
     hashed = _values([f.name for f in fields if (f.compare if f.hash is None else f.hash)])

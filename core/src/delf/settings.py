@@ -356,6 +356,7 @@ def _explain(
     values: Mapping[str, Any],
     error: ValidationError,
 ) -> ConnectionConfigurationError:
+    """Convert a validation error to an error that names settings and variables."""
     field_names = tuple(cls.model_fields)
     problems: list[str] = []
     for item in error.errors(include_url=False, include_input=False, include_context=False):

@@ -117,6 +117,7 @@ def _without_hidden(text: str) -> str:
 
 
 def _escape_at(text: str, at: int) -> str:
+    """Return the character at an index, escaped if it is invisible or misleading."""
     character = text[at]
     if character in _SPACES:
         return " "

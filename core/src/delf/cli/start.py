@@ -28,6 +28,7 @@ def main() -> int:
 
 
 def _run() -> int:
+    """Import and run the program, ending quietly if Ctrl-C comes during the imports."""
     handler = signal.getsignal(signal.SIGINT)
     if handler is signal.default_int_handler:  # nohup ignores Ctrl-C: leave that as it is
         signal.signal(signal.SIGINT, signal.SIG_DFL)

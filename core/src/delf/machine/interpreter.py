@@ -44,6 +44,7 @@ def is_frozen() -> bool:
 
 @cache
 def _own_python(configured_path: str | None, program: str | None, frozen: bool) -> str:
+    """Find the interpreter for :func:`own_python`, once for each set of arguments."""
     if configured_path:
         if _is_python(configured_path):
             return configured_path

@@ -100,6 +100,7 @@ class KeptKeys:
         return True
 
     def _read(self) -> dict[str, str | None]:
+        """Read the file: the kept names, with None for values in the keyring."""
         content = read_own(self.file)
         if content is None:
             if self.file.exists():

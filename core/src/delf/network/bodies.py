@@ -109,6 +109,7 @@ class Inflater:
             raise BodyTooLargeError(f"it has more than {self._most:,} bytes")
 
     def _inflate(self, data: bytes) -> Iterator[bytes]:
+        """Decompress data in pieces of limited size."""
         if self._encoding is None:
             for start in range(0, len(data), _PIECE):
                 yield data[start : start + _PIECE]

@@ -112,6 +112,7 @@ class HttpClient:
             await client.aclose()
 
     def _open(self) -> tuple[httpx.AsyncClient, asyncio.Semaphore]:
+        """Return the client and the semaphore of the running event loop."""
         import httpx
 
         loop = asyncio.get_running_loop()

@@ -206,6 +206,7 @@ class Catalog:
         )
 
     def _unknown(self, kind: str, name: str) -> PluginError:
+        """Make the error for a name that no usable plugin offers."""
         package = package_of(kind, name)
         broken = _unusable_plugin_for(kind, name, package, self.records)
         if broken is not None:
@@ -236,9 +237,9 @@ def choose(plugins: Sequence[Candidate], prefer: Sequence[str], purpose: str) ->
     winner = _winner(plugins, prefer)
     if winner is not None:
         return winner
-    one = next((p.distribution for p in reversed(plugins) if p.distribution), plugins[-1].name)
+    example = next((p.distribution for p in reversed(plugins) if p.distribution), plugins[-1].name)
     raise PluginError(
-        f"{purpose} is given by {_names_of_plugins(plugins)}", hint=_CHOOSE.format(one=one)
+        f"{purpose} is given by {_names_of_plugins(plugins)}", hint=_CHOOSE.format(one=example)
     )
 
 

@@ -88,6 +88,7 @@ def discover() -> tuple[Candidate, ...]:
 
 @lru_cache(4)
 def _discover(_installed: Hashable) -> tuple[Candidate, ...]:
+    """Discover the plugins of all distributions; cached by a stamp of the installation."""
     found: list[Candidate] = []
     seen_names: set[str] = set()
     for read_text in distributions():

@@ -308,6 +308,7 @@ class PluginHost:
         return [record.to_dict() for record in self.records()]
 
     def _loaded_catalog(self) -> Catalog:
+        """Load all plugins on the first call."""
         with self._lock:
             if self._catalog is None:
                 manager = loader.new_manager()

@@ -160,6 +160,7 @@ def _register(
 
 
 def _collect(plugin: object, callers: Iterable[pluggy.HookCaller]) -> Iterator[Spec]:
+    """Yield the specs that a plugin's hooks return, refusing duplicates."""
     seen_specs: set[tuple[str, str]] = set()
     for caller in callers:
         for impl in caller.get_hookimpls():

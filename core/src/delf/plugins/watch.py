@@ -44,6 +44,7 @@ class ImportWatch:
         self._importing = None if plugin is None else (plugin, time.monotonic())
 
     def _warn_when_slow(self) -> None:
+        """Warn once about each plugin whose import takes too long, until stopped."""
         reported_plugin: Candidate | None = None
         while not self._over.wait(LOOK_SECONDS):
             importing = self._importing

@@ -209,6 +209,7 @@ def _readable(value: Any) -> Any:
 
 
 def _dangers(request: ApprovalRequest) -> Iterator[Fact]:
+    """Yield the question, the effect, and everything unusual about the request."""
     is_irreversible = not can_be_undone(request.effect)
     effect = effect_words(request.effect)
     weight: Weight = (
@@ -317,6 +318,7 @@ def _character(one: str) -> str:
 
 
 def _setting(request: ApprovalRequest) -> Iterator[Fact]:
+    """Yield the facts about the task and the script that make the request."""
     if request.task:
         yield Fact(kind=FactKind.TASK, label="task", text=visible(request.task))
     if request.asked_by != LOCAL:
@@ -361,6 +363,7 @@ def _setting(request: ApprovalRequest) -> Iterator[Fact]:
 
 
 def _subject(request: ApprovalRequest) -> Iterator[Fact]:
+    """Yield the facts about what would be done: the script, or the call's arguments."""
     for action in request.actions:
         effect = request.effects.get(action, request.effect)
         words = effect_words(effect)
@@ -412,6 +415,7 @@ def _question_facts(request: ApprovalRequest, question: Question) -> Iterator[Fa
 def _argument(
     name: str, value: Any, *, kind: FactKind = FactKind.ARGUMENT, note: str = ""
 ) -> Iterator[Fact]:
+    """Yield an argument's value, and warnings about hidden characters in the value."""
     yield from _hidden_character_facts(name, _texts(name, value), about=name)
     text = visible(value_text(value))
     yield Fact(
@@ -485,6 +489,7 @@ def root_of(path: str) -> str:
 
 
 def _team(request: ApprovalRequest, so_far: Iterable[Event]) -> Iterator[Fact]:
+    """Yield the team's rule, the votes and comments, and the latest assignment."""
     rule = ApprovalRule.from_data(request.rule)
     if rule is not None:
         yield Fact(kind=FactKind.RULE, label="rule", text=visible("; ".join(_rule(request, rule))))
@@ -527,6 +532,7 @@ def reaction_fact(event: Event) -> Fact | None:
 
 
 def _rule(request: ApprovalRequest, rule: ApprovalRule) -> Iterator[str]:
+    """Yield the parts of a rule in words."""
     if rule.approvers:
         yield f"{' or '.join(rule.approvers)} may decide"
     elif not rule.two_of:
@@ -546,6 +552,7 @@ _UNITS: Final = ((86_400.0, "days"), (3_600.0, "hours"), (60.0, "minutes"))
 
 
 def _expiry(request: ApprovalRequest) -> Iterator[Fact]:
+    """Yield the fact about when the request expires, and with which consequence."""
     if request.expires_after is not None:
         seconds = request.expires_after
         unit, words = next((each for each in _UNITS if seconds >= 2 * each[0]), (1.0, "seconds"))

@@ -175,6 +175,7 @@ class PersonChange:
 
 
 def _difference(before: Person | None, after: Person) -> tuple[Any, dict[str, Any]]:
+    """Return the kind of change between two versions of a person, and its details."""
     all_fields = {
         "rights": after.rights,
         "scope": after.scope,

@@ -126,6 +126,7 @@ class Question:
                 return given
 
     def _option(self, given: object) -> str:
+        """Return the option that an answer means, ignoring case and spaces."""
         if given in self.options:
             return cast("str", given)
         matching_options = [
@@ -147,6 +148,7 @@ def _comparable(text: object) -> str:
 
 
 def _number(answer: object) -> int | float:
+    """Convert an answer to a finite number."""
     if isinstance(answer, (int, float)) and not isinstance(answer, bool) and math.isfinite(answer):
         return answer
     text = answer.strip() if isinstance(answer, str) else ""

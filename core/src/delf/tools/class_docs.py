@@ -125,6 +125,7 @@ def _texts_of(path: str) -> Mapping[str, Mapping[str, str]]:
 
 
 def _texts(owner: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    """Yield each field with the string literal below it."""
     for field, text in zip(owner.body, owner.body[1:], strict=False):
         value = text.value if isinstance(text, ast.Expr) else None
         if not isinstance(value, ast.Constant) or not isinstance(value.value, str):

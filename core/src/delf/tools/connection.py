@@ -195,6 +195,7 @@ class Connection(Generic[S]):
         return actions_of(type(self), self, self.name)
 
     def _make_settings(self, first: Sequence[Any], settings: Mapping[str, Any]) -> Any:
+        """Make the settings from one object, from one unnamed value, or by name."""
         if self.Settings is None:
             if first or settings:
                 unknown = repr(min(settings)) if settings else "without a name"
@@ -216,6 +217,7 @@ class Connection(Generic[S]):
         return self.Settings.for_instance(self.name, {**settings, name: first[0]})
 
     def _check_actions(self) -> None:
+        """Check names and permissions of actions that are known without the service."""
         if type(self).actions is not Connection.actions:
             return
         actions = actions_of(type(self), None, self.name)

@@ -346,6 +346,7 @@ def read_once(
 
 
 def _read_known(path_by_name: Mapping[str, Path], name: str, max_bytes: int) -> bytes:
+    """Read one of the task's files, refusing unknown and too large files."""
     path = path_by_name.get(name)
     if path is None:
         raise ToolRefusedError(

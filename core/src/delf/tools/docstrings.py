@@ -102,6 +102,7 @@ def _sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _header(lines: list[str], number: int) -> tuple[str, int]:
+    """Return the section that starts at a line, and the number of header lines."""
     line = lines[number].strip()
     header = _HEADER.fullmatch(line)
     section_names = _PARAMETERS | _RETURNS | _OTHERS

@@ -75,6 +75,7 @@ def foreign_functions(item: Any) -> list[Callable[..., Any]] | None:
 
 
 def _langchain(item: Any) -> Callable[..., Any] | None:
+    """Wrap a LangChain tool; return None for another object."""
     if not (_is_named(item) and callable(getattr(item, "ainvoke", None))):
         return None
     if not hasattr(item, "args_schema"):
@@ -114,6 +115,7 @@ def _smolagents(item: Any) -> Callable[..., Any] | None:
 
 
 def _pydantic_ai(item: Any) -> Callable[..., Any] | None:
+    """Wrap a pydantic-ai tool; return None for another object."""
     schema = getattr(getattr(item, "function_schema", None), "json_schema", None)
     if schema is None or not isinstance(getattr(item, "name", None), str):
         return None
@@ -154,6 +156,7 @@ def _abstract_toolset(item: Any) -> list[Callable[..., Any]] | None:
 
 
 def _wrap_toolset_tool(toolset: Any, name: str, tool: Any, run: Any) -> Callable[..., Any]:
+    """Wrap one tool of a pydantic-ai toolset."""
     inner = tool
     while (next_one := getattr(inner, "source_tool", None)) is not None:
         inner = next_one
@@ -185,6 +188,7 @@ def _llm(item: Any) -> Callable[..., Any] | None:
 
 
 def _cogency(item: Any) -> Callable[..., Any] | None:
+    """Wrap a cogency tool; return None for another object."""
     parts, work = getattr(item, "schema", None), getattr(item, "execute", None)
     if not (_is_named(item) and isinstance(parts, Mapping) and hasattr(item, "describe")):
         return None

@@ -134,6 +134,7 @@ def tool(
         function, name = None, function
 
     def make(target: Callable[..., Any]) -> Tool[Any, Any]:
+        """Make the tool of a function, after checking the options."""
         if isinstance(target, functools.partial):
             target = _with_function_metadata(cast("functools.partial[Any]", target))
         _check(target, handle_error, confirm, effect)
@@ -182,6 +183,7 @@ def _with_function_metadata(partial: functools.partial[Any]) -> functools.partia
 
 
 def _check(target: Any, handle_error: Any, confirm: Any, effect: Any) -> None:
+    """Raise for invalid options of ``@tool``."""
     if not callable(target) or not hasattr(target, "__name__"):
         raise ToolDefinitionError(
             f"@tool needs a function, got {type(target).__name__}",

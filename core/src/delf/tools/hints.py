@@ -264,6 +264,7 @@ def _alias(field: Any) -> str | None:
 
 
 def _text(hint: Any, place: _Place) -> str:
+    """Format any type hint."""
     if hint is None or hint is type(None):
         return "None"
     if hint is Any or hint is inspect.Parameter.empty:
@@ -299,6 +300,7 @@ def _variable_text(variable: typing.TypeVar, place: _Place) -> str:
 
 
 def _generic_text(hint: Any, origin: Any, args: tuple[Any, ...], place: _Place) -> str:
+    """Format a type with arguments, such as ``list[int]`` or a union."""
     if origin is typing.Annotated or _is_qualifier(origin):
         return _text(args[0], place) if args else "Any"
     if _is_union(origin):

@@ -369,6 +369,7 @@ class _Steps:
         return count
 
     def _property_steps(self, schema: dict[str, Any], name: str, item: Any) -> int:
+        """Estimate the steps to validate one property of an object."""
         count = 0
         properties = _as_dict(schema.get("properties"))
         if name in properties:

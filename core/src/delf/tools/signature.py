@@ -276,6 +276,7 @@ class ArgumentValidator:
         return {name: values[key] for key, name in self._names if key in passed_names}
 
     def _make_model(self) -> type[BaseModel]:
+        """Make a pydantic model with one field for each parameter."""
         from pydantic import ConfigDict, Field, create_model
         from pydantic.errors import PydanticUserError
         from pydantic_core import SchemaError
@@ -298,6 +299,7 @@ class ArgumentValidator:
             raise ToolDefinitionError(f"{self._place}: {reason}") from error
 
     def _explain(self, error: Any) -> str:
+        """Word the problems of a call, with the expected signature."""
         problems: list[str] = []
         for item in error.errors(include_url=False, include_input=False):
             place = ".".join(str(part) for part in item["loc"])

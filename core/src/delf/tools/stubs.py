@@ -242,6 +242,7 @@ def _size(
     enough: int,
     firsts: Mapping[str, Detail] = _NO_FIRSTS,
 ) -> int:
+    """Count the characters of stubs; stop counting above ``enough``."""
     # Complete stubs are at least as long as this estimate.
     if detail.argument == _NO_LIMIT and sum(len(tool.method) + 30 for tool in tools) > enough:
         return enough + 1
@@ -348,6 +349,7 @@ def _stub(tool: ToolDescription, detail: Detail, task_names: Named, results: Res
 
 
 def _text(tool: ToolDescription, detail: Detail, task_names: Named, results: Results) -> str:
+    """Format a tool as a function with a docstring, within the limits."""
     parameters, returns, result_notes = tool.parameters, tool.returns, ""
     if tool.full_types is not None:
         full_types = tool.full_types()

@@ -226,6 +226,7 @@ class _Reader:
         return (*found, "".join(plain_letters))
 
     def _group(self, is_literal: bool, level: int) -> _Group:
+        """Parse a record or a ``Literal``, from its opening bracket to its end."""
         self._at += len(_LITERAL) if is_literal else 1
         closing = "]" if is_literal else "}"
         items: list[_Item] = []
@@ -255,6 +256,7 @@ def _format_type(parts: _Parts, form: _Form, task_names: Named) -> str:
 
 
 def _group_text(group: _Group, form: _Form, task_names: Named) -> str:
+    """Format a record or a ``Literal`` within the limits, keeping what the task names."""
     max_items = form.values
     if group.is_record:
         max_items = form.names if form.depth > 0 else 0

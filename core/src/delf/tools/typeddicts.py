@@ -70,6 +70,7 @@ def _translate(hint: Any, translations: dict[Any, Any]) -> Any:
 
 
 def _translate_record(record: Any, translations: dict[Any, Any]) -> Any:
+    """Translate a TypedDict, resolving which of its keys are required."""
     if record in translations or record.__class__.__module__ == "typing_extensions":
         return translations.get(record, record)
     translations[record] = dict[str, Any]  # used within a record that contains itself

@@ -100,6 +100,7 @@ def _at_any_depth(value: Any, text: Text) -> Any:
 
 
 def _plain(value: Any, text: Text) -> Any:
+    """Convert a value; ``text`` converts values for which there is no rule."""
     kind = cast("Any", type(value))
     if kind in PLAIN:
         return value if kind is not int or abs(value) < _TOO_LONG else text(value)
@@ -239,6 +240,7 @@ _COLUMNS: Final = frozenset({"Series", "ChunkedArray"})
 
 
 def _table(value: Any, text: Text) -> Table | None:
+    """Convert a value to a table if its library and type are known as a table."""
     library = _library(value)
     kind = kind_name(value)
     if library == "pandas" and hasattr(value, "index") and hasattr(value, "iloc"):
@@ -327,6 +329,7 @@ def _cell(value: Any, text: Text) -> Any:
 
 
 def _pandas(frame: Any, text: Text) -> Table:
+    """Convert a pandas data frame, with a meaningful index as leading columns."""
     index = frame.index
     levels = 0 if _only_numbers(index) else index.nlevels
     pattern = "index" if levels == 1 else "level_{}"
@@ -395,6 +398,7 @@ def _numpy(value: Any, text: Text) -> Any:
 
 
 def _numpy_scalar(value: Any, dtype: Any, text: Text) -> Any:
+    """Convert a numpy scalar; to text if Python has no equivalent."""
     if kind_name(value) in _MISSING:
         return None
     if dtype.kind in _DATES:

@@ -189,6 +189,7 @@ class _Sizes:
         self._measured: dict[int, tuple[int, int, int]] = {}
 
     def measure(self, value: Any, level: int) -> tuple[int, int, int]:
+        """Return the number of values, of characters, and of nested levels in a value."""
         if level > MAX_DEPTH:
             raise UnsupportedValueError(_TOO_DEEP)
         kind = _type_of(value)
@@ -268,6 +269,7 @@ def to_jsonable_or_repr(value: Any) -> Any:
 
 
 def _jsonable_or_repr(value: Any, levels: int) -> Any:
+    """Encode a value; replace parts that cannot be encoded by their ``repr``."""
     try:
         return _encode(value)
     except RecursionError:
@@ -296,6 +298,7 @@ def from_jsonable(value: Any) -> Any:
 
 
 def _encode(value: Any) -> Any:
+    """Encode a value of a plain or registered type; other types take longer."""
     kind = _type_of(value)
     if kind in PLAIN:
         return value
@@ -345,6 +348,7 @@ def _stays_hashable(encoded: Any) -> bool:
 
 
 def _encode_other(value: Any) -> Any:
+    """Encode subclasses, records and values of libraries; raise for other types."""
     if isinstance(value, dict):
         return encode_mapping(cast("dict[Any, Any]", value))
     if isinstance(value, list):

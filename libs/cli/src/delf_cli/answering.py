@@ -85,6 +85,7 @@ def decided_data(
 
 
 def _decision(decision: ApprovalDecided | ApprovalVoted) -> dict[str, Any]:
+    """Return a decision or a first vote as plain data."""
     is_vote = isinstance(decision, ApprovalVoted)
     arguments = None if is_vote or decision.arguments is None else dict(decision.arguments)
     return {
@@ -322,6 +323,7 @@ async def assignable(journal: SharedJournal, record: RequestRecord) -> Sequence[
 
 
 def _check_waits(record: RequestRecord) -> None:
+    """Raise the reason that a request cannot be answered any more."""
     name, decision, task = record.requested.request_id, record.decided, record.task
     if record.waits:
         return

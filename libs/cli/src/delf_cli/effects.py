@@ -84,6 +84,7 @@ def effects(folder: Folder) -> list[Effect]:
 
 
 def _effects(folder: Folder) -> Iterator[Effect]:
+    """Yield the effects of each file of a folder, by the kind of file."""
     root, remaining_bytes = folder.root, _MAX_YAML
     for name in folder.items:
         path = root / name
@@ -117,6 +118,7 @@ def _has_settings(path: Path, root: Path) -> bool:
 
 
 def _file_effects(name: str, path: Path, folder: Folder, *, too_much: bool) -> Iterator[Effect]:
+    """Yield the effects of a configuration file; show a file that cannot be parsed."""
     text = ""
     try:
         content = read_file(path, folder.root, _MAX_BYTES) or b""
@@ -134,11 +136,13 @@ def _file_effects(name: str, path: Path, folder: Folder, *, too_much: bool) -> I
     if not document.keys().isdisjoint(_SPECIFICATION):
         found_effects = [effect for effect in found_effects if _SERVER.search(effect.where)]
     yield from (effect for effect in found_effects if effect.kind != "set")
+    # A file of harmless settings only is one line, which names the file.
     if all(effect.kind == "set" for effect in found_effects):
         yield Effect(kind="set", what=name, where=name)
 
 
 def _document(path: Path, text: str) -> Mapping[str, Any]:
+    """Parse a JSON, TOML or YAML document, or the front matter of a Markdown file."""
     if path.suffix == ".json":
         document: Any = json.loads(text)
     elif path.suffix == ".toml":

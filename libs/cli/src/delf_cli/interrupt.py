@@ -94,6 +94,7 @@ class _Stop:
         self._signalled, self._signal = os.pipe()
 
     def watch(self, task: asyncio.Task[Any] | None) -> None:
+        """Handle signals from now on by stopping a task."""
         self._task = task
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._tell_if_blocked, args=(loop,), daemon=True).start()

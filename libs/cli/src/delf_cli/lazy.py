@@ -101,6 +101,7 @@ class LazyGroup(BareGroup):
             raise
 
     def _from_plugin(self, ctx: click.Context, name: str) -> click.Command:
+        """Import a plugin's command, with an error that suggests similar names."""
         from delf.specs import CommandSpec
 
         host = state_of(ctx).discover()

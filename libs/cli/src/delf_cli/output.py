@@ -173,6 +173,7 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
+    """Convert a value to JSON data: non-finite numbers and unknown types to text."""
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if value is None or isinstance(value, (bool, int, str)):

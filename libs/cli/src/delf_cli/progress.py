@@ -232,6 +232,7 @@ class LiveStatus:
                 pass
 
     def _render(self) -> Group:
+        """Draw the last printed lines and the status line."""
         from rich.console import Group
         from rich.table import Table
         from rich.text import Text

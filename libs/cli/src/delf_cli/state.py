@@ -109,6 +109,7 @@ class State:
         self._secret_redactor().learn("settings", [*secrets_of_settings(settings)])
 
     def _secret_redactor(self) -> Redactor:
+        """Return a redactor with all secrets that can be collected without failing."""
         if self.redactor is None:
             from delf_engine.redact import Redactor
             from delf_engine.secrets import secrets_of_environ

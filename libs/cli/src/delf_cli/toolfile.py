@@ -121,6 +121,7 @@ def _make_importable(folder: Path, reader: Read | None) -> None:
 
 
 def _import(path: Path, shown_path: Path, reader: Read | None) -> ModuleType:
+    """Execute a tool file as a module, with errors that name the line."""
     _make_importable(path.parent, reader)
     name = path.stem if path.stem.isidentifier() and path.stem not in sys.modules else ""
     name = name or f"delf_tools_{len(sys.modules)}"
@@ -163,6 +164,7 @@ def _place(error: BaseException, path: Path, shown_path: Path) -> str:
 
 
 def _tools_of(module: ModuleType) -> Iterator[ToolLike]:
+    """Yield the tools and connections that a module defines or exports."""
     exported: Any = getattr(module, "__all__", None)
     seen_ids: set[int] = set()
     for name, item in vars(module).items():

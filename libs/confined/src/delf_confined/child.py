@@ -33,6 +33,7 @@ def serve(wire: socket.socket, function: str, max_bytes: int) -> None:
 
 
 def _answer(wire: socket.socket, function: str, max_bytes: int) -> dict[str, Any]:
+    """Call the function with received arguments; return the result or error as data."""
     try:
         arguments = loads(receive(wire))
         value: Any = resolve_name(function)(**arguments)

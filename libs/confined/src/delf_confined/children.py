@@ -158,6 +158,7 @@ class Template:
         return json.loads(receive(control))
 
     def _start(self) -> None:
+        """Start the template process with a minimal environment."""
         control, theirs = socket.socketpair()
         paths = [path for path in sys.path if os.path.isabs(path)]  # noqa: PTH117 - text
         environ = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}

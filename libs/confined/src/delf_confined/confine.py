@@ -55,6 +55,7 @@ def confine(limits: dict[str, Any], readable: Sequence[str], *, parent: int) -> 
 
 
 def _limit(limits: dict[str, Any], readable: Sequence[str], *, writes: bool) -> None:
+    """Set the resource limits of this process, on top of what it uses now."""
     mapped, data = _in_use()
     files = sum(map(_size, readable))
     cpu = math.ceil((os.cpu_count() or 1) * limits["seconds"]) + 1

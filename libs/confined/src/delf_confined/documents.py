@@ -199,6 +199,7 @@ def _values_on(page: Any) -> list[str]:
 
 
 def _value_of(field: Any) -> str:
+    """Return a form field with its value, or the text of an annotation."""
     kind = field.get("/Subtype")
     if kind == "/FreeText":
         return str(field.get("/Contents") or "").strip()

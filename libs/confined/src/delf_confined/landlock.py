@@ -96,6 +96,7 @@ def restrict(readable: Iterable[str], writable: Iterable[str]) -> None:
 
 
 def _allow(ruleset: int, path: str, access: int) -> None:
+    """Allow an access at or below a path; a no-op if the path is missing."""
     try:
         target = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:

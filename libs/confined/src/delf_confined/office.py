@@ -108,6 +108,7 @@ def _resolve_path(steps: Iterable[str]) -> str:
 
 
 def _rewrite_archive(archive: zipfile.ZipFile, usual: dict[str, str]) -> IO[bytes]:
+    """Copy an archive with the usual part names and transitional namespaces."""
     if sum(item.file_size for item in archive.infolist()) > _LARGEST:
         raise ToolExecutionError(f"the document has more than {_LARGEST:,} bytes unpacked")
     rewritten = io.BytesIO()

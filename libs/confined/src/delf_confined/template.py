@@ -73,6 +73,7 @@ def _answer(
     control: socket.socket,
     imported_names: set[str],
 ) -> dict[str, Any]:
+    """Answer a request of the program: reap a child, or fork one."""
     if "reap" in request:
         try:
             _, status, resource_usage = os.wait4(request["reap"], 0)

@@ -30,6 +30,7 @@ def parse(given: str | Sequence[str]) -> list[Address]:
 
 
 def _parse_text(text: str) -> list[Address]:
+    """Parse the addresses in a text; raise ``ValueError`` for an invalid one."""
     from email.headerregistry import Address
 
     if _CONTROL.search(text):

@@ -175,6 +175,7 @@ def status_command(
 
 
 def _status(login: Login, store: TokenStore) -> dict[str, Any]:
+    """Describe a login, and the scopes that it has and needs."""
     stored_login = store.read(login.account, login.client_id)
     granted_scopes: set[str] = set((stored_login or {}).get("scopes") or ())
     missing = sorted(set(login.scopes) - granted_scopes - login.covered_scopes(granted_scopes))
@@ -237,6 +238,7 @@ def _add_login(
     account: str,
     client: dict[str, Any],
 ) -> None:
+    """Add the scopes of a connection to the login that it shares with others."""
     key = (account, str(client["client_id"]))
     old = logins.get(key) or Login(account, client, (), (), {})
     broad = {

@@ -90,6 +90,7 @@ class Tokens:
         return token
 
     def _renew_token(self, instead_of: str | None) -> str:
+        """Return a valid token, refreshed unless another caller has done so."""
         from google.auth.exceptions import RefreshError, TransportError
 
         with self._lock:  # later callers use the first caller's token

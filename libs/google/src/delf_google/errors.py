@@ -168,6 +168,7 @@ def _error_of(content: bytes) -> Mapping[str, Any]:
 
 
 def _reasons(error: Mapping[str, Any]) -> list[str]:
+    """Return the reason codes of an error body, in both of Google's formats."""
     reasons: list[str] = []
     for key in ("errors", "details"):
         items: Any = error.get(key)

@@ -191,6 +191,7 @@ class Transport:
     # -- one exchange -------------------------------------------------------------------
 
     async def _once(self, request: Request, token: str) -> Answer:
+        """Send a request once; explain an unusable answer."""
         import httpx
 
         content, headers = request.payload()

@@ -61,6 +61,7 @@ async def upload(
 
 
 async def _begin(transport: Transport, request: Request, content: bytes, kind: str) -> str:
+    """Open a resumable upload; return the address for its bytes."""
     upload_headers = {"X-Upload-Content-Type": kind, "X-Upload-Content-Length": str(len(content))}
     opening = replace(
         request,

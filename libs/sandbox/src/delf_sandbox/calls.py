@@ -108,6 +108,7 @@ class OpenCalls:
             self._end(call)
 
     async def _serve(self, call: OpenCall, host: ScriptHost) -> None:
+        """Make a call on the host once permitted, and pass its answer to the guest."""
         call.begun = True
         answer: CallAnswer | None = None
         try:

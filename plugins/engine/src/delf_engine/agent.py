@@ -573,6 +573,7 @@ class Agent(FixedAttributes, Generic[T]):
         go_on: bool | None = None,
         **options: Any,
     ) -> Response:
+        """Resume a task, or return the response of a task that is over."""
         check_one_of("settle", options.get("settle", "ask"), get_args(Settle))
         if budget_usd is not None:
             check_above_zero("budget_usd", budget_usd)

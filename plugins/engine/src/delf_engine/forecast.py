@@ -81,6 +81,7 @@ class _Forecast:
         return counts
 
     def _of(self, node: ast.AST) -> Counter[str]:
+        """Count the calls that a syntax node certainly makes."""
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Lambda():
                 return Counter()
@@ -119,6 +120,7 @@ class _Forecast:
         return self._of(parts[0].iter) + _times(self._of_all(items), times)
 
     def _of_call(self, node: ast.Call) -> Counter[str]:
+        """Count a call with the calls in its arguments, and those of a script's function."""
         counts = self._of_all(ast.iter_child_nodes(node))
         match node.func:
             case ast.Name(id=word):

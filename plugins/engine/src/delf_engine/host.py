@@ -262,6 +262,7 @@ class TaskHost:
     def _request(
         self, name: str, arguments: Mapping[str, Any], description: str | None
     ) -> CallRequest:
+        """Build the call of a strategy in the form of a script's call."""
         connection, _, method = name.partition(".")
         bound_action = next(
             (bound_action for bound_action in self._run.tools if bound_action.name == name), None

@@ -45,6 +45,7 @@ def find_inputs(files: Sequence[str]) -> dict[str, str]:
 
 
 def _checked(given: Path) -> Path:
+    """Return the resolved path of an input file; raise if it is not readable."""
     try:
         path = given.resolve()
         if path.is_dir():

@@ -100,6 +100,7 @@ def _mentions(
 
 
 def _label(node: ast.AST) -> str:
+    """Return the name of the action that a node may refer to; empty for other nodes."""
     match node:
         case ast.Name(id=word, ctx=ast.Load()):
             return word

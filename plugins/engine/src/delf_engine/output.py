@@ -241,6 +241,7 @@ class OutputFiles:
         return problems
 
     async def _write(self, name: str, data: bytes, is_rows: bool) -> None:
+        """Redact and write a file; collect the problem if that fails."""
         async with self._order:
             try:
                 if self._log.redactor.knows_any:

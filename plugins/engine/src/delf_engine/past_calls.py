@@ -56,6 +56,7 @@ def is_same(one: Any, other: Any) -> bool:
 
 
 def _comparable(value: Any) -> Any:
+    """Convert a value to a form in which equal JSON values compare equal."""
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value).items()
         return {str(key): _comparable(item) for key, item in items if item is not None}

@@ -199,6 +199,7 @@ class Redactor:
         return self._clean_other(value)
 
     def _clean_other(self, value: Any) -> Any:
+        """Redact a value of any type except the commonest ones."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, (int, float, ImagePart)):

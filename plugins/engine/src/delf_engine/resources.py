@@ -120,16 +120,16 @@ class AgentParts:
     @cached_property
     def embedders(self) -> Embedders:
         """The embedding models, which memory and prefilters share."""
-        around, config = self.context, self.config
+        agent_context, config = self.context, self.config
         context = PluginContext(
             namespace=config.memory_config.namespace,
-            environ=around.environ,
+            environ=agent_context.environ,
             providers=config.providers,
             api_key_for=config.api_key_for,
-            spellings=around.host.providers.spellings,
-            conversations=around.open_conversations,
+            spellings=agent_context.host.providers.spellings,
+            conversations=agent_context.open_conversations,
         )
-        return Embedders(around.host, around.plugin_options, context, config.embedder)
+        return Embedders(agent_context.host, agent_context.plugin_options, context, config.embedder)
 
     @property
     def plugin_context(self) -> PluginContext:
@@ -147,10 +147,15 @@ class AgentParts:
         Raises:
             DelfError: If the plugin is missing or refuses its options.
         """
-        around = self.context
-        spec = around.host.spec(kind, name)
-        with using_environ(around.environ):
-            return make(around.host, spec, around.plugin_options, context or self.plugin_context)
+        agent_context = self.context
+        spec = agent_context.host.spec(kind, name)
+        with using_environ(agent_context.environ):
+            return make(
+                agent_context.host,
+                spec,
+                agent_context.plugin_options,
+                context or self.plugin_context,
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,11 +200,14 @@ class Resources:
             ConfigurationError: If a configured component cannot be used.
             SandboxUnavailableError: If no sandbox is available.
         """
-        around = agent.context
+        agent_context = agent.context
         agent_secrets = secrets_of_agent(
-            agent.config, agent.connections, around.environ, around.host.providers.keys
+            agent.config,
+            agent.connections,
+            agent_context.environ,
+            agent_context.host.providers.keys,
         )
-        redactor = Redactor((*agent_secrets, *around.secrets))
+        redactor = Redactor((*agent_secrets, *agent_context.secrets))
         closing = Closing({f"the connection {one.name!r}": one for one in agent.connections})
         if agent.close is not None:
             closing.pools.append(agent.close)
@@ -213,7 +221,8 @@ class Resources:
 
     @classmethod
     async def _open(cls, agent: AgentParts, redactor: Redactor, closing: Closing) -> Self:
-        config, around = agent.config, agent.context
+        """Open all parts in an order in which each finds what it needs."""
+        config, agent_context = agent.config, agent.context
         for connection in agent.connections:
             if isinstance(connection, SupportsSecrets):
                 # First, so that errors of the start are redacted, too.
@@ -226,19 +235,21 @@ class Resources:
         check_output_folder(config.output_dir)
         found = find_inputs(config.files)
         sandbox = await choose_sandbox(
-            around.host, config, around.plugin_options, agent.plugin_context
+            agent_context.host, config, agent_context.plugin_options, agent.plugin_context
         )
         closing.parts[_name(sandbox)] = sandbox.backend
         inputs = input_files(found, sandbox.backend.visible_path, config.own_files)
-        files = TaskFiles(inputs, Formats(around.host))
+        files = TaskFiles(inputs, Formats(agent_context.host))
         closing.pools.append(files.formats.aclose)
-        tools = await _tools_of(agent.connections, files, around)
+        tools = await _tools_of(agent.connections, files, agent_context)
         if isinstance(sandbox.backend, SupportsWarmUp):  # starts during the imports below
             spec = _session_spec(config, limits, tools, files.formats, inputs)
             warm_up = partial(sandbox.backend.warm_up, spec)
             with _debugged(redactor):
                 await within(WARM_SECONDS, _name(sandbox), "warm_up", warm_up)
-        journal = make_journal(around.host, config.journal, around.plugin_options, around.environ)
+        journal = make_journal(
+            agent_context.host, config.journal, agent_context.plugin_options, agent_context.environ
+        )
         closing.parts[f"the journal {config.journal!r}"] = journal
         await open_journal(journal, config.lease)
         approvals = _approvals_of(agent, journal)
@@ -258,12 +269,14 @@ class Resources:
             if isinstance(connection, SupportsPluginContext):
                 with failures_named(f"the connection {connection.name!r}", "use_context"):
                     connection.use_context(context)
-        prefilters = Prefilters(around.host, around.plugin_options, context, config.prefilter_mode)
+        prefilters = Prefilters(
+            agent_context.host, agent_context.plugin_options, context, config.prefilter_mode
+        )
         closing.pools.append(prefilters.aclose)
         memories = _memories_of(agent, context)
         if memories is not None:
             closing.pools.append(memories.aclose)
-        observers = open_observers(around.host, config.observers, agent.make, redactor)
+        observers = open_observers(agent_context.host, config.observers, agent.make, redactor)
         closing.pools.append(observers.aclose)
         for model in (config.main_llm, *config.main_llm.fallbacks):
             models.get(model)  # raises now for an unknown name
@@ -329,9 +342,9 @@ class Resources:
         Raises:
             OptionalDependencyError: If no plugin with runners is installed.
         """
-        around = self.agent.context
-        make = around.host.service(TASK_QUEUE)
-        queue = make(around.plugin_options, around.environ, around.folder)
+        agent_context = self.agent.context
+        make = agent_context.host.service(TASK_QUEUE)
+        queue = make(agent_context.plugin_options, agent_context.environ, agent_context.folder)
         self.closing.parts["the task queue"] = queue
         return queue
 
@@ -425,17 +438,19 @@ def _session_spec(
 
 
 def _models_of(agent: AgentParts, redactor: Redactor) -> ModelPool:
-    around = agent.context
-    pricing = load_pricing(around.pricing_files, around.host.providers)
-    return ModelPool(around.host, agent.plugin_context, agent.config.record, redactor, pricing)
+    agent_context = agent.context
+    pricing = load_pricing(agent_context.pricing_files, agent_context.host.providers)
+    return ModelPool(
+        agent_context.host, agent.plugin_context, agent.config.record, redactor, pricing
+    )
 
 
 async def _tools_of(
-    connections: Sequence[ConnectionLike], files: TaskFiles, around: AgentContext
+    connections: Sequence[ConnectionLike], files: TaskFiles, agent_context: AgentContext
 ) -> AgentTools:
     """Return tools including the built-in ones, and the set-up state of their connections."""
     tools = await load_toolset(connections)
-    readers = readers_of(files.inputs, around.host, files.formats)
+    readers = readers_of(files.inputs, agent_context.host, files.formats)
     return AgentTools(await tools.with_builtins([*readers, AskTool()]), connections)
 
 
@@ -451,6 +466,7 @@ def _approvals_of(agent: AgentParts, journal: Journal) -> Approvals:
 
 
 def _channels_of(agent: AgentParts) -> list[NamedChannel]:
+    """Return the approval channels in order: callbacks first, then plugins."""
     channels: list[NamedChannel] = []
     if agent.on_confirm is not None:
         asks = CallbackChannel(agent.on_confirm)

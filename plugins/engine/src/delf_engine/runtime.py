@@ -164,6 +164,7 @@ class Runtime:
             await self._claims.release(self.journal, task_id)
 
     async def _work(self, request: TaskRequest) -> TaskOutcome:
+        """Run a task within the agent's limits; rerun it if its sandbox dies."""
         permit = Permit(self._places)
         pipeline: TaskPipeline | None = None
         ledger = TaskRun.ledger_of(self.resources, request)

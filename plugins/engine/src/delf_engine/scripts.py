@@ -235,6 +235,7 @@ class ScriptRunner(ScriptHost):
         return sum(isinstance(event, CallFinished) and event.status == "ok" for event in events)
 
     async def _run_once(self, code: str, *, is_approved: bool) -> Outcome:
+        """Run a script in a session; fail if an output file cannot be written."""
         if (too_long := check_script(code)) is not None:
             return too_long
         session = await self.sandbox.session()
@@ -249,6 +250,7 @@ class ScriptRunner(ScriptHost):
         return outcome
 
     async def _run_in(self, session: SandboxSession, code: str) -> Outcome:
+        """Run a script until it ends or is stopped from outside."""
         stop_future = self._stopped = asyncio.get_running_loop().create_future()
         execution = asyncio.ensure_future(session.execute(code, self))
         self._is_running = True

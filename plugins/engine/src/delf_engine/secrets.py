@@ -297,6 +297,7 @@ def secrets_in(text: str) -> Iterator[str]:
 
 
 def _of_login(url: str) -> Iterator[str]:
+    """Yield the password in a URL's login, and a long user name, which may be a token."""
     try:
         parts = urlsplit(url)
         user, host = parts.username or "", parts.hostname or ""

@@ -44,6 +44,7 @@ class LoopThread:
         self._thread.start()
 
     def _run(self) -> None:
+        """Run the loop until it is stopped, then end its tasks and generators."""
         asyncio.set_event_loop(self.loop)
         try:
             while not self._stopping:
@@ -348,6 +349,7 @@ class RuntimeHome:
             return loop, thread
 
     async def _started(self) -> Runtime:
+        """Return the runtime, starting it or waiting for another caller's start."""
         if self._runtime is None:
             ending = self._ending = _at_end_of_loop(lambda: self._loop_ends(ending))
             # A loop closes its started generators before it ends.
@@ -375,6 +377,7 @@ class RuntimeHome:
                 freeing.cancel()
 
     async def _stop_runtime(self, *, leave: bool = False) -> None:
+        """Stop the runtime, also if it is still starting."""
         starting, self._runtime = self._runtime, None
         if starting is None:
             return

@@ -154,6 +154,7 @@ class _Converter:
                 return given
 
     def _text(self, text: str, options: list[_Schema]) -> Any:
+        """Convert a text to an allowed word, a date, JSON data or a list of one text."""
         words = [word for option in options for word in _words(option)]
         similar = [word for word in words if word.casefold() == text.strip().casefold()]
         if text in words or len(similar) == 1:

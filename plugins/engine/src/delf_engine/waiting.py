@@ -225,7 +225,7 @@ class Stops:
         self._journal = journal if isinstance(journal, SharedJournal) else None
         self._tasks: dict[str, Stop] = {}
         place = None if self._journal is None else self._journal.place
-        self._outage = Outage(_log, "whether tasks are to stop is not known now", place)
+        self._outage = Outage(_log, "requests to stop tasks cannot be read", place)
         self._next: asyncio.TimerHandle | None = None
         self._looking: asyncio.Task[None] | None = None
 

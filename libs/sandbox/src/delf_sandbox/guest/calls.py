@@ -261,6 +261,7 @@ class Caller:
         return self._make(number, line, ["call", number, connection, method, list(args), kwargs])
 
     async def _make(self, number: int, line: int, frame: list[Any]) -> Any:
+        """Send a call and wait for its answer, blocking if nothing else can run."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._check_end()
         is_alone = not self._waiting

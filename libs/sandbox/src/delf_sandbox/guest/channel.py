@@ -133,6 +133,7 @@ class Channel:
             self._receive(_loads(payload))
 
     def _read(self) -> bytes:
+        """Read available bytes, spinning for a moment before sleeping."""
         deadline = perf_counter() + SPIN_SECONDS if self._spin.pays() else 0.0
         while True:
             try:

@@ -118,6 +118,7 @@ def _make(
     row_files: Collection[str],
     max_bytes: int,
 ) -> Content:
+    """Convert a value to the content of a file with a suffix."""
     content = value
     if _is_bytes(content):
         return Content(bytes(content))
@@ -363,6 +364,7 @@ def _workbook(
     row_files: Collection[str],
     max_bytes: int,
 ) -> Content:
+    """Make the rows of a workbook, one sheet for each table."""
     if ending not in row_files:
         advice = (
             "needs a library beside delf (delf plugins install 'files[excel]')"

@@ -200,6 +200,7 @@ def describe_type(value: Any) -> str:
 
 
 def _describe(value: Any, kind: str) -> str:
+    """Describe a value by its type and its size, keys or item types."""
     if _is_collection(value):
         names = sorted({kind_name(item) for item in islice(value, _MAX_ITEMS)}, key=str.lower)
         rest_note = [f"and {len(names) - _MAX_KINDS} more"] if len(names) > _MAX_KINDS else []

@@ -94,6 +94,7 @@ class Functions:
             self.made_async |= new_functions
 
     def _may_be_async(self, scope: Scope, handed_over: Collection[tuple[int, str]]) -> bool:
+        """Return True if a plain function can become async without changing other uses."""
         node, parent = scope.node, scope.parent
         if not isinstance(node, ast.FunctionDef) or parent is None or parent.kind == "class":
             return False

@@ -74,6 +74,7 @@ class Later:
                 self._keep(item, scope, path[1:])
 
     def _keep_call(self, node: ast.Call, path: Path) -> None:
+        """Mark a call as awaited later, or follow a call that only passes values on."""
         place = self._seen.calls[id(node)]
         scope, arguments = place.scope, node.args
         match node.func:
@@ -97,6 +98,7 @@ class Later:
         self._keep_results(place, path)
 
     def _keep_builtin(self, word: str, place: CallPlace, path: Path) -> None:
+        """Follow a builtin, such as ``zip``, to the arguments that a path leads to."""
         arguments, scope = place.node.args, place.scope
         if word in _COLLECTIONS and arguments:
             self._keep(arguments[0], scope, path or (EACH,))
@@ -128,6 +130,7 @@ class Later:
                 self._keep_returns(scope, path)
 
     def _keep_results(self, place: CallPlace, path: Path, *, is_awaited: bool = False) -> None:
+        """Follow a call into the functions of the script that it may call."""
         for scope in self._functions.targets(place):
             if path or not (is_awaited or self._functions.is_async(scope)):
                 self._keep_returns(scope, path)

@@ -103,6 +103,7 @@ class ToolNames:
         )
 
     def _find_tool_of(self, place: CallPlace) -> None:
+        """Record the tool that a call refers to, and make the reference safe."""
         tools, node = self.initial.tools, place.node
         match node.func:
             case ast.Name(id=word) if word in tools and not tools[word]:

@@ -184,6 +184,7 @@ class FileSender:
                 self._hand_over(name, self.scratch.read(name))
 
     def _hand_over(self, name: Any, content: Any) -> Nothing:
+        """Check a file against the limits, and send it in chunks."""
         limit = int(self.limits["file_bytes"])
         try:
             content_to_send = make_content(check_file_name(name), content, self.row_files, limit)
@@ -198,8 +199,8 @@ class FileSender:
         self._total += len(data)
         self._count += 1
         if self._total > self.limits["total_file_bytes"]:
-            most = self.limits["total_file_bytes"]
-            raise LimitReachedError("file", f"the output files together pass {most:,} bytes")
+            total_limit = self.limits["total_file_bytes"]
+            raise LimitReachedError("file", f"the output files together pass {total_limit:,} bytes")
         if self._count > MAX_FILES:
             raise LimitReachedError("file", f"a task can have {MAX_FILES:,} files")
         for start in range(0, max(len(data), 1), _CHUNK):

@@ -77,6 +77,7 @@ def can_import(name: str, modules: Sequence[str], stand_ins: Mapping[str, Any]) 
 
 
 def _importer(modules: Sequence[str], stand_ins: Mapping[str, Any]) -> Callable[..., Any]:
+    """Make the ``__import__`` of scripts."""
     roots = frozenset(modules)
     real = builtins.__import__
 

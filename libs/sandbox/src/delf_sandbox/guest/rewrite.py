@@ -90,6 +90,7 @@ class Rewriting:
         }
 
     def _write(self) -> None:
+        """Rewrite all loops, calls, contexts and functions of the script."""
         may_give_coroutines = self.may_give_coroutines()
         for scope in self._seen.functions:
             if isinstance(scope.node, ast.AsyncFunctionDef):

@@ -12,9 +12,11 @@ from typing import Any
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 Step = int | str
-"""A path into a bound value: an index into each item's tuple, or ``*`` for each item."""
+"""An index into a tuple, or :data:`EACH`."""
 Path = tuple[Step, ...]
+"""A path into a value: ``("*", 1)`` leads to the second part of each item of a list of pairs."""
 EACH: Step = "*"
+"""The step to each item of a collection."""
 
 CONSUMERS = frozenset(
     {
@@ -259,6 +261,7 @@ class Seen:
         self._visit(node.value, scope, node, "value")
 
     def _call(self, node: ast.Call, scope: Scope, box: Any, key: Any) -> None:
+        """Record a call and visit its function and arguments."""
         self.calls[id(node)] = CallPlace(node, scope, box, key)
         function: Any = node.func
         if function.__class__ is ast.Name:
@@ -378,6 +381,7 @@ class Seen:
         self._each(node.body, inner)
 
     def _comprehension(self, node: Any, scope: Scope, box: Any, key: Any) -> None:
+        """Record a comprehension as a scope of its own, and visit its parts."""
         is_lazy = node.__class__ is ast.GeneratorExp
         inner = Scope("generator" if is_lazy else "list", node, scope)
         self.scopes[id(node)] = inner

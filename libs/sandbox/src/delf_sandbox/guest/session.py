@@ -179,6 +179,7 @@ class GuestSession:
             raise EXCEPTIONS["ToolArgumentError"](f"the arguments are too large: {error}") from None
 
     def _initialise(self, spec: dict[str, Any]) -> None:
+        """Prepare tools, names, limits and files for the session."""
         limits = spec["limits"]
         self._channel.limit = limits["frame_bytes"]
         self._printer.limit = limits["output_bytes"]
@@ -234,6 +235,7 @@ class GuestSession:
         raise RerunSignal
 
     async def _execute(self, number: int, source: str) -> list[Any]:
+        """Run a script and its leftover tasks; return the final frame."""
         self._printer.start()
         self._rerun = None
         self._caller.forget()
@@ -307,6 +309,7 @@ class GuestSession:
             await wait(stray, timeout=_STOP_SECONDS)
 
     def _describe_end(self, value: Any, error: BaseException | None) -> list[Any]:
+        """Build the final frame of a script."""
         if self._rerun is not None:
             context, *rest = self._rerun
             return ["rerun", context + rebound_names_note(self._rebound), *rest, self._variables()]

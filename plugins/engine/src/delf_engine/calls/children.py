@@ -112,6 +112,7 @@ class ChildTasks:
         return batch.problem
 
     def _judge(self, batch: _Batch) -> None:
+        """Reserve all children of a batch if the limit allows; else set its problem."""
         size, remaining = len(batch.calls), self.remaining - len(self._reserved_calls)
         if size <= remaining:
             self._reserved_calls |= batch.calls
@@ -256,6 +257,7 @@ class ChildTasks:
         return list(dict.fromkeys((*request.setup.get(SHAPED, ()), *shapers)))
 
     def _request(self, child: ChildTask, call: Call) -> TaskRequest:
+        """Build the request of a child task; options not given are the parent's."""
         is_own = child.trust == "own" or child.task in call.arguments.values()
         changes: dict[str, Any] = {}
         if child.llm is not None:

@@ -204,6 +204,7 @@ class Gate:
         return answer
 
     async def _take(self, request: CallRequest) -> CallAnswer:
+        """Check a call and make it, or answer the script with a refusal."""
         # Before anything is awaited: numbers follow the order in which calls came.
         number = next(self._numbers)
         name = f"{request.connection}.{request.method}" if request.method else request.connection
@@ -277,6 +278,7 @@ class Gate:
     async def _ask_and_make(
         self, call: Call, recorded_call: RecordedCall | None = None
     ) -> CallAnswer:
+        """Ask for approval if needed, then make the call; reserve child tasks first."""
         try:
             # The script may have given up a call that waits for a person, for which the task has
             # released its permit: no other call may begin before the permit is acquired again.
@@ -490,6 +492,7 @@ class Gate:
     async def _refuse(
         self, number: int, name: str, kind: str, error: ToolRefusedError, desc: Any
     ) -> Raised:
+        """Record a refused call, which has no start, and return its answer."""
         message = self._redactor.text(error.message)[:_MAX_MESSAGE]
         name = self._redactor.text(name)[:_MAX_NAME]
         desc = None if desc is None else self._redactor.text(str(desc))[:_MAX_MESSAGE]

@@ -132,6 +132,7 @@ class CallMaker:
         kind: str = "ToolError",
         cause: BaseException | None = None,
     ) -> Raised:
+        """Record a failed call and return its answer."""
         message = self._redactor.text(message)
         can_retry = not isinstance(cause, DelfError) or cause.can_retry
         status = _http_status(cause)

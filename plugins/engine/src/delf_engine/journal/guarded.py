@@ -56,6 +56,7 @@ def guarded(journal: J, name: str) -> J:
 
 
 def _awaited(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Wrap an async method with the time limit and the error."""
     limited = function.__name__ not in _UNLIMITED
 
     @functools.wraps(function)
@@ -76,6 +77,8 @@ def _awaited(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def _iterated(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Wrap an async generator method with the error."""
+
     @functools.wraps(function)
     async def method(*arguments: Any, **keywords: Any) -> AsyncIterator[Any]:
         try:

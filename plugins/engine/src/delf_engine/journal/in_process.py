@@ -136,6 +136,7 @@ class InProcessJournal:
         """No-op: the journal holds memory only."""
 
     def _forget_old(self) -> None:
+        """Drop the oldest finished tasks while a limit is exceeded."""
         if len(self._tasks) <= self._max_tasks and self._size <= self._max_bytes:
             return
         # Keep the newest task: it may still run, and its events are needed.

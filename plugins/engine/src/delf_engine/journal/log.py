@@ -149,6 +149,7 @@ class TaskLog:
             self._deadline = asyncio.get_running_loop().time() + seconds
 
     async def _record(self, kind: type[Event], fields: dict[str, Any]) -> None:
+        """Write an event after the queued ones; queue the event if the caller is cancelled."""
         is_written = False
         try:
             async with self._lock:
@@ -300,6 +301,7 @@ class TaskLog:
             del self._waiting[0]
 
     async def _write(self, kind: type[Event], fields: dict[str, Any]) -> None:
+        """Append an event to the journal, unless a replay finds it recorded."""
         if self._replay.recorded and self._replay.knows(kind, fields):
             return
         if self._over:

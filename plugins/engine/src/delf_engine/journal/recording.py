@@ -201,6 +201,7 @@ class Recording:
         return True
 
     def _take(self, event: ev.Event, script: RecordedScript) -> None:
+        """Sort an event into its script, call or purpose."""
         match event:
             case ev.ScriptFinished():
                 script.finished = event
@@ -269,6 +270,7 @@ class Recording:
         digest: str,
         script: RecordedScript,
     ) -> RecordedCall:
+        """Return the recorded call of an event, creating it for the call's first event."""
         recorded_call = self._calls.get(event.call_id)
         if recorded_call is None:
             recorded_call = RecordedCall(
@@ -286,6 +288,7 @@ class Recording:
         return recorded_call
 
     def _take_request(self, event: ev.ApprovalRequested, recorded_call: RecordedCall) -> None:
+        """Record a request for approval with its call."""
         if event.action != recorded_call.action:
             return  # a tool's own question during the call
         self._call_by_request[event.request_id] = recorded_call
@@ -299,6 +302,7 @@ class Recording:
             recorded_call.request, recorded_call.decision = event, None
 
     def _take_decision(self, event: ev.ApprovalDecided) -> None:
+        """Record a decision with the request that it answers."""
         recorded_call = self._call_by_request.get(event.request_id)
         if recorded_call is None:
             return
@@ -326,6 +330,7 @@ class Recording:
         recorded_call.unseen = True
 
     def _take_end(self, event: ev.CallFinished, script: RecordedScript) -> None:
+        """Record the end of a call, unless the call may have gone on."""
         self.last_call = max(self.last_call, event.call_id)
         recorded_call = self._calls.get(event.call_id)
         if recorded_call is None and event.digest is not None:

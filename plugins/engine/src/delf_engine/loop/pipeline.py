@@ -144,6 +144,7 @@ class TaskPipeline:
         return TaskOutcome(text="", error=error, duration_ms=0.0, events=self._log.events)
 
     async def _record_start(self, origin: str) -> None:
+        """Record that the task starts or is resumed, with warnings about its agent."""
         run, request = self._run, self._run.request
         parent = None if request.child is None else request.child.parent
         if run.is_continued:
@@ -170,6 +171,7 @@ class TaskPipeline:
             await self._log.record(Warned, message=message)
 
     async def _work(self) -> str:
+        """Run the steps up to the strategy's answer; return the answer."""
         run, tools = self._run, self._run.tools
         if run.request.output is not None:
             answer = AnswerTool(run.request.output)
@@ -327,6 +329,7 @@ class TaskPipeline:
     async def _finish(
         self, text: str, error: DelfError | None, stopper: StoppedBy | None = None
     ) -> TaskOutcome:
+        """Wait for open calls, record the end of the task, and return the outcome."""
         run, log = self._run, self._log
         try:
             await self._host.wait_for_rest(GRACE_SECONDS)

@@ -289,6 +289,7 @@ class ModelClient:
         session: ModelSession | None,
         draft: Draft | None,
     ) -> ModelReply:
+        """Make one model call; record the call, its answer or failure, and its cost."""
         number = self.log.next_model_call()
         shared_count, prompt = 0, None
         if self.keep_prompts:
@@ -387,6 +388,7 @@ class ModelClient:
         watch = self.on_delta if is_watched else None
 
         def show(delta: ModelDelta) -> None:
+            """Pass a piece to the listeners, and remember its text."""
             deltas = None
             if (delta.text or delta.whole) and on_delta is not None:
                 if draft is not None:

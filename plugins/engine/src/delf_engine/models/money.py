@@ -262,6 +262,7 @@ class Ledger:
             self.within.add(usage, cost_usd, task_id)
 
     def _count(self, usage: Usage, cost_usd: float | None, task_id: str) -> None:
+        """Add the tokens and the cost of a call to the totals and to its task."""
         with self._lock:
             if payer := self._payers.get(task_id, task_id):
                 self._by_task[payer] = self._by_task.get(payer, 0.0) + (cost_usd or 0.0)

@@ -70,6 +70,7 @@ class Connector:
     def _of_settings(
         self, name: str, kind: str, settings: Mapping[str, Any], place: str
     ) -> Connection:
+        """Create a connection from given settings, as from a section of ``delf.toml``."""
         values, own_settings = Values(), dict(settings)
         permissions = {
             key: own_settings.pop(key, None) for key in ("allow", "confirm", "trust", "contents")
@@ -104,6 +105,7 @@ def _named(
     environ: Mapping[str, str],
     name: str,
 ) -> Connection:
+    """Create a configured connection, or one of a type with its default settings."""
     entry = entries.get(name)
     if entry is not None:
         return _of_type(host, entry)
@@ -138,6 +140,7 @@ def _of_spec(host: PluginHost, spec: ConnectionSpec, entry: ConnectionEntry) -> 
 
 
 def _type(host: PluginHost, entries: Mapping[str, ConnectionEntry], name: str) -> ConnectionSpec:
+    """Find the spec of a connection type; suggest a configured name in the error."""
     try:
         return host.spec(ConnectionSpec, name)
     except PluginError as error:
@@ -153,6 +156,7 @@ def _type(host: PluginHost, entries: Mapping[str, ConnectionEntry], name: str) -
 
 
 def _make(factory: Any, entry: ConnectionEntry, owner: str) -> Connection:
+    """Call a connection's factory, with errors that name the place of its settings."""
     settings_class: Any = getattr(factory, "Settings", None)
     settings = entry.settings_under(
         settings_class.model_fields if settings_class is not None else ()

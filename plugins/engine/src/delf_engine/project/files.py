@@ -56,6 +56,7 @@ def _position(message: str) -> str:
 
 
 def _check(path: Path, document: Mapping[str, Any]) -> None:
+    """Raise for an unknown section or key of a document."""
     fields = tuple(AgentConfig.model_fields)
     for section, content in document.items():
         is_table = isinstance(cast("object", content), Mapping)

@@ -101,6 +101,7 @@ def _entries(content: Any) -> dict[str, Any] | None:
 
 
 def _price(entry: Any) -> Price:
+    """Parse the prices of one model."""
     fields = _entries(entry)
     if fields is None:
         raise ValueError(f"{entry!r} is not an object with prices")

@@ -179,6 +179,7 @@ def _placed(value: Any, setting: Given) -> Any:
 
 
 def _look_up(match: re.Match[str], environ: Mapping[str, str], origin: str) -> str:
+    """Return the value of one reference: ``${NAME}``, ``${NAME:-default}`` or ``$$``."""
     if match[1]:
         return "$"
     variable = _VARIABLE.fullmatch(match[2])

@@ -139,6 +139,7 @@ class _Bait:
 
 @contextlib.asynccontextmanager
 async def _bait() -> AsyncGenerator[_Bait]:
+    """Provide files, servers and a process of the host for the test scripts."""
     from platformdirs import user_cache_path
 
     bait = _Bait()
@@ -278,6 +279,7 @@ class _Probe:
 async def _is_limited(
     backend: SandboxBackend, script: str, limits: Limits, *ends: type[Done]
 ) -> bool:
+    """Return True if a script that uses up a resource is stopped."""
     session = await backend.open(SessionSpec(tools=(), limits=limits))
     host = _Host()
     try:

@@ -171,6 +171,7 @@ async def choose_sandbox(
 
 
 async def _choose_strongest(search: _Search) -> ChosenSandbox:
+    """Choose the strongest working sandbox, preferring those with all of Python."""
     specs = sorted(
         search.host.specs(SandboxSpec),
         # First the sandboxes with all of Python: a subset cannot run every script.
@@ -245,6 +246,7 @@ def _number(name: str, value: Any) -> float:
 
 
 def _size(name: str, value: Any) -> float:
+    """Parse a size in bytes, or a text such as ``512m``."""
     if not isinstance(value, str):
         return _number(name, value)
     text = value.strip().lower().removesuffix("b").removesuffix("i")

@@ -140,6 +140,7 @@ def _of(prompts_by_number: dict[int, Prompt], event: ModelReplied | ModelFailed)
 def _unpacked(
     event: ModelCalled, before: tuple[PromptMessage, ...] | None
 ) -> tuple[PromptMessage, ...] | None:
+    """Return the messages of a prompt; None if they, or those before, are not kept."""
     if event.prompt is None or (event.same and (before is None or len(before) < event.same)):
         return None
     raw = zlib.decompressobj().decompress(base64.b64decode(event.prompt), _MAX_BYTES)

@@ -149,6 +149,7 @@ class Trace:
     def _add_approval(
         self, event: ev.ApprovalRequested | ev.ApprovalDecided | ev.ApprovalRemembered
     ) -> None:
+        """Add a request, its decision, or a remembered approval."""
         match event:
             case ev.ApprovalRequested():
                 approval = ApprovalTrace(
@@ -237,6 +238,7 @@ class Trace:
         self._running[call.call_id] = self._line("tool", label, call.started_at)
 
     def _finish_call(self, event: ev.CallFinished) -> None:
+        """Set the result of a call, and close its line in the timeline."""
         call = self._calls.get(event.call_id)
         if call is None:
             call = ToolCallTrace(call_id=event.call_id, name=event.action, started_at=event.at)
