@@ -1,4 +1,4 @@
-"""Requests as Slack's blocks. Foreign text is plain: it mentions and links nobody."""
+"""Requests as Slack's blocks, in which other people's texts can mention and link nobody."""
 
 from __future__ import annotations
 

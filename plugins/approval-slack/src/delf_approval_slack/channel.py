@@ -117,14 +117,15 @@ class _PendingRequest:
 class SlackChannel:
     """Implements :class:`delf.protocols.approval.ApprovalChannel` and ``SupportsQuestions``.
 
-    Each task has a thread that begins with the task's words; its requests are posted in the thread
+    Each task has a thread that begins with the task's text; its requests are posted in the thread
     and in the channel. Once a request is decided, its message shows the decision.
 
-    With a journal that processes share, decisions go through it. Slack may therefore send a button
-    press to any process of the app, and a process that resumes a task knows the task's messages.
+    If processes share the journal, decisions go through the journal. Slack may therefore send a
+    button press to any process of the app, and a process that resumes a task knows the task's
+    messages.
 
     Args:
-        options: Fields of :class:`delf_approval_slack.settings.SlackSettings`; what is not given is
+        options: Fields of :class:`delf_approval_slack.settings.SlackSettings`; omitted fields are
             read from ``DELF_APPROVAL_SLACK_…``.
 
     Raises:
@@ -266,7 +267,7 @@ class SlackChannel:
         return is_shown
 
     async def _thread(self, client: Any, request: ApprovalRequest) -> str:
-        """Return the thread of a task; a new thread begins with the task's words."""
+        """Return the thread of a task; a new thread begins with the task's text."""
         async with self._posting:
             thread = self._threads.get(request.task_id)
             thread = thread or await self._recorded_message(request.task_id, _THREAD)
@@ -577,7 +578,7 @@ class SlackChannel:
 async def _record(journal: SharedJournal, request_id: str) -> RequestRecord | None:
     """Return the record of a request by its full id."""
     records = await journal.find_requests(request_id)
-    return next((one for one in records if one.requested.request_id == request_id), None)
+    return next((record for record in records if record.requested.request_id == request_id), None)
 
 
 def _needs_others(request: ApprovalRequest) -> bool:

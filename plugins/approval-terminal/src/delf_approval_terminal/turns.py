@@ -20,7 +20,7 @@ class Turns:
     def __init__(self) -> None:
         self.interrupted = False
         self._lock = threading.Lock()
-        self._taken = False
+        self._is_held = False
         self._waiting: deque[Waiter] = deque()
 
     @property
@@ -40,8 +40,8 @@ class Turns:
     async def _take(self) -> None:
         loop = asyncio.get_running_loop()
         with self._lock:
-            if not self._taken:
-                self._taken = True
+            if not self._is_held:
+                self._is_held = True
                 return
             mine: asyncio.Future[None] = loop.create_future()
             waiter = (loop, mine)
@@ -66,7 +66,7 @@ class Turns:
                 except RuntimeError:  # its loop was closed
                     continue
                 return
-            self._taken = False
+            self._is_held = False
 
 
 def _wake(future: asyncio.Future[None]) -> None:

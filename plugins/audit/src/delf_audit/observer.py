@@ -199,7 +199,7 @@ def _decision(event: ApprovalDecided) -> dict[str, Any]:
 
 
 def _encode_bounded(arguments: Mapping[str, Any]) -> Any:
-    """Encode arguments as JSON; long ones as a prefix with the length."""
+    """Encode arguments as JSON; a long argument becomes its beginning and its length."""
     text = json.dumps(dict(arguments), default=str, ensure_ascii=False)
     if len(text) <= _LONGEST:
         return json.loads(text)

@@ -42,7 +42,7 @@ class Checked:
     Args:
         records: The number of records.
         head: The digest of the last line, to be stored elsewhere.
-        cut: Numbers of lines that were cut off while they were written, from 1.
+        cut: The numbers, from 1, of lines that were not written completely.
         after: The number of records after the known digest; of all records without a digest.
         missing: The properties that could not be verified without a digest or key.
     """

@@ -124,8 +124,8 @@ def times(start: When, end: When | None, zone: str, *, is_given: bool = False) -
         start: The beginning.
         end: The end.
         zone: The zone of times without one.
-        is_given: True if the caller named the zone: times of other zones are converted to it,
-            and a series repeats by it.
+        is_given: Whether the caller named the zone. In that case times of other zones are converted
+            to this zone, and a series repeats at its local time.
 
     Raises:
         ToolRefusedError: If start and end do not match.
@@ -194,7 +194,7 @@ def _event_time(when: When, zone: str) -> dict[str, Any]:
 
 
 def later(when: When, by: dt.timedelta) -> When:
-    """Return the time after a duration, counting hours that daylight saving skips or repeats."""
+    """Return the time after an exact duration, also across a change to or from daylight saving."""
     if not isinstance(when, dt.datetime) or when.tzinfo is None:
         return when + by
     return (when.astimezone(dt.UTC) + by).astimezone(when.tzinfo)

@@ -419,7 +419,7 @@ def _finish(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def chat_of(agent: Agent) -> Chat | None:
-    """Return an agent's chat, if it is of this plugin."""
+    """Return an agent's chat if it is a :class:`Chat`, else None."""
     return agent.chat if isinstance(agent.chat, Chat) else None
 
 

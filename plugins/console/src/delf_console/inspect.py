@@ -114,7 +114,8 @@ def _describe(state: State, name: str, overrides: Sequence[str]) -> dict[str, An
         "type": type_name,
         "description": summary,
         "methods": [
-            {**one.describe(verbose=True), **_permissions(connection, one)} for one in actions
+            {**action.describe(verbose=True), **_permissions(connection, action)}
+            for action in actions
         ],
         "total": len(actions),
         "note": note,
@@ -126,7 +127,7 @@ def _describe(state: State, name: str, overrides: Sequence[str]) -> dict[str, An
 def _short(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the description without parameters and settings."""
     long = {"description", "signature", "parameters"}
-    methods = [{k: v for k, v in one.items() if k not in long} for one in data["methods"]]
+    methods = [{k: v for k, v in method.items() if k not in long} for method in data["methods"]]
     return {k: v for k, v in {**data, "methods": methods}.items() if k != "settings"}
 
 

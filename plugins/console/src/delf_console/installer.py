@@ -89,7 +89,7 @@ def run(
         hint: The hint for a failure.
 
     Raises:
-        DelfError: If it fails, after writing its output.
+        DelfError: If the command fails, after its output was written.
     """
     click.echo(visible(f"{doing} …"), err=True)
     with _own_folder() as folder:

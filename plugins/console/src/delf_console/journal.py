@@ -148,26 +148,26 @@ async def _restore(journal: SharedJournal, path: Path) -> int:
 async def _import(journal: SharedJournal, path: Path) -> int:
     task_ids: set[str] = set()
     added = 0
-    some: list[list[Event]] = []
+    batch: list[list[Event]] = []
 
-    async def keep() -> None:
-        async def one(events: list[Event]) -> None:
+    async def flush() -> None:
+        async def append_all(events: list[Event]) -> None:
             for event in events:
                 await journal.append(event)
 
         # A task's events stay in order; those of several tasks share a transaction.
-        await asyncio.gather(*map(one, some))
-        some.clear()
+        await asyncio.gather(*map(append_all, batch))
+        batch.clear()
 
     for events in _tasks_of(path):
         if events[0].task_id in task_ids or await _is_known(journal, events[0].task_id):
             continue
         task_ids.add(events[0].task_id)
         added += 1
-        some.append(events)
-        if len(some) == _AT_ONCE:
-            await keep()
-    await keep()
+        batch.append(events)
+        if len(batch) == _AT_ONCE:
+            await flush()
+    await flush()
     return added
 
 

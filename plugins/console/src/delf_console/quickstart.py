@@ -184,7 +184,7 @@ def _new_file(folder: str | Path) -> Path:
 
 
 def _ask_model(usable: Callable[[str], _Offer], offered: Sequence[_Offer]) -> _Offer:
-    """Return the chosen model, typed or from the found ones."""
+    """List the offered models, and ask for a number or a name; return the chosen model."""
     for number, item in enumerate(offered, 1):
         click.echo(f"  {number}  {item.model}, {item.why}", err=True)
     if not offered:

@@ -99,13 +99,13 @@ def search(
     journal = history_journal(ctx)
     matches = work_with(journal, lambda j: _search(j, wanted, limit))
     if as_json:
-        click.echo(json_text([_found_data(one) for one in matches.tasks], indent=2))
+        click.echo(json_text([_found_data(match) for match in matches.tasks], indent=2))
     elif not matches.tasks:
         click.echo(f"No task fits in {journal.place}", err=True)
     else:
-        names = short_ids([one.task.task_id for one in matches.tasks])
-        for name, one in zip(names, matches.tasks, strict=True):
-            _tell(name, one)
+        names = short_ids([match.task.task_id for match in matches.tasks])
+        for name, match in zip(names, matches.tasks, strict=True):
+            _tell(name, match)
     if matches.behind:
         click.echo(f"{matches.behind:,} events are not searched yet; search again", err=True)
 
@@ -121,27 +121,32 @@ async def _updated_index(journal: SharedJournal) -> SharedJournal:
     return journal
 
 
-def _found_data(one: FoundTask) -> dict[str, Any]:
-    data = {"person": one.person, "place": one.place, "event": one.seq, "excerpt": one.excerpt}
-    return {**task_data(one.task), **data}
+def _found_data(match: FoundTask) -> dict[str, Any]:
+    data = {
+        "person": match.person,
+        "place": match.place,
+        "event": match.seq,
+        "excerpt": match.excerpt,
+    }
+    return {**task_data(match.task), **data}
 
 
-def _tell(name: str, one: FoundTask) -> None:
-    task = one.task
+def _tell(name: str, match: FoundTask) -> None:
+    task = match.task
     parts = [
         state_text(task),
         ago(task.started_at),
         span(task.duration_ms),
         money(task),
-        one.person,
+        match.person,
     ]
     line = "  ".join(part for part in parts if part and part != "-")
     title = wrap_text(one_line(task.task), indent=4, head=max(0, len(name) - 2))
     click.echo(f"{click.style(one_line(name), bold=True)}  {title}")
     click.echo(f"    {line}")
-    if one.place not in (None, "task"):
-        excerpt = wrap_text(visible(one.excerpt), indent=4, head=len(one.place) + 2)
-        click.echo(f"    {click.style(f'{one.place}:', dim=True)} {excerpt}")
+    if match.place not in (None, "task"):
+        excerpt = wrap_text(visible(match.excerpt), indent=4, head=len(match.place) + 2)
+        click.echo(f"    {click.style(f'{match.place}:', dim=True)} {excerpt}")
 
 
 @click.command("figures")
@@ -175,7 +180,7 @@ def figures(
     journal = history_journal(ctx)
     figures_found = work_with(journal, lambda j: _figures(j, by, wanted, days))
     if as_json:
-        click.echo(json_text([asdict(one) for one in figures_found], indent=2))
+        click.echo(json_text([asdict(group) for group in figures_found], indent=2))
     elif as_csv:
         click.echo(figures_csv(by, figures_found), nl=False)
     elif not figures_found:
@@ -195,18 +200,18 @@ def _as_table(by: str, figures_found: Sequence[Figures]) -> list[str]:
     head = [by, "tasks", "failed", "calls", "questions", "waited"]
     rows = [
         [
-            one_line(one.group) or "not known",
-            f"{one.tasks:,}",
-            f"{one.failed:,}",
-            f"{one.calls:,}",
-            f"{one.questions:,}",
-            span(one.waited_seconds * 1000) if one.questions else "-",
+            one_line(group.group) or "not known",
+            f"{group.tasks:,}",
+            f"{group.failed:,}",
+            f"{group.calls:,}",
+            f"{group.questions:,}",
+            span(group.waited_seconds * 1000) if group.questions else "-",
         ]
-        for one in figures_found
+        for group in figures_found
     ]
     if by in _OF_MODELS:
         head += ["tokens", "cost"]
-        for row, one in zip(rows, figures_found, strict=True):
-            row.append(f"{one.input_tokens + one.output_tokens:,}")
-            row.append(f"${one.cost_usd:.4f}" + (" and more" if one.unpriced else ""))
+        for row, group in zip(rows, figures_found, strict=True):
+            row.append(f"{group.input_tokens + group.output_tokens:,}")
+            row.append(f"${group.cost_usd:.4f}" + (" and more" if group.unpriced else ""))
     return table(rows, head, whole=True)

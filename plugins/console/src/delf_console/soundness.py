@@ -274,7 +274,7 @@ def _check_imports(distribution: metadata.Distribution, module: str, folder: Pat
 def _requirements(distribution: metadata.Distribution) -> set[str]:
     """Return the requirements of a distribution, including all extras except those for tests.
 
-    Requirements of delf's own packages come with them.
+    The requirements of delf's own packages among them are included, too.
     """
     from packaging.requirements import Requirement
 

@@ -90,7 +90,7 @@ class Sources:
 
         Args:
             names: The user's words: names of plugins and packages, folders, wheels.
-            editable: Use folders where they are.
+            editable: Whether to install folders in editable mode.
 
         Raises:
             PluginError: For a name that is not known.

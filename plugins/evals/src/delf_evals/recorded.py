@@ -60,7 +60,7 @@ class World:
         *,
         live_reads: bool = False,
     ) -> None:
-        self._left = list(results)
+        self._unused = list(results)
         self._used: list[RecordedResult] = []
         self.context = dict(context or {})
         self.live_reads = live_reads
@@ -87,10 +87,10 @@ class World:
             may_repeat: Whether one result answers several equal calls.
         """
         spelled = {**defaults, **arguments}
-        for number, result in enumerate(self._left):
+        for number, result in enumerate(self._unused):
             if _matches(result, name, defaults, spelled):
                 self._used.append(result)
-                del self._left[number]
+                del self._unused[number]
                 return result
         for result in reversed(self._used):
             repeats = result.arguments is None or may_repeat

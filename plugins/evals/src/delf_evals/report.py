@@ -252,7 +252,7 @@ def rows_of(report: Report) -> tuple[list[str], list[list[str]]]:
         row = [visible(case)]
         for variant in report.variants:
             runs = variant.runs().get(case, ())
-            passed = sum(one.passed for one in runs)
+            passed = sum(case.passed for case in runs)
             cell = "passed" if passed == len(runs) else "FAILED"
             cell += f" {passed} of {len(runs)}" if len(runs) > 1 else ""
             row.append(f"{cell} (new)" if (variant.name, case) in now_other else cell)

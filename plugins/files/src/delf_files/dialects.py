@@ -89,18 +89,18 @@ def dialect_of(text: str, ending: str) -> Dialect:
     else:
         separators = "\t" if ending in (".tsv", ".tab") else _SEPARATORS
     short = _complete_lines(sample)
-    if '"' in short and all(_is_one_column(Dialect(one), short) for one in separators):
+    if '"' in short and all(_is_one_column(Dialect(separator), short) for separator in separators):
         return Dialect(separators[0], start=start)
     candidates = [
         (_score(dialect, short), -order, dialect)
-        for order, dialect in enumerate(Dialect(one, start=start) for one in separators)
+        for order, dialect in enumerate(Dialect(separator, start=start) for separator in separators)
     ]
     candidates += [
         (_score(other, short) * 0.99, -len(candidates), other)
         for _, _, dialect in list(candidates)
         for other in _variants(dialect, short)
     ]
-    best = max(candidates, key=lambda one: one[:2])[2]
+    best = max(candidates, key=lambda separator: separator[:2])[2]
     return _confirm_quote(best, sample)
 
 

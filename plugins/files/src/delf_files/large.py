@@ -165,7 +165,7 @@ def write_table(
     if names_row == 0:
         note_uneven(passed.fewest, passed.widest)
     note_wider(passed.wider_rows, passed.first_wider_line, len(header), passed.widest)
-    with Path(copy).open("r+b") as file:
+    with Path(copy).open("r+b") as file:  # without the row of the end mark
         file.truncate(file.seek(0, os.SEEK_END) - len(END) - 2)
     ragged = passed.widest != passed.narrowest
     return Table(columns_of(header, passed.widest), ragged=ragged, longest=passed.longest)
@@ -208,7 +208,7 @@ class Folding:
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
-        self._taken: set[str] = set()
+        self._used_names: set[str] = set()
 
     def renamed(self, value: Any) -> Any:
         """Return a record with renamed keys, other values as they are."""
@@ -220,11 +220,11 @@ class Folding:
     def _name(self, key: str) -> str:
         if key not in self._names:
             name, number = key, 1
-            while name.lower() in self._taken:
+            while name.lower() in self._used_names:
                 number += 1
                 name = f"{key}_{number}"
             self._names[key] = name
-            self._taken.add(name.lower())
+            self._used_names.add(name.lower())
         return self._names[key]
 
 

@@ -3,7 +3,7 @@
 Where the kernel has ``openat2`` (Linux 5.6), it resolves the whole path itself with
 ``RESOLVE_BENEATH``, ``RESOLVE_NO_SYMLINKS``, ``RESOLVE_NO_MAGICLINKS`` and ``RESOLVE_NO_XDEV``.
 Elsewhere each part of the path is opened in turn with ``O_NOFOLLOW`` from the descriptor of the
-one before. Both ways nothing is checked by name and opened later, so nobody can exchange a
+part before. In both cases no path is first checked and later opened, so that nobody can exchange a
 folder in between.
 """
 

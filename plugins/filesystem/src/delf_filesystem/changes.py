@@ -56,7 +56,7 @@ def basis_of(changes: Sequence[Change]) -> str:
 
 
 def preview_of(changes: Sequence[Change]) -> str:
-    """Return changes as unified diffs, cut with a notice where they are long."""
+    """Return changes as unified diffs; long diffs are truncated with a notice."""
     lines = [line for change in changes for line in _diff(change)]
     if len(lines) > _SHOWN_LINES:
         hidden_lines = len(lines) - _SHOWN_LINES

@@ -42,9 +42,9 @@ class ReadableFile:
 
     Args:
         name: The file's name.
-        size: Bytes.
+        size: The size in bytes.
         read: Returns the content of the file.
-        asks: The reason that reading needs approval; None if it does not.
+        asks: The reason that reading needs approval; None if it needs none.
     """
 
     name: str

@@ -91,7 +91,7 @@ class StopRequests:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._position = 0
-        self._known: dict[str, StoppedBy | None] = {}
+        self._stops: dict[str, StoppedBy | None] = {}
 
     def among(self, connection: Connection, task_ids: Iterable[str]) -> dict[str, StoppedBy]:
         """Return the tasks that are to stop, each with the person who asked first.
@@ -101,19 +101,19 @@ class StopRequests:
             task_ids: The tasks to look for.
         """
         with self._lock:
-            newest, cached = newest_note(connection), self._known
+            newest, cached = newest_note(connection), self._stops
             names = dict.fromkeys(task_ids)
             notes = _stops_of(connection, [name for name in names if name not in cached])
             if newest > self._position:
                 new_notes = notes_from(connection, self._position)
                 notes += [(note.task_id, note.data) for note in new_notes if note.kind == STOP]
             self._position = newest
-            self._known = {name: cached.get(name) for name in names}
+            self._stops = {name: cached.get(name) for name in names}
             for name, data in notes:
-                if name in names and self._known[name] is None:
+                if name in names and self._stops[name] is None:
                     by, via = data.get("by"), data.get("via")
-                    self._known[name] = StoppedBy(str(by or ""), str(via or ""))
-            return {name: by for name, by in self._known.items() if by is not None}
+                    self._stops[name] = StoppedBy(str(by or ""), str(via or ""))
+            return {name: by for name, by in self._stops.items() if by is not None}
 
 
 def _stops_of(

@@ -1,7 +1,7 @@
 """The index for search and statistics: tables derived from the events.
 
-The index is not part of the journal's schema, because it can be rebuilt from the events. It is
-updated by searches, so that tasks do not pay for it.
+The index is not part of the journal's schema, because it can be rebuilt from the events. Searches
+update the index, so that tasks do not pay for it.
 """
 
 from __future__ import annotations

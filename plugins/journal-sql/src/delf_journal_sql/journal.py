@@ -358,7 +358,12 @@ class SqlJournal:
     async def logins(
         self, digests: Collection[str] | None = None, *, ended: bool = False
     ) -> list[SessionRecord]:
-        """Return login sessions: optionally only some, and also the recent ones that are over."""
+        """Return login sessions, oldest first.
+
+        Args:
+            digests: Only these sessions, by their digests.
+            ended: Whether to include recent sessions that are over.
+        """
         wanted = None if digests is None else tuple(digests)
         return await self._read(lambda c: sessions.find(c, time.time(), wanted, ended=ended))
 

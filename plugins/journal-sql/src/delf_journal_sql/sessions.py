@@ -42,7 +42,14 @@ def find(
     *,
     ended: bool = False,
 ) -> list[SessionRecord]:
-    """Return sessions, oldest first: optionally only some, and also those that are over."""
+    """Return sessions, oldest first.
+
+    Args:
+        connection: A connection for reading.
+        now: The current time.
+        digests: Only these sessions, by their digests.
+        ended: Whether to include sessions that are over.
+    """
     parameters = {f"id{n}": digest for n, digest in enumerate(digests or ())}
     condition = (
         "" if digests is None else f"AND digest IN ({', '.join(f':{n}' for n in parameters)}) "

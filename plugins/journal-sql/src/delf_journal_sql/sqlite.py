@@ -138,7 +138,7 @@ class SqliteConnection:
         """Begin a transaction.
 
         Raises:
-            JournalError: If the file was replaced since it was opened, before a write.
+            JournalError: If the transaction writes and the file was replaced since it was opened.
         """
         if write:
             self._check_file()

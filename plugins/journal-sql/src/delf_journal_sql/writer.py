@@ -227,8 +227,8 @@ class Writer:
             with transaction(connection, write=True):
                 # Write the heartbeat first, so that other processes see this one as alive.
                 self._write_heartbeat(connection)
-                self._tasks.check(connection, {one.packed.event.task_id for one in run})
-                self._tasks.create(connection, [one.packed for one in run])
+                self._tasks.check(connection, {operation.packed.event.task_id for operation in run})
+                self._tasks.create(connection, [operation.packed for operation in run])
                 for operation in run:
                     operation.error = None
                     try:

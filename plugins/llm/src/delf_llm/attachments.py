@@ -120,7 +120,10 @@ def _part(name: str, data: bytes) -> Part:
 
 
 def _media_type(name: str, data: bytes) -> str | None:
-    """Return the kind of a file, by its beginning, then its name, then by being text."""
+    """Return the media type of a file by its first bytes, its name, and whether it is text.
+
+    None if the type is unknown.
+    """
     # Providers refuse an image whose type is wrong, and names often are.
     for beginning, kind in _BEGINNINGS.items():
         if data.startswith(beginning):

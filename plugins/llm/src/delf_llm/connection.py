@@ -30,7 +30,7 @@ class LLM(Connection):
         self._files = {name: file.name for file in files for name in (file.name, file.visible)}
 
     async def actions(self) -> Sequence[Action]:
-        """Return its only action, in few words because it is in every prompt."""
+        """Return the only action, described briefly because every prompt contains it."""
         (item,) = await super().actions()
         few = "file_data: input files' names, or bytes"
         return (replace(item, summary=few, parameters=_SHOWN),)

@@ -73,14 +73,14 @@ class Caller:
         self.context = context
         self.silence: SilenceTimeout | None = None
         self._turn = asyncio.Lock()
-        self._asked = 0
+        self._question_count = 0
 
     @asynccontextmanager
     async def question(self) -> AsyncGenerator[bool]:
         """Serialise questions to the person; yield False if the limit of questions is reached."""
         async with self._turn:
-            self._asked += 1
-            if self._asked > _MAX_QUESTIONS:
+            self._question_count += 1
+            if self._question_count > _MAX_QUESTIONS:
                 yield False
             elif self.silence is None:
                 yield True

@@ -140,22 +140,22 @@ class Messages:
         """Return the limit of an answer's tokens, which every request must state."""
         return min(_LONGEST, facts.longest) if facts.longest else _LONGEST_OF_ANY
 
-    def parse(self, given: Any) -> Answer:
+    def parse(self, data: Any) -> Answer:
         """Parse a complete answer."""
-        _check(given)
-        used = fields(given).get("usage")
+        _check(data)
+        used = fields(data).get("usage")
         answer = Answer(tokens=_tokens(used), searches=_searches(used), ended=True)
-        answer.set_reply_id(fields(given).get("id"))
-        required(given, "content")
-        for block in items(fields(given).get("content")):
+        answer.set_reply_id(fields(data).get("id"))
+        required(data, "content")
+        for block in items(fields(data).get("content")):
             _begin(fields(block), answer)
-        answer.finish_reason = fields(given).get("stop_reason")
+        answer.finish_reason = fields(data).get("stop_reason")
         return answer
 
-    def event(self, given: Any, answer: Answer) -> list[ModelDelta]:
+    def event(self, data: Any, answer: Answer) -> list[ModelDelta]:
         """Process a stream event; return its deltas."""
-        _check(given)
-        piece = fields(given)
+        _check(data)
+        piece = fields(data)
         match piece.get("type"):
             case "message_start":
                 answer.tokens = _tokens(fields(piece.get("message")).get("usage"))

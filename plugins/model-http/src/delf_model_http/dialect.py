@@ -73,7 +73,7 @@ class Dialect(Protocol):
         """
         ...
 
-    def parse(self, given: Any) -> Answer:
+    def parse(self, data: Any) -> Answer:
         """Parse a complete answer.
 
         Raises:
@@ -82,7 +82,7 @@ class Dialect(Protocol):
         """
         ...
 
-    def event(self, given: Any, answer: Answer) -> list[ModelDelta]:
+    def event(self, data: Any, answer: Answer) -> list[ModelDelta]:
         """Process a stream event; return its deltas.
 
         Raises:

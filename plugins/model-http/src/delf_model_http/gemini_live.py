@@ -123,7 +123,7 @@ class GeminiLive:
 
 
 def _without_cancelled(message: Message, cancelled: set[str]) -> Message:
-    """Convert results of cancelled calls to text, because they are no longer expected."""
+    """Convert results of cancelled calls to text, because the server no longer expects them."""
     parts = (
         TextPart(f"({part.name}, which you gave up, was done: {part.text})")
         if isinstance(part, ToolResult) and part.id in cancelled

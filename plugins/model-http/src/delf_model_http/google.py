@@ -105,20 +105,20 @@ class GenerateContent:
         """Return None: a request needs no limit."""
         return None
 
-    def parse(self, given: Any) -> Answer:
+    def parse(self, data: Any) -> Answer:
         """Parse a complete answer."""
         answer = Answer()
-        self.event(given, answer)
+        self.event(data, answer)
         if not answer.ended:
             raise UnreadableError("it has no 'candidates'")
         return answer
 
-    def event(self, given: Any, answer: Answer) -> list[ModelDelta]:
+    def event(self, data: Any, answer: Answer) -> list[ModelDelta]:
         """Process a stream event; a complete answer is a single event."""
-        piece = fields(given)
+        piece = fields(data)
         if error := piece.get("error"):
             status = count(error, "code")
-            raise ReportedError(status if 400 <= status < 600 else 500, given)
+            raise ReportedError(status if 400 <= status < 600 else 500, data)
         if blocked := fields(piece.get("promptFeedback")).get("blockReason"):
             raise ReportedError(400, {"message": f"the prompt was blocked ({blocked})"})
         answer.tokens = tokens_of(piece.get("usageMetadata")) or answer.tokens

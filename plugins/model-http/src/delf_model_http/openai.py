@@ -89,12 +89,12 @@ class ChatCompletions:
         """Return None: a request needs no limit."""
         return None
 
-    def parse(self, given: Any) -> Answer:
+    def parse(self, data: Any) -> Answer:
         """Parse a complete answer."""
-        _check(given)
-        answer = Answer(tokens=_tokens(given), ended=True)
-        answer.set_reply_id(fields(given).get("id"))
-        choice = (items(required(given, "choices")) or [None])[0]
+        _check(data)
+        answer = Answer(tokens=_tokens(data), ended=True)
+        answer.set_reply_id(fields(data).get("id"))
+        choice = (items(required(data, "choices")) or [None])[0]
         _check_choice(choice)
         message = required(choice, "message")
         answer.say(_text_of(message))
@@ -111,13 +111,13 @@ class ChatCompletions:
         answer.finish_reason = fields(choice).get("finish_reason")
         return answer
 
-    def event(self, given: Any, answer: Answer) -> list[ModelDelta]:
+    def event(self, data: Any, answer: Answer) -> list[ModelDelta]:
         """Process a stream event; return its deltas."""
-        _check(given)
-        answer.tokens = _tokens(given) or answer.tokens
-        answer.set_reply_id(fields(given).get("id"))
+        _check(data)
+        answer.tokens = _tokens(data) or answer.tokens
+        answer.set_reply_id(fields(data).get("id"))
         pieces: list[ModelDelta] = []
-        for choice in items(fields(given).get("choices"))[:1]:
+        for choice in items(fields(data).get("choices"))[:1]:
             _check_choice(choice)
             # Some servers that do not stream send the whole message as their one event.
             delta = fields(fields(choice).get("delta")) or fields(fields(choice).get("message"))

@@ -1,4 +1,4 @@
-"""OpenAI's responses, without which its newer models refuse tools while they reason."""
+"""OpenAI's Responses API, which its newer models require for tools together with reasoning."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _STATUSES: Final = {
 
 
 class Responses:
-    """OpenAI's responses. Nothing is kept at the provider: the reasoning goes back encrypted."""
+    """OpenAI's Responses API. The provider stores nothing: the reasoning goes back encrypted."""
 
     finished: ClassVar[Mapping[str, str]] = {
         "completed": "stop",
@@ -101,12 +101,12 @@ class Responses:
         """Return None: a request needs no limit."""
         return None
 
-    def parse(self, given: Any) -> Answer:
+    def parse(self, data: Any) -> Answer:
         """Parse a complete answer."""
-        _check(given)
+        _check(data)
         answer = Answer()
-        required(given, "output")
-        for item in items(fields(given).get("output")):
+        required(data, "output")
+        for item in items(fields(data).get("output")):
             _begin(fields(item), answer)
             _end(fields(item), answer)
             if fields(item).get("type") == "message":
@@ -114,12 +114,12 @@ class Responses:
                     answer.say(fields(part).get("text") or fields(part).get("refusal"))
             if fields(item).get("type") == "function_call":
                 answer.argue(answer.last_call, item.get("arguments"))
-        _finish(fields(given), answer)
+        _finish(fields(data), answer)
         return answer
 
-    def event(self, given: Any, answer: Answer) -> list[ModelDelta]:
+    def event(self, data: Any, answer: Answer) -> list[ModelDelta]:
         """Process a stream event; return its deltas."""
-        piece = fields(given)
+        piece = fields(data)
         match piece.get("type"):
             case "error":
                 raise ReportedError(_status(piece), piece)

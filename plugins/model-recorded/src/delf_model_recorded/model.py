@@ -72,7 +72,7 @@ class RecordedModel:
         """Return the recorded answer.
 
         Raises:
-            RecordingMismatch: If no unused entry matches; it says what differs.
+            RecordingMismatch: If no unused entry matches; the error says what differs.
         """
         return self._take(request)
 
@@ -80,7 +80,7 @@ class RecordedModel:
         """Yield the recorded answer in a few pieces, then as a whole.
 
         Raises:
-            RecordingMismatch: If no unused entry matches; it says what differs.
+            RecordingMismatch: If no unused entry matches; the error says what differs.
         """
         reply = self._take(request)
         size = max(1, -(-len(reply.text) // _DELTAS))

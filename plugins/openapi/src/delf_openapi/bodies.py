@@ -24,7 +24,7 @@ class Field:
         arg: The keyword.
         name: The property.
         schema: The schema of the value.
-        required: Whether the body must have it.
+        required: Whether the body must have the property.
     """
 
     arg: str
@@ -101,7 +101,7 @@ def _rank_of(media: str) -> int:
     return exact.get(plain, order[kind_of(media)])
 
 
-def read_body(document: Document, raw: Any, taken: Mapping[str, str]) -> Body | None:
+def read_body(document: Document, raw: Any, used_keywords: Mapping[str, str]) -> Body | None:
     """Return the body of an operation; None if the operation accepts no supported body.
 
     Raises:
@@ -129,8 +129,8 @@ def read_body(document: Document, raw: Any, taken: Mapping[str, str]) -> Body | 
     fields: tuple[Field, ...] | None = None
     extra: str | None = None
     if kind in ("json", "form", "multipart") and schema is not None:
-        fields, extra = _flatten(document, schema, taken, whole_allowed=kind == "json")
-    body_argument = unique("body", taken, "content") if fields is None else None
+        fields, extra = _flatten(document, schema, used_keywords, whole_allowed=kind == "json")
+    body_argument = unique("body", used_keywords, "content") if fields is None else None
     return Body(
         media=media,
         kind=kind,
@@ -155,7 +155,7 @@ def _forbids_others(document: Document, schema: Any) -> bool:
 
 
 def _flatten(
-    document: Document, schema: Any, taken: Mapping[str, str], *, whole_allowed: bool
+    document: Document, schema: Any, used_keywords: Mapping[str, str], *, whole_allowed: bool
 ) -> tuple[tuple[Field, ...] | None, str | None]:
     """Return the properties as keywords, and the keyword for additional properties."""
     merged = merge_object(document, schema)
@@ -173,7 +173,7 @@ def _flatten(
     names: dict[str, str] = {}
     for name in writable:
         arg = argument_name(name)
-        if arg in taken or arg in names:
+        if arg in used_keywords or arg in names:
             return None, None
         names[arg] = name
     fields = tuple(
@@ -181,5 +181,5 @@ def _flatten(
     )
     extra = None
     if merged.additional:
-        extra = unique("extra_fields", {*taken, *names})
+        extra = unique("extra_fields", {*used_keywords, *names})
     return fields, extra

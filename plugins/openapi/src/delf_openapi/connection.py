@@ -121,11 +121,11 @@ class APITool(Connection[OpenAPISettings]):
         )
         self._own: OpenAPISettings = self.settings
         # The core's check accepts only names, so other words are resolved after loading.
-        self._wanted: Permission = self.allow
-        self._asked: Permission = self.confirm
-        self.allow = False if self._wanted is False else None
+        self._allow_words: Permission = self.allow
+        self._confirm_words: Permission = self.confirm
+        self.allow = False if self._allow_words is False else None
         self._api: API | None = None
-        self._made: tuple[Action, ...] | None = None
+        self._actions: tuple[Action, ...] | None = None
         self._loading = threading.Lock()
         self._caller = Caller(self.name, self._own, self.keep_secret)
         self._improved: Improvements | None = None
@@ -142,9 +142,9 @@ class APITool(Connection[OpenAPISettings]):
             ConnectionConfigurationError: If the specification is invalid.
             ConnectionUnavailableError: If the specification is unavailable.
         """
-        if self._made is None or self.is_stale():
+        if self._actions is None or self.is_stale():
             await asyncio.to_thread(self._load)
-        return self._made or ()
+        return self._actions or ()
 
     async def context(self, task: str) -> str | None:
         """Return what the specification says about the whole API, such as units and paging."""
@@ -167,20 +167,20 @@ class APITool(Connection[OpenAPISettings]):
                 self._api = self._loaded()
             if self._caller.samples is not None and self._caller.samples.has_news:
                 apply_samples(self._api.entries.values(), self._caller.samples)
-                self._made = None
-            if self._made is None:
-                self._made = self._all_actions(self._api)
+                self._actions = None
+            if self._actions is None:
+                self._actions = self._all_actions(self._api)
             return self._api
 
     def _loaded(self) -> API:
         from delf_openapi.loading import load_api
 
-        api = load_api(self.name, self._own, self._tree, self._wanted)
+        api = load_api(self.name, self._own, self._tree, self._allow_words)
         if self._own.sample:
             learned = None if api.version is None else Learned(self._cache(), api.version)
             self._caller.samples = samples = Samples(learned)
             apply_samples(api.entries.values(), samples)
-        self.confirm = resolved_confirm(self._asked, api.spots, api.entries, self.name)
+        self.confirm = resolved_confirm(self._confirm_words, api.spots, api.entries, self.name)
         for name, effect in effects_by_name(self._own.effects, api.spots, self.name).items():
             if name in api.entries:
                 api.entries[name].effect = effect
@@ -238,7 +238,7 @@ class APITool(Connection[OpenAPISettings]):
             await Enrichment(ask, self._llm or self._own.llm, keep).improve(missing)
         finally:
             self._improved = previous
-            self._made = None
+            self._actions = None
         return True
 
     def _kept(self, api: API) -> Improvements:
@@ -322,7 +322,9 @@ class APITool(Connection[OpenAPISettings]):
     def inspected(self, *, verbose: bool = False) -> dict[str, Any]:
         """Return the actions as data: names, or all facts if ``verbose``."""
         api = self._load()
-        description = describe_actions(self.name, self.summary, self._made or (), verbose=verbose)
+        description = describe_actions(
+            self.name, self.summary, self._actions or (), verbose=verbose
+        )
         if verbose:
             for item in description["methods"]:
                 spot = api.entries[item["name"]].spot

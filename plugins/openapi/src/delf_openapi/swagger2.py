@@ -47,7 +47,7 @@ def convert(document: Document, tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_alternatives(tree: dict[str, Any]) -> dict[str, Any]:
-    """Return a specification with ``anyOf`` instead of lists in ``items``, as Slack's has."""
+    """Return a specification with ``anyOf`` instead of lists in ``items``, as in Slack's."""
     if next(_with_lists(tree), None) is None:
         return tree
     copied = copy.deepcopy(tree)

@@ -43,8 +43,8 @@ class Tokens:
         self._keep_secret = keep_secret
         self._settings = settings
         self._send = send
-        self._known: dict[str, tuple[str, float]] = {}
-        self._asking: dict[str, asyncio.Task[str]] = {}
+        self._tokens: dict[str, tuple[str, float]] = {}
+        self._requests: dict[str, asyncio.Task[str]] = {}
 
     async def get(self, url: str, *, instead_of: str | None = None) -> str:
         """Return the cached or a new token; concurrent calls share one request.
@@ -52,12 +52,12 @@ class Tokens:
         Raises:
             ToolExecutionError: If the server grants no token, or its address has no TLS.
         """
-        cached = self._known.get(url)
+        cached = self._tokens.get(url)
         if cached is not None and cached[0] != instead_of and cached[1] > time.monotonic():
             return cached[0]
-        asking = self._asking.get(url)
+        asking = self._requests.get(url)
         if asking is None or asking.done() or asking.get_loop() is not asyncio.get_running_loop():
-            asking = self._asking[url] = shared_task(self._ask(url))
+            asking = self._requests[url] = shared_task(self._ask(url))
         # Cancelling one call does not cancel the request for other calls.
         return await asyncio.shield(asking)
 
@@ -78,7 +78,10 @@ class Tokens:
                 hint="check client_id, client_secret and scopes",
             ) from None
         self._keep_secret(token)
-        self._known[url] = token, time.monotonic() + seconds - min(_MARGIN, seconds * _MARGIN_SHARE)
+        self._tokens[url] = (
+            token,
+            time.monotonic() + seconds - min(_MARGIN, seconds * _MARGIN_SHARE),
+        )
         return token
 
     def _request(self, url: str, *, in_body: bool) -> Request:

@@ -87,7 +87,7 @@ class Responses:
 
     def __init__(self, document: Document) -> None:
         self._document = document
-        self._known: dict[tuple[str, str], SchemaUnmarshaller | str] = {}
+        self._unmarshallers: dict[tuple[str, str], SchemaUnmarshaller | str] = {}
 
     def typed(self, operation: Operation, answer: Answer, body: Any) -> Typed:
         """Convert a body to its declared type."""
@@ -103,9 +103,9 @@ class Responses:
             )
         status, schema = found
         key = (operation.spot.name, status)
-        unmarshaller = self._known.get(key)
+        unmarshaller = self._unmarshallers.get(key)
         if unmarshaller is None:
-            unmarshaller = self._known[key] = self._make_unmarshaller(schema)
+            unmarshaller = self._unmarshallers[key] = self._make_unmarshaller(schema)
         if isinstance(unmarshaller, str):
             return Typed(body, (_whole_response_fault(unmarshaller),))
         _deadline.set(time.monotonic() + SECONDS)

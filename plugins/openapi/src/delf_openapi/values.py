@@ -27,7 +27,7 @@ class Checker:
 
     def __init__(self, document: Document) -> None:
         self._document = document
-        self._known: dict[int, tuple[Any, json_schema.Checker | None]] = {}
+        self._checkers: dict[int, tuple[Any, json_schema.Checker | None]] = {}
 
     def faults(self, schema: Any, value: Any) -> Sequence[Fault]:
         """List the faults of a value."""
@@ -38,10 +38,10 @@ class Checker:
         return [fault for fault in faults_found if not fault.unchecked]
 
     def _checker(self, schema: Any) -> json_schema.Checker | None:
-        cached = self._known.get(id(schema))
+        cached = self._checkers.get(id(schema))
         if cached is None:
             # Keep a reference to the schema, so that its id is not reused.
-            cached = self._known[id(schema)] = schema, self._make_checker(schema)
+            cached = self._checkers[id(schema)] = schema, self._make_checker(schema)
         return cached[1]
 
     def _make_checker(self, schema: Any) -> json_schema.Checker | None:

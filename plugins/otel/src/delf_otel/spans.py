@@ -1,9 +1,9 @@
 """Folds events into finished spans, named by OpenTelemetry's conventions for generative AI.
 
 A task is ``invoke_agent``, a model call ``chat``, a tool call ``execute_tool``; a question to a
-person is delf's own ``delf.approval``, to which the tool call that it let through is linked. The id
-of a span is a digest of its task, call or request. So a task that goes on in another process, or on
-another machine, goes on in the same trace.
+person is delf's own ``delf.approval``, to which the approved tool call is linked. The id of a span
+is a digest of its task, call or request. So a task that continues in another process, or on another
+machine, continues in the same trace.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``FilterPrefilter``: selects actions by one question with all of them."""
+"""``FilterPrefilter``: selects actions by one question to the model, which lists all actions."""
 
 from __future__ import annotations
 

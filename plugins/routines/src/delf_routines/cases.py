@@ -121,7 +121,7 @@ class _StandIn:
 
 
 class Recorded:
-    """The recorded calls that a script has not used yet, and its calls that were not recorded."""
+    """The calls of a recorded run as a script repeats them: used, unused, and different ones."""
 
     def __init__(self, case: Case) -> None:
         self._case = case
@@ -129,8 +129,8 @@ class Recorded:
 
     def begin(self) -> None:
         """Reset: mark all recorded calls as unused."""
-        self.left = list(self._case.calls)
-        self.made: list[PastCall] = []
+        self.unused = list(self._case.calls)
+        self.used: list[PastCall] = []
         self.differences: list[str] = []
 
     def answer(self, question: ApprovalRequest) -> Any:
@@ -147,10 +147,10 @@ class Recorded:
         Raises:
             ToolExecutionError: If the call was not recorded, or failed in the recording.
         """
-        for number, call in enumerate(self.left):
+        for number, call in enumerate(self.unused):
             if call.action == action and is_same(call.arguments, arguments):
-                del self.left[number]
-                self.made.append(call)
+                del self.unused[number]
+                self.used.append(call)
                 if call.error is not None:
                     raise ToolExecutionError(call.error)
                 return call.result
@@ -194,7 +194,7 @@ async def run_case(routine: Routine, case: Case, make: LikeAgent) -> list[str]:
     problems = list(recorded.differences)
     if not response.status and not problems:
         problems.append(f"it fails: {response.error}")
-    problems += [f"it does not call {call.action} any more" for call in recorded.left]
+    problems += [f"it does not call {call.action} any more" for call in recorded.unused]
     if response.status:
         problems += case.other_answer(response.text)
     return problems
@@ -203,7 +203,7 @@ async def run_case(routine: Routine, case: Case, make: LikeAgent) -> list[str]:
 def stand_ins(actions: Mapping[str, UsedAction], recorded: Recorded) -> Sequence[ConnectionLike]:
     """Return connections with recorded results, without side effects."""
     stand_ins_by_name: dict[str, _StandIn] = {}
-    for full in dict.fromkeys([*actions, *(call.action for call in recorded.left)]):
+    for full in dict.fromkeys([*actions, *(call.action for call in recorded.unused)]):
         if full == ASK:
             continue  # answered by people, not by a connection
         connection, _, method = full.partition(".")

@@ -223,7 +223,7 @@ class _Merging:
     @property
     def case(self) -> Case:
         """The calls of the merged script, and its answer."""
-        return replace(self._whole, calls=self._recorded.made)
+        return replace(self._whole, calls=self._recorded.used)
 
     async def ask(self, like: LikeAgent) -> float | None:
         """Ask the model for a merged script, with retries.
@@ -294,7 +294,7 @@ class _OneOfMany(OneScript):
         problems = [*self._recorded.differences, *self._case.other_answer(text)]
         problems += [
             f"it does not call {call.action}({_short(dict(call.arguments))})"
-            for call in self._recorded.left
+            for call in self._recorded.unused
             if call.error is None and _changes(self._routine.actions, call.action)
         ]
         if not problems:

@@ -48,8 +48,8 @@ def bounds(
     """Return the pattern for each parameter; None for parameters used with their full value.
 
     Args:
-        script: The script; it is Python.
-        defaults: The parameters, with their values in the task that it came from.
+        script: The script, valid Python.
+        defaults: The parameters, with their values in the original task.
         actions: The callable actions, by ``connection.method``.
     """
     if not defaults:

@@ -44,7 +44,7 @@ class RoutineGuard:
 
     def begin(self) -> None:
         """Reset the counts."""
-        self.left = list(self._earlier)
+        self.unadopted = list(self._earlier)
         """Changes of earlier scripts that this script has not adopted."""
         self.made: list[Made] = []
         """The calls of this script, with the adopted calls of earlier ones."""
@@ -56,17 +56,17 @@ class RoutineGuard:
     @property
     def earlier(self) -> list[Made]:
         """The calls of this and earlier scripts, for the next script of a repair."""
-        return [*self.left, *self.made]
+        return [*self.unadopted, *self.made]
 
     def before_call(self, call: ScriptCall) -> Returned | None:
         """Return the result of an identical change by an earlier script, if any."""
         self._calls += not call.built_in
         self._changes += call.effect != "read" and not call.built_in
-        for number, past_call in enumerate(self.left):
+        for number, past_call in enumerate(self.unadopted):
             if past_call.call.name == call.name and is_same(
                 past_call.call.arguments, call.arguments
             ):
-                del self.left[number]
+                del self.unadopted[number]
                 self.made.append(past_call)
                 self.reused += 1
                 return cast("Returned", past_call.answer)
@@ -88,7 +88,7 @@ class RoutineGuard:
         if limits.changes is not None and self._changes > limits.changes:
             return Refused(message=f"the routine {name} changes at most {limits.changes} things")
         reasons = [f"{empty} gave nothing, where it gave something before" for empty in self.empty]
-        if any(past_call.call.name == call.name for past_call in self.left):
+        if any(past_call.call.name == call.name for past_call in self.unadopted):
             reasons.append(f"{call.name} was called with other values before the routine failed")
         return self._approval_verdict(call, reasons)
 

@@ -368,7 +368,7 @@ def _header_of(table: Mapping[str, Any], place: str) -> _Header:
         return _Header.model_validate_json(json.dumps(table, default=str))
     except ValidationError as error:
         problems = error.errors(include_url=False)
-        first = next((one for one in problems if one["type"] in _UNKNOWN), problems[0])
+        first = next((problem for problem in problems if problem["type"] in _UNKNOWN), problems[0])
         where = ".".join(map(str, first["loc"]))
         if first["type"] in _UNKNOWN:
             raise _wrong(place, f"unknown key {where!r}") from None

@@ -203,7 +203,7 @@ class _Finder(ast.NodeVisitor):
     def __init__(
         self,
         task: str,
-        taken: Iterable[str],
+        used_names: Iterable[str],
         fixed: frozenset[str],
         signatures: Mapping[str, Sequence[str]],
         names: Mapping[Value, str] | None = None,
@@ -217,7 +217,7 @@ class _Finder(ast.NodeVisitor):
         self._spoken = spoken_dates(task)
         text = _DASHED.sub(" ", task.replace(",", ""))
         self._numbers = {float(match) for match in _NUMBER.findall(text)}
-        self._taken = {*taken, *keyword.kwlist}
+        self._used_names = {*used_names, *keyword.kwlist}
         self._fixed = fixed
         self._hints: list[str | None] = [None]
         self.parameters: dict[Value, Parameter] = {}
@@ -350,7 +350,7 @@ class _Finder(ast.NodeVisitor):
             parameter = Parameter(name=self._name(value, kind), type=kind, default=value)
             if parameter.name in self._fixed:
                 return None
-            self._taken.add(parameter.name)
+            self._used_names.add(parameter.name)
         self.parameters[value] = parameter
         return parameter
 
@@ -363,7 +363,7 @@ class _Finder(ast.NodeVisitor):
             usual = "number" if kind in ("integer", "number") else "value"
         name = words if words.isidentifier() else usual
         free_name, number = name, 2
-        while free_name in self._taken:
+        while free_name in self._used_names:
             free_name, number = f"{name}_{number}", number + 1
         return free_name
 

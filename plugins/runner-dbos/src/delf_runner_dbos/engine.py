@@ -34,7 +34,7 @@ Fire = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
 
 def configuration(url: str) -> DBOSConfig:
-    """Configure DBOS with a unique executor, so that it recovers no other's workflows."""
+    """Configure DBOS with a unique executor, so that it recovers only this process's workflows."""
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
     return DBOSConfig(
         name=APPLICATION,

@@ -76,8 +76,8 @@ class _Seen:
     """A running workflow that a sweep has found.
 
     Args:
-        begun: The start time by DBOS.
-        since: The time since which this runner has seen that start.
+        begun: The start time of the workflow, as DBOS recorded it.
+        since: The time of the first sweep that found the workflow with this start time.
     """
 
     begun: int | None
@@ -389,7 +389,9 @@ class Runner:
         """
         if holder is None:
             return
-        person = next((one for one in await self._journal.people() if one.holder == holder), None)
+        person = next(
+            (person for person in await self._journal.people() if person.holder == holder), None
+        )
         if person is not None and (person.revoked_at is not None or "run" not in person.rights):
             raise ConfigurationError(f"{person.name} may not run tasks any more")
 
@@ -470,26 +472,26 @@ class Runner:
     async def sweep(self) -> None:
         """Release workflows without a live owner to other runners.
 
-        The claim of a task names the process that works on the task. A workflow that was begun and
-        whose task nobody claims belongs to a runner that died, too, once a lease is over.
+        The claim of a task names the process that works on the task. If no process has claimed the
+        task of a running workflow within a lease, the workflow's runner counts as dead, too.
         """
         at_work = await self._queue.at_work(self._options.queues)
         own = dict(self._working.values())
-        first_seen = {
+        now_seen = {
             row.workflow_id: _Seen(row.dequeued_at, monotonic())
             for row in at_work
             if row.workflow_id not in own
         }
-        before = self._seen
-        live = {
-            workflow_id: before[workflow_id]
-            for workflow_id, now in first_seen.items()
-            if workflow_id in before and before[workflow_id].begun == now.begun
+        # Restarted workflows have another start time, and begin a new silence.
+        still_running = {
+            workflow_id: self._seen[workflow_id]
+            for workflow_id, now in now_seen.items()
+            if workflow_id in self._seen and self._seen[workflow_id].begun == now.begun
         }
-        self._seen = first_seen | live  # restarted workflows begin a new silence
+        self._seen = now_seen | still_running
         queues = {row.workflow_id: row.queue_name or "" for row in at_work}
-        for workflow_id, earlier in live.items():
-            if await self._is_left(workflow_id, monotonic() - earlier.since):
+        for workflow_id, seen in still_running.items():
+            if await self._is_left(workflow_id, monotonic() - seen.since):
                 await self._queue.hand_on({workflow_id: queues[workflow_id]})
 
     async def _is_left(self, workflow_id: str, silent: float) -> bool:
@@ -548,8 +550,8 @@ class Runner:
 def _with_values(task: str, item: Any) -> str:
     """Return the call of a routine with values of an item.
 
-    If the item does not have them, the task keeps its words and fails with the strategy's error,
-    so that one odd item holds up no other.
+    If the item lacks these values, the task stays unchanged and fails with the strategy's error, so
+    that one odd item does not hold up the others.
     """
     try:
         return RoutineCall.read(task).of(item)

@@ -114,17 +114,17 @@ def list_schedules(ctx: click.Context, *, as_json: bool) -> None:
     """Show the schedules."""
     schedules_found = _with_schedules(ctx, lambda schedules: schedules.all())
     if as_json:
-        click.echo(json.dumps([_shown(one) for one in schedules_found]))
+        click.echo(json.dumps([_shown(item) for item in schedules_found]))
         return
     rows = [
         (
-            one.name,
-            "paused" if one.paused else one.cron,
-            one.zone or "UTC",
-            one.queue,
-            one_line(f"{one.task} (each of {one.each})" if one.each else one.task),
+            item.name,
+            "paused" if item.paused else item.cron,
+            item.zone or "UTC",
+            item.queue,
+            one_line(f"{item.task} (each of {item.each})" if item.each else item.task),
         )
-        for one in schedules_found
+        for item in schedules_found
     ]
     for line in table(rows, ("name", "cron", "zone", "queue", "task"), whole=True):
         click.echo(line)
@@ -244,9 +244,9 @@ def _set_paused(ctx: click.Context, name: str, *, paused: bool, as_json: bool) -
     write_result(f"{name} is paused" if paused else f"{name} continues", data, as_json=as_json)
 
 
-def _shown(one: Schedule) -> dict[str, Any]:
+def _shown(item: Schedule) -> dict[str, Any]:
     names = ("name", "cron", "zone", "task", "each", "id_field", "queue", "paused", "last")
-    return {name: getattr(one, name) for name in names}
+    return {name: getattr(item, name) for name in names}
 
 
 def _fields(firing: Firing) -> dict[str, Any]:

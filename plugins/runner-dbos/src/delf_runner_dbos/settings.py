@@ -91,7 +91,7 @@ class RunnerSettings(PluginSettings, QueueSettings):
         """Return the URL of the database for DBOS's workflows, in DBOS's form.
 
         Args:
-            data_dir: The user's data folder; it is made.
+            data_dir: The user's data folder, created if missing.
             folder: The project's folder, for which the default URL has a file of its own.
 
         Raises:

@@ -152,7 +152,7 @@ class ContainerProcess:
         engine: The engine.
         container: The id.
         stream: The standard streams; closing them ends the container.
-        folder: The host's folder that belongs to it, removed with it.
+        folder: The host's folder for the container, removed with the container.
         limits: The limits, for messages about its end.
     """
 
@@ -233,7 +233,7 @@ class ContainerProcess:
     async def _remove(self) -> None:
         removing = asyncio.ensure_future(self._engine.run(self._engine.remove, self.container))
         try:
-            with self._engine.left.track(DelfError):
+            with self._engine.leftovers.track(DelfError):
                 if not await self._engine.finish({removing}):
                     removing.cancel()
                     raise self._engine.silence()

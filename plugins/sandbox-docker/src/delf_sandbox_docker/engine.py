@@ -52,7 +52,7 @@ class Engine:
         self._client: Any = None
         self._info: dict[str, Any] | None = None
         self._silent_until = 0.0
-        self.left = Outage(_log, "containers are left for the next process to remove")
+        self.leftovers = Outage(_log, "containers are left for the next process to remove")
         """Reports containers that cannot be removed."""
         self._places: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
 
@@ -244,7 +244,7 @@ def _test_socket(url: str) -> None:
     """Test a Unix socket, because the client would cache a failed connection.
 
     Raises:
-        OSError: If nobody answers, or not to this user.
+        OSError: If nothing listens on the socket, or this user may not connect.
     """
     if url.startswith("unix://"):
         with socket.socket(socket.AF_UNIX) as probe:

@@ -124,7 +124,7 @@ class LocalBackend:
         return Available(", ".join(measures))
 
     async def _check(self) -> ForkServer | None:
-        """Return a suitable template, or none if sessions need little.
+        """Return a template with its own mount namespace; None if scratch files are on the disk.
 
         Raises:
             SandboxUnavailableError: If sessions would have no mount namespace.

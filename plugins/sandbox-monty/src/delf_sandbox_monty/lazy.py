@@ -1,7 +1,7 @@
 """Checks of generators, which Monty evaluates eagerly while Python is lazy.
 
-The result is the same if all items are used. If fewer may be used, generators with write calls are
-refused, because they would run for every item.
+The result is the same if all items are used. A generator with write calls is refused if a script
+may use fewer items, because the calls would run for every item.
 """
 
 from __future__ import annotations

@@ -268,7 +268,7 @@ class Lowering(ast.NodeTransformer):
         return node
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> Any:
-        """Convert an async generator function likewise."""
+        """Convert an async generator function to one that returns a complete iterator."""
         return self.visit_FunctionDef(node)
 
     def visit_Assign(self, node: ast.Assign) -> Any:

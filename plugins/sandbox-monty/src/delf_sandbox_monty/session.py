@@ -87,7 +87,8 @@ class MontySession:
         self.folder = folder
         self._forget = forget
         self._tools = {tool.name: tool.methods for tool in spec.tools}
-        self._initial_names, self._left, self._async = initial_names_of(spec.tools, MODULES | SHIMS)
+        names = initial_names_of(spec.tools, MODULES | SHIMS)
+        self._initial_names, self._script_names, self._async = names
         self._rebound: set[str] = set()
         self._uses = ToolUses(self._tools)
         self._left_calls: int | None = None
@@ -146,7 +147,7 @@ class MontySession:
         if isinstance(prepared, Failed):
             return prepared
         await self._restore_tool_names()
-        self._left |= prepared.names
+        self._script_names |= prepared.names
         self._async |= prepared.functions
         self._rebound.update(prepared.rebound)
         self._sources[f"<python-input-{self._feeds}>"] = Source(code, prepared.lines)

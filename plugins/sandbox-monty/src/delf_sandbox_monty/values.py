@@ -39,8 +39,8 @@ class _Copy:
     def __init__(self, most: int, *, refuses: bool) -> None:
         self._most = most
         self._refuses = refuses
-        self._taken = 0
-        self._made: dict[int, Any] = {}
+        self._size = 0
+        self._copies: dict[int, Any] = {}
 
     def of(self, value: Any) -> Any:
         """Return the copy of a value."""
@@ -52,9 +52,9 @@ class _Copy:
                     f"{value[:40]} cannot be passed: make it a list, or other plain data"
                 )
             return value
-        copied = self._made.get(id(value), self)
+        copied = self._copies.get(id(value), self)
         if copied is self:
-            copied = self._made[id(value)] = self._copy(value)
+            copied = self._copies[id(value)] = self._copy(value)
         return copied
 
     def _copy(self, value: Any) -> Any:
@@ -72,8 +72,8 @@ class _Copy:
                 return value
 
     def _take(self, size: int) -> None:
-        self._taken += size
-        if self._taken > self._most:
+        self._size += size
+        if self._size > self._most:
             raise TooLargeError(f"the value takes more than {self._most:,} bytes")
 
 

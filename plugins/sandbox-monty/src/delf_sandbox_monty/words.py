@@ -91,7 +91,7 @@ class Source:
 
     Args:
         text: The text of the model.
-        lines: The line for each line that Monty ran; empty where they are the same.
+        lines: The line in ``text`` for each line that Monty ran; empty if both texts are equal.
     """
 
     text: str

@@ -113,9 +113,9 @@ class Approvals:
     async def waiting(self, key: Key) -> WaitingCount:
         """Count the requests that a person may decide, without building their details."""
         every = (await self._tasks.waiting()).values()
-        mine = [one for records in every for one in records if key.sees(one.task.key)]
-        mine = [one for one in mine if may_decide(one, key)]
-        last = max(mine, key=lambda one: one.requested.at, default=None)
+        mine = [record for records in every for record in records if key.sees(record.task.key)]
+        mine = [record for record in mine if may_decide(record, key)]
+        last = max(mine, key=lambda record: record.requested.at, default=None)
         return WaitingCount(
             count=len(mine),
             action=None if last is None else last.requested.action,
@@ -201,7 +201,7 @@ class Approvals:
         if rule is None or LOCAL in rule.deciders:
             return False
         here = self._keys.everybody()
-        return not any(one.sees(record.task.key) and may_decide(record, one) for one in here)
+        return not any(key.sees(record.task.key) and may_decide(record, key) for key in here)
 
     async def _check(self, record: RequestRecord, changed: Mapping[str, Any]) -> None:
         """Validate edited arguments as the approval gate would, if this process has the action."""

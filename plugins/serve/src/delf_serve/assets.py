@@ -44,7 +44,7 @@ def page_file(name: str, known: str = "", version: str = "") -> Response:
     kind, data, tag = file
     is_fixed = version == _version()
     headers = {"cache-control": _FIXED if is_fixed else "no-cache", "etag": tag}
-    if tag in [one.strip().removeprefix("W/") for one in known.split(",")]:
+    if tag in [tag_text.strip().removeprefix("W/") for tag_text in known.split(",")]:
         return Response(status_code=304, headers=headers)
     return Response(data, media_type=kind, headers=headers)
 

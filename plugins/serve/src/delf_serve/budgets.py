@@ -117,4 +117,4 @@ class Budgets:
             # Without figures no limit can be enforced: refuse the task.
             raise ProblemError(501, "budgets need a journal with figures") from None
         figures = await journal.figures("person", TaskFilter(since=since, keys=owners))
-        return sum(one.cost_usd for one in figures)
+        return sum(group.cost_usd for group in figures)

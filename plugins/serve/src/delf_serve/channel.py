@@ -339,7 +339,7 @@ class WebChannel:
             self._notices.tell(notice)
             return
         noted = await journal.notes(request.task_id)
-        if any(one.kind == _NOTE and one.data.get("name") == notice.name for one in noted):
+        if any(note.kind == _NOTE and note.data.get("name") == notice.name for note in noted):
             return
 
         async def sent() -> None:
@@ -358,11 +358,11 @@ class WebChannel:
     ) -> list[Person]:
         """Return the people who may decide a request and opted in to a kind of notices."""
         try:
-            people = [one for one in await journal.people() if one.revoked_at is None]
+            people = [person for person in await journal.people() if person.revoked_at is None]
         except ConfigurationError:
             return []  # the journal keeps no people
         owner = (await journal.task(request.task_id)).key
-        return [one for one in deciders(request, owner, people) if choice in one.notices]
+        return [person for person in deciders(request, owner, people) if choice in person.notices]
 
     async def show_discussion(
         self,

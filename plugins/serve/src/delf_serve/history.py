@@ -54,13 +54,13 @@ async def search(tasks: Tasks, query: s.SearchQuery, key: Key) -> s.FoundList:
     matches = await search_tasks(tasks.journal, wanted, query.limit, before, tasks.waiting_in)
     views = [
         s.FoundTask(
-            task=task_view(one.task, waiting, key),
-            person=one.person,
-            place=one.place,
-            event=one.seq,
-            excerpt=one.excerpt,
+            task=task_view(match.task, waiting, key),
+            person=match.person,
+            place=match.place,
+            event=match.seq,
+            excerpt=match.excerpt,
         )
-        for one in matches.tasks
+        for match in matches.tasks
     ]
     return s.FoundList(tasks=views, more=matches.more, behind=matches.behind)
 
@@ -78,7 +78,7 @@ async def figures(tasks: Tasks, query: s.FiguresQuery, key: Key) -> Sequence[Fig
 
 def figure_list(found: Sequence[Figures], *, more: bool) -> s.FigureList:
     """Convert statistics to the API's format."""
-    return s.FigureList(figures=[s.Figures(**asdict(one)) for one in found], more=more)
+    return s.FigureList(figures=[s.Figures(**asdict(figures)) for figures in found], more=more)
 
 
 async def compare(tasks: Tasks, one: str, other: str, key: Key) -> s.Comparison:

@@ -121,14 +121,14 @@ class Keys:
         needed: Whether authentication is required, even without any key.
 
     Raises:
-        ConfigurationError: For an invalid key, by its number and never its text.
+        ConfigurationError: For an invalid key; the error has its number, never its text.
     """
 
     def __init__(self, texts: Sequence[str] = (), *, needed: bool = False) -> None:
         self._keys = _keys(texts)
         self._of_people: dict[bytes, Key] = {}
         self._people: dict[str, Key] = {}
-        self._known: list[Person] = []
+        self._all_people: list[Person] = []
         self._people_at = float("-inf")
         self._needed = needed or bool(self._keys)
 
@@ -137,7 +137,7 @@ class Keys:
         """Load the keys of the settings, or else of ``DELF_API_KEY``.
 
         Raises:
-            ConfigurationError: For an invalid key, by its number and never its text.
+            ConfigurationError: For an invalid key; the error has its number, never its text.
         """
         api_key = "" if settings.api_key is None else settings.api_key.get_secret_value()
         api_key = api_key or environ.get(VARIABLE, "")
@@ -177,7 +177,7 @@ class Keys:
             name: The name, or the mail address.
             by_mail: Whether ``name`` is a verified mail address.
         """
-        here = [person for person in self._known if person.holder in self._people]
+        here = [person for person in self._all_people if person.holder in self._people]
         key_of_person = next((person for person in here if person.name == name), None)
         if key_of_person is None and by_mail:
             theirs = (
@@ -201,11 +201,11 @@ class Keys:
 
     def known(self, holder: str | None) -> Person | None:
         """Return the person of the journal by owner name, if any."""
-        return next((person for person in self._known if person.holder == holder), None)
+        return next((person for person in self._all_people if person.holder == holder), None)
 
     def of_team(self, team: str) -> frozenset[str]:
         """Return the owner names of a team's people, including removed ones."""
-        return frozenset(person.holder for person in self._known if team in person.teams)
+        return frozenset(person.holder for person in self._all_people if team in person.teams)
 
     def holds(self, key: Key) -> bool:
         """Return True if a key still exists with the same secret and rights."""
@@ -235,7 +235,7 @@ class Keys:
 
     def _replace_people(self, people: list[Person]) -> None:
         """Replace the people; keys stay required even if all are revoked."""
-        self._known = people
+        self._all_people = people
         # A server whose last person was revoked must not be open to everybody.
         self._needed = self._needed or bool(people)
         here = [person for person in people if person.revoked_at is None]

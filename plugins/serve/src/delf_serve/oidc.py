@@ -57,7 +57,7 @@ class OpenIdConnect:
     def __init__(self, settings: ServeSettings) -> None:
         self._settings = settings
         self._client: Any = None
-        self._known: tuple[float, Mapping[str, Any], Mapping[str, Any]] | None = None
+        self._metadata: tuple[float, Mapping[str, Any], Mapping[str, Any]] | None = None
 
     @property
     def by_mail(self) -> bool:
@@ -134,7 +134,7 @@ class OpenIdConnect:
                 sub=cast("Any", needed),
             ).validate(claims.claims)
         except (errors.JoseError, ValueError, KeyError):
-            self._known = None  # fetch the keys again: providers rotate them
+            self._metadata = None  # fetch the keys again: providers rotate them
             raise ProblemError(403, "the provider's token is not valid", "log in again") from None
         self._check_party(claims.claims)
         return claims.claims
@@ -161,8 +161,8 @@ class OpenIdConnect:
         """Return the provider's metadata and keys."""
         import httpx
 
-        if self._known is not None and time.monotonic() - self._known[0] < _KNOWN_SECONDS:
-            return self._known[1], self._known[2]
+        if self._metadata is not None and time.monotonic() - self._metadata[0] < _KNOWN_SECONDS:
+            return self._metadata[1], self._metadata[2]
         issuer = self._settings.oidc_issuer.rstrip("/")
         way = async_transport(httpx, verify=default_context())
         try:
@@ -174,7 +174,7 @@ class OpenIdConnect:
                 keys = (await client.get(about["jwks_uri"])).raise_for_status().json()
         except (httpx.HTTPError, ValueError, KeyError):
             raise ProblemError(502, "the provider of logins cannot be asked") from None
-        self._known = time.monotonic(), about, keys
+        self._metadata = time.monotonic(), about, keys
         return about, keys
 
     async def aclose(self) -> None:

@@ -679,7 +679,7 @@ async def list_sessions(call: Call, query: s.PageQuery) -> s.LoginList:
     """List the caller's sessions on the page, with their addresses."""
     logins, more = page_of(await call.service.sessions.of(call.key), query)
     this = None if call.cookie is None else digest_of(call.cookie)
-    sessions = [staff.login_view(one, is_this=one.digest == this) for one in logins]
+    sessions = [staff.login_view(login, is_this=login.digest == this) for login in logins]
     return s.LoginList(sessions=sessions, more=more)
 
 

@@ -48,7 +48,9 @@ class ProjectSchedules:
             if problem.status not in (409, 501):
                 raise
             return s.ScheduleList(schedules=[], missing=problem.message)
-        return s.ScheduleList(schedules=[_view(one) for one in schedule_list if key.sees(one.key)])
+        return s.ScheduleList(
+            schedules=[_view(schedule) for schedule in schedule_list if key.sees(schedule.key)]
+        )
 
     async def add(self, given: s.ScheduleRequest, key: Key) -> s.ScheduleView:
         """Store a schedule, whose tasks are owned by a person.
@@ -105,7 +107,7 @@ class ProjectSchedules:
         with self._open() as schedules:
             await self._find_visible(schedules, name, key)
             firings = await schedules.history(name, _SHOWN)
-        return s.ScheduleHistory(firings=[_firing(one) for one in firings])
+        return s.ScheduleHistory(firings=[_firing(firing) for firing in firings])
 
     async def _find_visible(self, schedules: Schedules, name: str, key: Key) -> Schedule:
         """Return a schedule that a person may see.
@@ -113,7 +115,9 @@ class ProjectSchedules:
         Raises:
             ProblemError: If the schedule does not exist or is hidden from the person.
         """
-        schedule = next((one for one in await schedules.all() if one.name == name), None)
+        schedule = next(
+            (schedule for schedule in await schedules.all() if schedule.name == name), None
+        )
         if schedule is None or not key.sees(schedule.key):
             raise ProblemError(404, "no such schedule is known", "GET /schedules")
         return schedule
@@ -151,23 +155,27 @@ class ProjectSchedules:
             await opened.aclose()
 
 
-def _view(one: Schedule) -> s.ScheduleView:
+def _view(schedule: Schedule) -> s.ScheduleView:
     return s.ScheduleView(
-        name=one.name,
-        cron=one.cron,
-        zone=one.zone,
-        task=one.task,
-        routine=one.setup.get("flags", {}).get("strategy") == ROUTINE,
-        each=one.each,
-        id_field=one.id_field,
-        queue=one.queue,
-        paused=one.paused,
-        last=one.last,
-        owner=None if one.key is None else name_of_holder(one.key),
+        name=schedule.name,
+        cron=schedule.cron,
+        zone=schedule.zone,
+        task=schedule.task,
+        routine=schedule.setup.get("flags", {}).get("strategy") == ROUTINE,
+        each=schedule.each,
+        id_field=schedule.id_field,
+        queue=schedule.queue,
+        paused=schedule.paused,
+        last=schedule.last,
+        owner=None if schedule.key is None else name_of_holder(schedule.key),
     )
 
 
-def _firing(one: Firing) -> s.FiringView:
+def _firing(firing: Firing) -> s.FiringView:
     return s.FiringView(
-        at=one.at, state=one.state, task_ids=[*one.task_ids], test=one.test, note=one.note
+        at=firing.at,
+        state=firing.state,
+        task_ids=[*firing.task_ids],
+        test=firing.test,
+        note=firing.note,
     )

@@ -86,18 +86,18 @@ class ConnectionLimit:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._held: set[Protocol] = set()
+        self._connections: set[Protocol] = set()
 
     def take(self, connection: Protocol) -> None:
         """Admit a new connection, or close it."""
-        if len(self._held) >= self._most:
+        if len(self._connections) >= self._most:
             connection.abort()
         else:
-            self._held.add(connection)
+            self._connections.add(connection)
 
     def leave(self, connection: Protocol) -> None:
         """Stop counting a closed connection."""
-        self._held.discard(connection)
+        self._connections.discard(connection)
 
 
 class Protocol(HttpToolsProtocol):

@@ -288,6 +288,6 @@ def settings_of(options: Mapping[str, Any]) -> ServeSettings:
     """Load the settings from code or ``delf.toml``, then from the environment.
 
     Raises:
-        ConnectionConfigurationError: For an invalid setting, by name and never by value.
+        ConnectionConfigurationError: For an invalid setting; the error never has its value.
     """
     return ServeSettings.for_instance(NAME, options)

@@ -36,9 +36,9 @@ def _manager(call: Call) -> None:
 async def everybody(call: Call, query: s.PageQuery) -> s.PersonList:
     """List all people, also those who were removed."""
     _manager(call)
-    people = sorted(await call.service.tasks.journal.people(), key=lambda one: one.name)
+    people = sorted(await call.service.tasks.journal.people(), key=lambda person: person.name)
     part, more = page_of(people, query)
-    return s.PersonList(people=[_view(one) for one in part], more=more)
+    return s.PersonList(people=[_view(person) for person in part], more=more)
 
 
 async def keep(call: Call, body: s.PersonRequest) -> s.PersonMade:
@@ -89,7 +89,7 @@ async def sessions(call: Call, name: str) -> s.LoginList:
     """List the sessions of a person."""
     _manager(call)
     logins = await _logins(call, name)
-    return s.LoginList(sessions=[login_view(one, is_this=False) for one in logins], more=False)
+    return s.LoginList(sessions=[login_view(login, is_this=False) for login in logins], more=False)
 
 
 async def end_session(call: Call, name: str, session_id: str) -> None:
@@ -99,9 +99,9 @@ async def end_session(call: Call, name: str, session_id: str) -> None:
         ProblemError: If the person has no such session.
     """
     _manager(call)
-    for one in await _logins(call, name):
-        if id_of(one.digest) == session_id:
-            await call.service.sessions.end_digest(one.digest)
+    for login in await _logins(call, name):
+        if id_of(login.digest) == session_id:
+            await call.service.sessions.end_digest(login.digest)
             return
     raise ProblemError(404, "no such session is known", "GET /people/{name}/sessions")
 
@@ -113,15 +113,15 @@ async def _logins(call: Call, name: str) -> list[SessionRecord]:
     return [one for one in await journal.logins() if one.holder == holder]
 
 
-def login_view(one: SessionRecord, *, is_this: bool) -> s.Login:
+def login_view(login: SessionRecord, *, is_this: bool) -> s.Login:
     """Convert a session for display."""
     return s.Login(
-        id=id_of(one.digest),
-        began=one.began,
-        until=one.until,
-        way=one.way,
-        client=one.client,
-        browser=one.browser,
+        id=id_of(login.digest),
+        began=login.began,
+        until=login.until,
+        way=login.way,
+        client=login.client,
+        browser=login.browser,
         is_this=is_this,
     )
 
@@ -154,8 +154,8 @@ def audit_csv(entries: list[s.AuditEntry]) -> str:
     out = io.StringIO()
     table = csv.writer(out)
     table.writerow(_COLUMNS)
-    for one in entries:
-        cells = [str(getattr(one, name) or "") for name in _COLUMNS]
+    for entry in entries:
+        cells = [str(getattr(entry, name) or "") for name in _COLUMNS]
         table.writerow([f"'{cell}" if cell[:1] in _ACTIVE and cell else cell for cell in cells])
     return out.getvalue()
 
@@ -165,14 +165,14 @@ def _request_entries(record: RequestRecord) -> Iterator[s.AuditEntry]:
     request = record.requested
     decided = record.decided
     acts: list[tuple[str, str | None, Reaction | ApprovalDecided]] = []
-    for one in record.so_far:
-        match one:
+    for event in record.so_far:
+        match event:
             case ApprovalVoted(reason=reason):
-                acts.append(("approved first", reason, one))
+                acts.append(("approved first", reason, event))
             case ApprovalCommented(text=text):
-                acts.append(("commented", text, one))
+                acts.append(("commented", text, event))
             case ApprovalAssigned(to=to):
-                acts.append(("assigned", f"to {to or 'nobody'}", one))
+                acts.append(("assigned", f"to {to or 'nobody'}", event))
     if decided is not None and decided.source == "person":
         acts.append((decided.decision, decided.reason, decided))
     for what, words, act in acts:

@@ -526,7 +526,7 @@ class Tasks:
         keys = None if key.holder is None else frozenset({key.holder})
         text = words[:_SOUGHT]
         records = await find_tasks(self.journal, _FEW, text=text, since=since, keys=keys)
-        return next((one.task_id for one in records if one.task == words), None)
+        return next((record.task_id for record in records if record.task == words), None)
 
     async def record(self, text: str, key: Key) -> TaskRecord:
         """Return a visible task by its id or a prefix.

@@ -177,23 +177,23 @@ def sessions(ctx: click.Context, name: str | None, *, session: str | None, as_js
     """List the page's sessions, of all people or of one; or end one."""
 
     async def look(kept: SharedJournal) -> list[dict[str, Any]]:
-        logins = [one for one in await kept.logins() if name in (None, one.name)]
+        logins = [login for login in await kept.logins() if name in (None, login.name)]
         if session is not None:
-            logins = [one for one in logins if one.digest.startswith(session)]
+            logins = [login for login in logins if login.digest.startswith(session)]
             if len(logins) != 1:
                 raise ConfigurationError("no such session, or several", hint="delf users sessions")
             await kept.end_login(logins[0].digest)
         return [
             {
-                "id": one.digest[:16],
-                "name": one.name,
-                "began": one.began,
-                "until": one.until,
-                "way": one.way,
-                "client": one.client,
-                "browser": one.browser,
+                "id": login.digest[:16],
+                "name": login.name,
+                "began": login.began,
+                "until": login.until,
+                "way": login.way,
+                "client": login.client,
+                "browser": login.browser,
             }
-            for one in logins
+            for login in logins
         ]
 
     logins = ask_journal(ctx, look)

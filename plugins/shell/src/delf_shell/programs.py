@@ -1,4 +1,4 @@
-"""Programs that only read their arguments, so that rules may use wildcards for those.
+"""Programs that only read their arguments, so that rules may use wildcards for these arguments.
 
 Other programs may run an argument, write to it or send it somewhere; rules must name such arguments
 or use ``**``.

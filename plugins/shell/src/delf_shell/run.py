@@ -191,7 +191,7 @@ class Runner:
 
 
 def _search_path(environment: Mapping[str, str]) -> str:
-    """Return the absolute folders of programs; a script may have written into relative ones."""
+    """Return the search path without relative folders, where a script may have put programs."""
     folders = environment.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join(folder for folder in folders if folder.startswith("/"))
 

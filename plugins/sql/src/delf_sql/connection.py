@@ -458,15 +458,15 @@ def _changes(
 ) -> list[tuple[Statement, Sequence[Params]]]:
     """Pair each statement with its sets of parameters."""
     if len(statements) == 1:
-        one = statements[0]
-        return [(one, _parameter_sets(one.text, one.tokens, params))]
+        statement = statements[0]
+        return [(statement, _parameter_sets(statement.text, statement.tokens, params))]
     if params is not None and not isinstance(params, Mapping):
         raise ToolRefusedError(
             "several statements share one dict of params: write :name where each value goes"
         )
     return [
-        (one, [params if find_holes(one.text, one.tokens, named=True) else None])
-        for one in statements
+        (statement, [params if find_holes(statement.text, statement.tokens, named=True) else None])
+        for statement in statements
     ]
 
 

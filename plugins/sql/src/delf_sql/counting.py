@@ -22,7 +22,7 @@ class Count(NamedTuple):
     Args:
         what: The words before the number: ``rows now``, ``new rows``.
         number: The number, if it follows from the statement's text.
-        query: Otherwise a query that returns the number as ``n``.
+        query: A query that returns the number as ``n``, if the text is not enough.
         params: The query's parameters.
     """
 

@@ -114,7 +114,7 @@ def convert_values(bound: Bound, kinds: Sequence[str | None], *, stores: bool) -
     Args:
         bound: A statement with its values.
         kinds: The type of each placeholder; None if unknown.
-        stores: Whether the statement may store its values, which then must not lose a part.
+        stores: Whether the statement may store the values, so that a lossy conversion is refused.
 
     Raises:
         ToolRefusedError: For the first value that does not fit.

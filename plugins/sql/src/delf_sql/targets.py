@@ -144,6 +144,8 @@ def kinds_of(
             column_type = table.columns[column] if column < len(table.columns) else None
         else:
             low = column.lower()
-            column_type = next((one for one in table.columns if one.name.lower() == low), None)
+            column_type = next(
+                (column for column in table.columns if column.name.lower() == low), None
+            )
         kinds[parameter] = column_type.type if column_type is not None else None
     return kinds

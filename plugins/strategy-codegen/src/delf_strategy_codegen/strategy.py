@@ -170,7 +170,7 @@ class _Written(NamedTuple):
 
 
 async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: CodeIn) -> _Written:
-    """Ask the main model until there is a script, as often as retries are allowed.
+    """Ask the main model for a script, again after answers without one, up to the retry limit.
 
     If configured, or after an answer without a script, a model that supports tools gets the tool
     ``run`` for its script; if its server refuses tools, a fence is requested again. Prose is

@@ -50,11 +50,11 @@ class Turns:
             new: The new messages.
             whole: The whole conversation, with the new messages.
             tools: The callable tools.
-            on_delta: Sees the answer's pieces as they come.
+            on_delta: Called with each piece of the answer.
 
         Raises:
-            BudgetExceededError: If the call could exceed the budget; nothing is spent.
-            ModelConfigurationError: If the model does not support sessions and they are required.
+            BudgetExceededError: If the call could exceed the budget; no request is sent.
+            ModelConfigurationError: If sessions are required and the model does not support them.
             DelfError: If the call failed after retries.
         """
         ask = self._host.ask

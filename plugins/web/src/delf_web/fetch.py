@@ -157,7 +157,10 @@ class Fetcher:
 
 
 def _unreachable_error(url: httpx.URL, message: str) -> ToolExecutionError:
-    """Return the error; if a proxy is set, the message says that pages are fetched without it."""
+    """Return the error for a server that cannot be reached.
+
+    If a proxy is set, the message says that pages are fetched without a proxy.
+    """
     proxy = proxy_for(str(url))
     if proxy is None:
         return ToolExecutionError(message)

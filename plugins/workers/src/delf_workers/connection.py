@@ -79,19 +79,20 @@ class Workers(Connection[WorkersSettings]):
         """The agent's own connection."""
         self.workshop: Workshop | None = None
         """Creates workers' connections; set at the agent's first call."""
-        self.around: PluginContext | None = None
+        self.plugin_context: PluginContext | None = None
         """The agent's context, once started."""
 
     def use_context(self, context: PluginContext) -> None:
         """Implements :class:`delf.protocols.connection.SupportsPluginContext`."""
-        self.around = context
+        self.plugin_context = context
 
     def for_worker(self, worker: WorkerDefinition, *patterns: tuple[str, ...]) -> Workers:
         """Return a copy for the calls of a worker.
 
         Args:
             worker: The worker.
-            patterns: Patterns of callable workers; a name must match one of each list.
+            patterns: Several lists of patterns; a worker can be called if every list has a pattern
+                that matches its name.
         """
         workers = Workers(name="workers", folders=[str(f) for f in self.registry.folders])
         workers.registry = self.registry
@@ -220,8 +221,8 @@ class Workers(Connection[WorkersSettings]):
         line = await asyncio.to_thread(lineage, self.registry, definition)
         model = definition.llm(context.llm)
         # A generated worker is also limited to the compatible models of its makers.
-        name, around = (model or context.llm).model, self.agent.around
-        names = () if around is None else around.spellings(name)
+        name, plugin_context = (model or context.llm).model, self.agent.plugin_context
+        names = () if plugin_context is None else plugin_context.spellings(name)
         for ancestor in line:
             ancestor.check_model(name, names)
         tools = await asyncio.to_thread(

@@ -28,7 +28,7 @@ class FrontMatter:
         table: The table.
         text: The text below the table.
         text_line: The first line of that text, from 1.
-        lines: The line of each value by the keys that lead to it.
+        lines: The line of each value, by the path of keys to the value.
     """
 
     path: Path

@@ -20,7 +20,7 @@ _PARTS: Final = frozenset({SUFFIX, ".py", ".md", ".txt", ".json", ".jinja", ".ji
 
 
 def project_files(folder: UntrustedFolder) -> Iterator[Path]:
-    """Yield the workers of a project, and the files beside them that they use."""
+    """Yield the workers of a project, and the neighbouring files that they use."""
     paths = [*_main_worker(folder), *_in_folders(folder)]
     yield from paths
     if paths and is_file(folder.root / _TOOLS):
@@ -28,7 +28,7 @@ def project_files(folder: UntrustedFolder) -> Iterator[Path]:
 
 
 def _main_worker(folder: UntrustedFolder) -> Iterator[Path]:
-    """Yield the worker in the project's own folder, and the files beside it that it names."""
+    """Yield the worker in the project's own folder, and the neighbouring files that it names."""
     main = folder.root / f"{MAIN}{SUFFIX}"
     text = read_file(main, folder.root)
     if text is None:

@@ -12,7 +12,7 @@ _MAX_LISTED: Final = 5
 
 
 def schema_problem(schema: Mapping[str, Any]) -> str | None:
-    """Explain why a value is not a JSON Schema; return None if it is."""
+    """Return the reason why a value is not a JSON Schema; None for a valid schema."""
     try:
         Checker(schema, "result")
     except ToolDefinitionError as error:
@@ -21,7 +21,7 @@ def schema_problem(schema: Mapping[str, Any]) -> str | None:
 
 
 def problem(schema: Mapping[str, Any], value: Any) -> str | None:
-    """Return the fault of a value, in words for its author; None if there is none."""
+    """Return the fault of a value, in words for its author; None for a valid value."""
     faults = Checker(schema, "result").faults(value, _MAX_LISTED + 1)
     if not faults:
         return None

@@ -24,7 +24,7 @@ from delf.specs import Spec
 class TestHost(PluginHost):
     """A host to which tests add specs whose factories are objects.
 
-    Make it like any host: ``TestHost.discover(environ={})``.
+    Create one with ``TestHost.discover(environ={})``, as for any host.
     """
 
     __test__ = False  # not a test class for pytest
@@ -84,7 +84,7 @@ def install_plugin(
         requires: The requirements; this delf when omitted.
         keywords: The keywords.
         version: The version.
-        summary: A line about it.
+        summary: The one-line description.
         exports: Names for ``from delf import NAME``, each with its ``module:attribute``.
 
     Returns:

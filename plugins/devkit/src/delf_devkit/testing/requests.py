@@ -17,7 +17,7 @@ _JSON: Final = {"None": "null", "True": "true", "False": "false"}
 
 
 def request_for(action: str = "bank.pay", **arguments: Any) -> ApprovalRequest:
-    """Make a request like the gate does.
+    """Make a request as the approval gate would.
 
     Args:
         action: ``connection.method``.
@@ -37,7 +37,7 @@ def request_for(action: str = "bank.pay", **arguments: Any) -> ApprovalRequest:
 
 
 def question_for(**arguments: Any) -> ApprovalRequest:
-    """Make a question like the gate does.
+    """Make a question as the approval gate would.
 
     Args:
         arguments: The arguments of ``ask``, instead of a question with two options.
@@ -169,7 +169,7 @@ def unseen_facts(
 
     Args:
         request: The request.
-        text: All that a person can read of it.
+        text: Everything that the channel showed to the person.
         so_far: Votes, comments and assignments that were shown, too.
     """
     shown_characters = _letters_and_digits(text)

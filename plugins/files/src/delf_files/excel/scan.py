@@ -122,7 +122,7 @@ class _Part:
         self.rows = 0
         self._place = (0, -1)
         self._has_formula = self._has_value = self._in_value = False
-        self._cells = self._in_row = self._texts = self._held = self._length = 0
+        self._cells = self._in_row = self._texts = self._elements = self._length = 0
         self._parser = expat.ParserCreate()
         self._parser.buffer_text = True
         self._parser.StartElementHandler = self._root
@@ -153,7 +153,7 @@ class _Part:
         if kind is None:
             kind = self._kinds[name] = _KINDS.get(name.rpartition(":")[2], _OTHER)
         self._length = 0
-        self._held += 1
+        self._elements += 1
         self._in_value = kind == _VALUE
         if kind == _CELL:
             self._begin_cell(attributes)
@@ -168,12 +168,12 @@ class _Part:
             number = str(attributes.get("r", ""))
             self._place = (int(number) if number.isdigit() else self._place[0] + 1, -1)
             self.rows += 1
-            self._in_row = self._held = 0
+            self._in_row = self._elements = 0
             if self.rows > MAX_ROWS:
                 _refuse(f"the sheet has more than {MAX_ROWS:,} rows")
         elif kind == _TEXT:
             self._texts += 1
-            self._held = 0
+            self._elements = 0
             if self._texts > MAX_TEXTS:
                 _refuse(f"the workbook has more than {MAX_TEXTS:,} different texts")
         elif kind == _FORMULA:
@@ -185,7 +185,7 @@ class _Part:
                 self.merged.append(Area(int(top), _column(left), int(bottom), _column(right)))
         elif kind == _SIZE and self._only_opening:
             raise _Enough
-        if self._held > MAX_ELEMENTS:
+        if self._elements > MAX_ELEMENTS:
             _refuse(f"a part of the workbook has more than {MAX_ELEMENTS:,} elements")
 
     def _begin_cell(self, attributes: Any) -> None:

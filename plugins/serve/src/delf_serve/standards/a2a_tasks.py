@@ -147,7 +147,8 @@ class A2ATasks(RequestHandler):
         except ValueError:
             raise InvalidParamsError(message="this page token is not one of ours") from None
         tasks = [
-            pb.Task(id=one.task_id, status=pb.TaskStatus(state=_STATES[one.state])) for one in found
+            pb.Task(id=task.task_id, status=pb.TaskStatus(state=_STATES[task.state]))
+            for task in found
         ]
         return pb.ListTasksResponse(tasks=tasks, next_page_token=last or "", page_size=size)
 
@@ -190,7 +191,7 @@ class A2ATasks(RequestHandler):
     async def on_get_extended_agent_card(
         self, params: pb.GetExtendedAgentCardRequest, context: ServerCallContext
     ) -> NoReturn:
-        """Refuse: the card has everything, because it needs a key in any case."""
+        """Refuse: the ordinary card is complete, because it requires a key already."""
         raise ExtendedAgentCardNotConfiguredError
 
     def _need(self, right: str) -> None:

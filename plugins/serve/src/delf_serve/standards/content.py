@@ -50,7 +50,9 @@ def forced_function(
     """
     described = [table(tool.get("function")) or tool for tool in tools]
     functions = {
-        str(one["name"]): one for one in described if one.get("name") not in (None, besides)
+        str(function["name"]): function
+        for function in described
+        if function.get("name") not in (None, besides)
     }
     chosen = table(choice)
     name = table(chosen.get("function")).get("name") or chosen.get("name")

@@ -231,7 +231,7 @@ def _valid(kind: type[ModelT], data: object) -> ModelT:
 
 
 async def _conversation(call: Call, turn: Turn) -> str | None:
-    """Return the conversation of a turn; messages that the client keeps are stored for it."""
+    """Return the conversation of a turn; store earlier messages that only the client keeps."""
     if turn.conversation is not None or not turn.history:
         return turn.conversation
     chat: Any = call.service.agent.chat
@@ -278,9 +278,9 @@ async def outcome(call: Call, task_id: str, seconds: float = WAIT_SECONDS) -> Ou
 async def watch(
     call: Call, task_id: str, seconds: float = WAIT_SECONDS, *, after: int = 0
 ) -> AsyncGenerator[Event | Outcome | None]:
-    """Yield the events of a task until it is over or asks a person, and its outcome at the end.
+    """Yield the events of a task until it is over or asks a person, then its outcome.
 
-    None means that nothing happened for some seconds.
+    None is yielded if nothing happened for some seconds.
 
     Args:
         call: The request.
@@ -380,11 +380,11 @@ async def decide(call: Call, request_id: str, given: s.DecisionRequest) -> str:
 
 
 async def replied(call: Call, turn: Turn) -> str | None:
-    """Return the task whose question a turn answers, and None for a turn with a new task.
+    """Return the task whose question a turn answers; None if the turn begins a new task.
 
-    A client that keeps its messages itself sends the words of the task again, and after them the
-    question. A task is found by its owner and its words, and a request by its id in the question:
-    a stranger's text in an answer may look like a question, but it names no waiting request.
+    A client that keeps its messages itself sends the text of the task again, and after it the
+    question. The task is found by its owner and its text, and the request by the id in the
+    question. A stranger's text in an answer may look like a question, but names no pending request.
 
     Raises:
         ProblemError: If the person may not decide.
@@ -393,16 +393,16 @@ async def replied(call: Call, turn: Turn) -> str | None:
         return None
     last_message, waiting = turn.history[-1].content, await call.service.tasks.waiting()
     named_requests = [
-        one
+        record
         for requests in waiting.values()
-        for one in requests
-        if one.requested.request_id in last_message
+        for record in requests
+        if record.requested.request_id in last_message
     ]
     is_reply = is_continue(turn.words) or decision_in(turn.words) is not None
     if not named_requests and not is_reply:
         return None
     task_id = await _task_before(call, turn)
-    named_requests = [one for one in named_requests if one.task.task_id == task_id]
+    named_requests = [record for record in named_requests if record.task.task_id == task_id]
     decision = reply_to(named_requests[0], turn.words) if len(named_requests) == 1 else None
     if decision is not None:
         await decide(call, named_requests[0].requested.request_id, decision)
@@ -420,5 +420,5 @@ async def _task_before(call: Call, turn: Turn) -> str | None:
 
 
 def is_continue(text: str) -> bool:
-    """Return True if a message asks for the outcome of the task before it."""
+    """Return True if a message asks for the outcome of the earlier task."""
     return text.strip().lower() == "continue"

@@ -92,7 +92,7 @@ class Call:
         object.__setattr__(self, "arguments", arguments)
 
     async def make(self, connection: ConnectionLike, task: ScriptedTask | None = None) -> Any:
-        """Make the call as the gate does: validate arguments, run plain functions in a thread.
+        """Make the call as the gate would: validate arguments, run plain functions in a thread.
 
         Args:
             connection: The connection of the action.
@@ -457,7 +457,7 @@ class ConnectionContract(Contract):
             await _close(refused_connection)
 
     async def _check_not_empty(self, call: Call, refused_connection: Any) -> None:
-        """Fail if an action that `refused_login` does not name finds nothing by a wrong login."""
+        """Fail if a call with a refused login returns an empty result instead of raising."""
         try:
             result = await self._make(call, refused_connection)
         except Exception:
@@ -588,7 +588,7 @@ def _length_of(result: Any) -> int:
 
 
 def _result_class(action: Action) -> type | None:
-    """Return the class that an action's result type names, if comparable."""
+    """Return the class in the annotation of an action's result, if it is in ``_COMPARED``."""
     try:
         hint = typing.get_type_hints(action.call).get("return")
     except (NameError, TypeError):  # a name that only type checkers import
@@ -598,7 +598,7 @@ def _result_class(action: Action) -> type | None:
 
 
 async def _verdict(connection: Any, proposed: ProposedCall) -> Any:
-    """Return the connection's verdict, obtained like the gate does."""
+    """Return the connection's verdict, obtained as the approval gate would."""
     try:
         if inspect.iscoroutinefunction(connection.check):
             return await connection.check(proposed)
