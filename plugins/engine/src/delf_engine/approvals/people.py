@@ -289,37 +289,30 @@ class Asking:
             if self._pending.find(request.request_id) is None:
                 return  # answered meanwhile
         for named in self._shared.channels_for(self._task, is_question=request.is_question):
-            try:
-                if (answer := await self._answer_of(named)) is not None:
-                    self._pending.answer(request.request_id, answer)
-            except UnknownRequestError as error:
-                _log.debug("an answer of %s came late: %s", named.name, error.message)
-            except DelfError as error:
-                _log.warning("an answer of %s does not count: %s", named.name, error.message)
-                self._failures.append(f"{named.name}: {error.message}")
+            await self._ask_channel(named)
             if self._pending.find(request.request_id) is None:
                 return  # the answer counts, or somebody else was faster
 
-    async def _answer_of(self, named: NamedChannel) -> Answer | None:
-        """Ask a channel; return None if the channel fails or leaves the request to the next one.
+    async def _ask_channel(self, named: NamedChannel) -> None:
+        """Ask a channel, and give its answer, unless the channel fails or gives none.
 
         Skipping a failed channel is safe: without any answer, the call is rejected.
         """
         # A copy of the request for each channel, so that none can change the call.
         channel, request = named.channel, copy_of_request(self._request)
+        who = Decider(name=named.name)
         try:
             if not request.is_question:
                 decision = await channel.decide(request)
             elif isinstance(channel, SupportsQuestions):
                 decision = await channel.answer(request)
             else:
-                return None
+                decision = None
             if decision is None:
-                return None
-            who = Decider(name=named.name)
+                return
             if isinstance(decision, DecidedBy):
                 decision, who = decision.decision, decision.who
-            return Answer(_reject_if_unfit(request, well_formed(decision)), who)
+            decision = _reject_if_unfit(request, well_formed(decision))
         except (Exception, SystemExit, asyncio.CancelledError) as error:
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
@@ -327,7 +320,14 @@ class Asking:
             self._redactor.log_failure(_log, f"the approval channel {named.name!r} failed", error)
             cause = self._redactor.failure(str(error) or type(error).__name__)
             self._failures.append(f"{named.name} failed: {cause[:_MAX_FAILURE_LENGTH]}")
-            return None
+            return
+        try:
+            self._pending.answer(request.request_id, Answer(decision, who))
+        except UnknownRequestError as error:
+            _log.debug("an answer of %s came late: %s", named.name, error.message)
+        except DelfError as error:
+            _log.warning("an answer of %s does not count: %s", named.name, error.message)
+            self._failures.append(f"{named.name}: {error.message}")
 
     def _decide_without_people(self, answer: Answer, reason: str) -> None:
         """Give an answer that no person gave, unless a person was faster.
