@@ -136,7 +136,10 @@ def may_be_reasoning(text: str) -> bool:
 
 
 def _find_unopened_end(text: str) -> tuple[int, int] | None:
-    """Return the start and end of the last closing mark of reasoning without an opening mark."""
+    """Return the span of the last closing mark of reasoning that has no opening mark.
+
+    None if there is none, or if an opening mark comes before it.
+    """
     last: tuple[int, int] | None = None
     for closing in _CLOSING.finditer(text):
         begins_line = text[: closing.start()].endswith("\n") or not text[: closing.start()].strip()

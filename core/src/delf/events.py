@@ -1,7 +1,7 @@
 """Events of a task, as a closed union of frozen records with frozen values.
 
 Events are appended to a journal before anyone acts on them; traces, snapshots, costs and pending
-approvals are folds over them. ``encode`` and ``decode`` give the stable form: ``{"type": …, "v":
+approvals are computed from them. ``encode`` and ``decode`` give the stable form: ``{"type": …, "v":
 VERSION, "task_id": …, "seq": …, "at": …, "data": {…}}``.
 """
 
@@ -66,7 +66,7 @@ class Step(StrEnum):
 
 
 class _Kind:
-    """The declarations of a kind of event, beside its fields."""
+    """Class attributes and properties that every kind of event declares."""
 
     __slots__ = ()
 
@@ -285,9 +285,9 @@ class ModelFailed(_Event):
 class ModelWrote(_Event):
     """A part of a streamed answer was recorded, before the answer was complete.
 
-    The part is the text since the last event of this kind. It is recorded when a call in the answer
-    is about to be made, or when the stream breaks off; if no ``ModelReplied`` follows, these parts
-    are the answer.
+    The text is what followed the last event of this kind. The part is recorded when a call in the
+    answer is about to be made, or when the stream breaks off; if no ``ModelReplied`` follows, these
+    parts are the answer.
     """
 
     purpose: Purpose
@@ -725,8 +725,8 @@ class ClockRead(_Event):
     """The script read clocks: nanoseconds, in the order of the reads.
 
     Each is a Unix time, a processor time, or a time of the event loop, as the script asked.
-    ``turns`` has the moments of the script's answers: pairs of a turn of its event loop and the
-    number of a call, counted from the script's first, or 0 for a timer.
+    ``turns`` records in which turn of its event loop the script got each answer, as pairs: the
+    turn, then the number of the answered call, counted from the script's first, or 0 for a timer.
     """
 
     readings: tuple[int, ...] = ()
@@ -814,8 +814,8 @@ LIMIT_CODES: Final = frozenset({TaskTimeoutError.code, BudgetExceededError.code}
 class TaskFinished(_Event):
     """The task ended; ``value`` is its answer as plain data, if the task declared an answer type.
 
-    ``by`` is the person who stopped the task, if known, and ``via`` the way, such as ``page,
-    203.0.113.9``.
+    ``by`` is the person who stopped the task, if known, and ``via`` where that was done, such as
+    ``page, 203.0.113.9``.
     """
 
     status: bool

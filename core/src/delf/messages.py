@@ -37,7 +37,7 @@ class ImagePart:
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """A document of another kind, as bytes with name and media type."""
+    """A file that is not an image, as bytes with name and media type."""
 
     name: str
     data: bytes

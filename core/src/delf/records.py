@@ -1,6 +1,6 @@
 """Dataclasses that are cheap to define.
 
-They behave like standard dataclasses, also for type checkers and for ``dataclasses.fields``,
+The classes behave like standard dataclasses, also for type checkers and for ``dataclasses.fields``,
 ``replace`` and ``asdict``. The standard library compiles up to six methods when it defines a
 dataclass, which takes half a millisecond, and most dataclasses are never used in a process. Here
 ``__init__`` is compiled when the first instance is made, and the other methods are closures.

@@ -133,13 +133,13 @@ def reveal_secrets(values: Mapping[str, str | SecretStr]) -> dict[str, str]:
 class PluginSettings(BaseModel):
     """The base class of a plugin's settings.
 
-    Give every field a description; make passwords, tokens and URLs with credentials
-    ``SecretStr``. A field that is not given in code is read from ``DELF_<INSTANCE>_<FIELD>``
-    in the environment, then in ``.env``; ``delf.toml`` comes last.
+    Give every field a description; make passwords, tokens and URLs with credentials ``SecretStr``.
+    A field that is not given in code is read from ``DELF_<INSTANCE>_<FIELD>`` in the environment,
+    then in ``.env``; ``delf.toml`` comes last.
 
     A secret from the environment is never sent to an address from a project's file. A secret
-    declares its addresses with :class:`SentTo`; otherwise each field with a name like ``base_url``,
-    ``host`` or ``spec``, or with a value with ``://``, counts as one.
+    declares its addresses with :class:`SentTo`; otherwise each field counts as an address whose
+    name is like ``base_url``, ``host`` or ``spec``, or whose value contains ``://``.
     """
 
     model_config = ConfigDict(
@@ -214,7 +214,7 @@ class PluginSettings(BaseModel):
 
 
 def check_variables(name: str, source: Source, variables: Iterable[str]) -> None:
-    """Refuse an address from a project's file to which a library would send a variable's value.
+    """Raise if a library would send a variable's value to an address from a project's file.
 
     Args:
         name: The owner of the address, for the message.
@@ -222,8 +222,8 @@ def check_variables(name: str, source: Source, variables: Iterable[str]) -> None
         variables: Variables that the library reads from the process's environment by itself.
 
     Raises:
-        KeyAddressError: If a key and its address have different sources; the error names the
-            variable.
+        KeyAddressError: If the address is from a project's file and a variable is set; the error
+            names the variable.
     """
     set_variable = next((variable for variable in variables if os.environ.get(variable)), None)
     if set_variable is not None and source == "project":

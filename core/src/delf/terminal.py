@@ -1,8 +1,8 @@
 """Safe display of text on a terminal, a page or in a mail.
 
 Invisible characters, and characters that reverse a line, are escaped as in Python. A host's name
-with letters of several scripts is shown in its machine form, ``xn--…``. The page has the same rules
-in ``visible.js``, and tests hold one table of cases against both.
+with letters of several scripts is shown in its machine form, ``xn--…``. The web page follows the
+same rules in ``visible.js``; tests check both with the same table of cases.
 """
 
 from __future__ import annotations

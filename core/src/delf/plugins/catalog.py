@@ -254,7 +254,7 @@ def _winner(plugins: Sequence[Candidate], prefer: Sequence[str]) -> Candidate | 
 
 
 def package_prefix(kind: str) -> str:
-    """Return the prefix of a package's name: nothing, or the kind."""
+    """Return what precedes a plugin's name in its package's name: the kind and a dash, if any."""
     return "" if kind in _BARE else f"{_PREFIXES.get(kind, kind)}-"
 
 

@@ -292,7 +292,7 @@ class PluginHost:
     def with_load_failures(self, error: ErrorT) -> ErrorT:
         """Return an error for an unknown name, whose hint names the plugins that failed to load.
 
-        The errors of :meth:`spec` and :meth:`model_spec` are explained already.
+        The errors of :meth:`spec` and :meth:`model_spec` have this hint already.
 
         Args:
             error: The error, which is changed in place.

@@ -1,1 +1,1 @@
-"""Protocols of each kind of plugin: one small async protocol a file."""
+"""Protocols of each kind of plugin: one small async protocol in each module."""

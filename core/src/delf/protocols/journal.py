@@ -24,7 +24,7 @@ from delf.types import TaskState
 
 
 def filterable(words: str) -> Any:
-    """Declare an optional field of a record (default None) for which a search takes a value.
+    """Declare an optional field of a record, by which searches can filter; its default is None.
 
     Commands, HTTP and the page then have a filter of the field's name.
 
@@ -103,14 +103,14 @@ class TaskRecord:
 
 @functools.cache
 def filterable_fields() -> Mapping[str, str]:
-    """Return the fields of a record for which a search takes a value, each with its words."""
+    """Return the fields by which searches can filter records, each with the filter's help."""
     named = {item.name: item.metadata.get("filter") for item in fields(TaskRecord)}
     return {name: words for name, words in named.items() if words is not None}
 
 
 @functools.cache
 def _shared_names(record: type[TaskRecord], event: type[Event]) -> tuple[str, ...]:
-    """Return the fields of a record that a class of events has under the same names."""
+    """Return the fields that a record and a class of events have under the same name."""
     field_names = {*dir(event), *(item.name for item in fields(event))}
     return tuple(item.name for item in fields(record) if item.name in field_names)
 

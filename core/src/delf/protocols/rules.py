@@ -34,7 +34,7 @@ class ApprovalRule(BaseModel):
 
     @property
     def deciders(self) -> tuple[str, ...]:
-        """The people and teams who may decide at once."""
+        """The people and teams whose decisions count; empty if anyone may decide."""
         return self.approvers or self.two_of
 
     @property

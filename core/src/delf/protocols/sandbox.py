@@ -261,7 +261,7 @@ class ScriptHost:
     def abandon(self, call_id: int) -> None:
         """Record that the script stopped waiting for a call, before the call is cancelled.
 
-        This is called as well if the answer was sent too late.
+        Also called if the call's answer was sent too late.
         """
 
 

@@ -56,7 +56,7 @@ def _state_of_record(record: TaskRecord, waiting: Collection[str]) -> TaskState:
 
 
 def stored_states(state: TaskState) -> tuple[TaskState, ...]:
-    """Return the stored states of which some tasks may be in a given state.
+    """Return the states under which a journal may store tasks that are in a given state.
 
     A journal stores a task as running while it waits for a person or for its turn in a process. A
     search for a state therefore reads these records and checks each with :func:`state_of`.

@@ -173,8 +173,9 @@ class Connection(Generic[S]):
         """Redact a secret in all that leaves the agents that use this connection.
 
         Use this for secrets that no setting holds, such as an access token from a service. Call it
-        before the secret is used; earlier output cannot be redacted. Thread-safe. The last 32
-        secrets of a connection count, so that tokens may be renewed forever.
+        before the secret is used; earlier output cannot be redacted. Thread-safe. Only a
+        connection's last 32 secrets are redacted, because a service may renew its tokens any number
+        of times.
 
         Args:
             secret: The secret in plain text. Texts shorter than 6 characters are not redacted.
@@ -242,7 +243,7 @@ class Connection(Generic[S]):
 
 
 def _declared_settings(cls: type[Connection[Any]]) -> type[PluginSettings] | None:
-    """Return the argument of ``Connection[…]`` among the bases of a class."""
+    """Return the settings class that a class names in its base ``Connection[…]``, if any."""
     generic = [base for base in vars(cls).get("__orig_bases__", ()) if _is_connection(base)]
     arguments = [argument for base in generic for argument in get_args(base)]
     if not arguments or isinstance(arguments[0], TypeVar):

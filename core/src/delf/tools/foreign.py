@@ -1,8 +1,8 @@
 """Adapters for tools of other frameworks, detected by shape: none of their packages is imported.
 
-LangChain's ``BaseTool``, smolagents' ``Tool``, pydantic-ai's ``Tool`` and toolsets, llm's ``Tool``
-and ``Toolbox``, cogency's ``Tool``, and functions with a schema of chat completions. They declare
-no effects, so that each call counts as irreversible and needs approval.
+Supported are LangChain's ``BaseTool``, smolagents' ``Tool``, pydantic-ai's ``Tool`` and toolsets,
+llm's ``Tool`` and ``Toolbox``, cogency's ``Tool``, and functions with a schema of chat completions.
+They declare no effects, so each call counts as irreversible and needs approval.
 """
 
 from __future__ import annotations
@@ -244,7 +244,10 @@ def _toolset(item: Any) -> list[Callable[..., Any]] | None:
 
 
 def _with_schema(pair: tuple[Any, ...]) -> list[Callable[..., Any]] | None:
-    """Return the function of a pair with a chat completions schema, in either order."""
+    """Return the function of a pair of function and chat completions schema, in either order.
+
+    None for another pair.
+    """
     functions = [part for part in pair if callable(part)]
     schemas = [cast("Mapping[str, Any]", part) for part in pair if isinstance(part, Mapping)]
     if len(pair) != 2 or len(functions) != 1 or len(schemas) != 1:

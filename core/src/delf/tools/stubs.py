@@ -297,7 +297,8 @@ def _definition(result: Result, detail: Detail, task_names: Named) -> str:
 def names_of(names: Iterable[str], budget: int) -> str:
     """Return a comment that lists the names of tools whose stubs are not shown, by resource.
 
-    Large groups are listed by resource and number if the names exceed their share of the budget.
+    Names that exceed their share of the budget are replaced by their resource and their number, the
+    largest groups first.
 
     Args:
         names: The names of the tools, in order.
@@ -312,21 +313,21 @@ def names_of(names: Iterable[str], budget: int) -> str:
     if not groups:
         return ""
     lines = {group: f"#   {', '.join(methods)}" for group, methods in groups.items()}
-    max_tokens = int(budget * _NAMES_SHARE)
+    max_chars = int(budget * _NAMES_SHARE)
     by_size = sorted(lines, key=lambda group: len(lines[group]))
     sizes = accumulate(len(lines[group]) + 1 for group in by_size)
-    fitting = {group for group, size in zip(by_size, sizes, strict=True) if size <= max_tokens}
-    names_by_connection: dict[str, list[str]] = {}
+    fitting = {group for group, size in zip(by_size, sizes, strict=True) if size <= max_chars}
+    counts_by_connection: dict[str, list[str]] = {}
     for (connection, resource), methods in groups.items():
         if (connection, resource) not in fitting:
-            names_by_connection.setdefault(connection, []).append(f"{resource} ({len(methods)})")
+            counts_by_connection.setdefault(connection, []).append(f"{resource} ({len(methods)})")
     text = [f'# More tools, by resource; {FIND_TOOLS}("name") shows one whole:']
     for connection in dict.fromkeys(connection for connection, _ in groups):
         text += [f"# {connection}:"] if connection else []
         text += [lines[group] for group in groups if group in fitting and group[0] == connection]
-        if connection in names_by_connection:
+        if connection in counts_by_connection:
             text.append(
-                _one_line(f"{_ABOUT} {', '.join(names_by_connection[connection])}", max_tokens // 4)
+                _one_line(f"{_ABOUT} {', '.join(counts_by_connection[connection])}", max_chars // 4)
             )
     return "\n".join(text)
 

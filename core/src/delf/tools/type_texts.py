@@ -133,7 +133,7 @@ def _with_type(parts: _Parts, place: Sequence[str], kind: str) -> _Parts:
 
 
 def _with_type_in_record(record: _Group, key: str, rest: Sequence[str], kind: str) -> _Group:
-    """Add a type below a key of a record."""
+    """Add a type at a path in the value of a record's key."""
     items = (
         item._replace(parts=_with_type(item.parts, rest, kind)) if item.key == key else item
         for item in record.items

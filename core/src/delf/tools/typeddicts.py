@@ -1,8 +1,8 @@
 """Conversion of standard type hints that pydantic does not accept.
 
-Before Python 3.12 pydantic takes the TypedDict of ``typing_extensions`` only, since that of
-``typing`` loses which keys are required when one inherits from another. Users write the standard
-library's TypedDict, which is translated here key by key.
+Before Python 3.12, pydantic accepts only the TypedDict of ``typing_extensions``, because that of
+``typing`` does not record which inherited keys are required. Users write the standard library's
+TypedDict, which is translated here key by key.
 
 A ``Literal`` of members of an enum is replaced by their values, as scripts write them.
 """

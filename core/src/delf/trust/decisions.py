@@ -173,7 +173,7 @@ def digest_items(content: bytes) -> Mapping[str, str]:
 
 
 def items_of(name: str, text: str) -> Mapping[str, str]:
-    """Return the trust items of a file that delf wrote, equal to those of a later read.
+    """Return the trust items of a file that delf wrote, as a later read will find them.
 
     Args:
         name: The path in the folder.

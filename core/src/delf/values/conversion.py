@@ -240,7 +240,7 @@ _COLUMNS: Final = frozenset({"Series", "ChunkedArray"})
 
 
 def _table(value: Any, text: Text) -> Table | None:
-    """Convert a value to a table if its library and type are known as a table."""
+    """Convert a value to a table; return None if its library or type makes no tables."""
     library = _library(value)
     kind = kind_name(value)
     if library == "pandas" and hasattr(value, "index") and hasattr(value, "iloc"):

@@ -512,7 +512,7 @@ def _decimal_of(value: Any) -> decimal.Decimal:
 def _check_hashes(keys: list[Any]) -> list[Any]:
     """Return the keys; raise if many hashes collide, because building a set would take n² steps.
 
-    A few collisions are normal: -1 and -2 collide, and so do the corners of a grid around them.
+    A few collisions are normal: -1 and -2 have the same hash, and so have some tuples of them.
     """
     if (
         len(keys) > _MAX_COLLISIONS

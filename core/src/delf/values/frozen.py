@@ -1,7 +1,7 @@
 """Immutable plain data that can be shared safely.
 
-The values of an event are frozen as the event is recorded. The tool, the script, a listener or an
-observer keeps and changes its own objects only.
+The values of an event are frozen as the event is recorded. A tool, script, listener or observer
+that changes its own objects later does not change the event.
 """
 
 from __future__ import annotations

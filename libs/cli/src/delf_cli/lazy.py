@@ -29,9 +29,9 @@ class BareGroup(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Insert the default command before bare options."""
         asks_for_help = not {"-h", "--help"}.isdisjoint(args) or ctx.resilient_parsing
-        starts = not args or args[0].startswith("-")
+        begins_with_option = not args or args[0].startswith("-")
         # Names of commands are those of all plugins, which are not loaded for other groups.
-        if self._bare is not None and starts and not asks_for_help:
+        if self._bare is not None and begins_with_option and not asks_for_help:
             names_command = not set(self.list_commands(ctx)).isdisjoint(args)
             args = args if names_command else [self._bare, *args]
         return super().parse_args(ctx, args)

@@ -164,7 +164,7 @@ class Schedules(Protocol):
         ...
 
     async def add(self, schedule: Schedule) -> None:
-        """Keep a new schedule.
+        """Store a new schedule.
 
         Raises:
             ConfigurationError: If its name is taken, or its times, zone or call are invalid.
@@ -176,7 +176,7 @@ class Schedules(Protocol):
         ...
 
     async def pause(self, name: str, *, paused: bool) -> None:
-        """Pause or resume a schedule. Items that came during a pause are found later."""
+        """Pause or resume a schedule. Items that came during the pause are found after it."""
         ...
 
     async def test(self, name: str) -> str:

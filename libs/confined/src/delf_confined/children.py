@@ -82,7 +82,7 @@ class Child:
 
 
 class Template:
-    """Starts a template process on first use, and again when it is gone."""
+    """Forks children from a template process, and starts it when there is none."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

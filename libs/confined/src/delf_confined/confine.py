@@ -32,8 +32,8 @@ SYSTEM_FILES: Final = (
 def confine(limits: dict[str, Any], readable: Sequence[str], *, parent: int) -> None:
     """Limit and confine this process permanently.
 
-    Without Landlock and seccomp, as on macOS, only the limits remain: no file grows, and no process
-    starts.
+    Without Landlock and seccomp, as on macOS, only the limits apply, which allow no larger file and
+    no new process.
 
     Args:
         limits: The fields of :class:`delf_confined.limits.Limits`.

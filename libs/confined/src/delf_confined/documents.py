@@ -1,4 +1,4 @@
-"""The text of documents of strangers: PDF and .docx. To be called in a confined child."""
+"""Text extraction from untrusted PDF and .docx documents. Call it in a confined child."""
 
 from __future__ import annotations
 

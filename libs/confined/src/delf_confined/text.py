@@ -90,7 +90,7 @@ def decode_declared(data: bytes, label: str | None, about: str, *, is_markup: bo
 def encoding_of_file(path: str, about: str) -> str:
     """Return the encoding of a file of any size.
 
-    "utf-8" for a file that is valid UTF-8 throughout, without a BOM.
+    Return "utf-8" only for a file that is valid UTF-8 throughout and has no BOM.
 
     Args:
         path: The file.
@@ -203,7 +203,10 @@ def _decode_utf16_without_mark(data: bytes, about: str) -> str | None:
 
 
 def _without_mark(data: bytes) -> str | None:
-    """Return the UTF-16 variant of text without a byte order mark, judged by its zero bytes."""
+    """Return the variant of UTF-16 in which text without a byte order mark is written, if any.
+
+    The zero bytes tell: in UTF-16 every second byte of ASCII is zero.
+    """
     sample = data[: _SAMPLE - _SAMPLE % 2]
     zeros = sample.count(0)
     if not zeros:

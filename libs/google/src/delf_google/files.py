@@ -28,7 +28,7 @@ def file_id(id_or_url: str) -> str:
 
 
 def read_task_file(context: CallContext | None, name: str, max_bytes: int) -> tuple[str, bytes]:
-    """Return the name and content of a file that a task was given, or has written; in a thread.
+    """Return the name and content of a task's input or written file; call this in a thread.
 
     Args:
         context: The task.

@@ -10,7 +10,7 @@ from delf.specs import CommandSpec
 
 @hookimpl
 def delf_commands() -> Iterable[CommandSpec]:
-    """``google``, for every connection to Google."""
+    """Add the command ``google``: login, logout and status, for every connection to Google."""
     yield CommandSpec(
         name="google",
         summary="Log in to Google: login, logout, status.",

@@ -149,8 +149,8 @@ class Transport:
     def failure(self, answer: Answer, request: Request) -> Exception:
         """Return the error for a failed answer.
 
-        An error after a lost answer says nothing about the earlier attempt: it may come from the
-        earlier success.
+        If an earlier attempt's answer was lost, that attempt may have succeeded and caused this
+        failure, so the error says that the outcome is unknown.
         """
         problem = Problem(answer.status, answer.content)
         if request.changes and (answer.in_doubt or answer.status in _PASSING):

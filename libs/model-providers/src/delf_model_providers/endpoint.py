@@ -210,7 +210,7 @@ class _Place:
         )
 
     def other(self, provider: Provider, name: str) -> Endpoint:
-        """Return the endpoint of a provider that litellm speaks with."""
+        """Return the endpoint of a provider that litellm calls, for lack of a dialect in delf."""
         stem = provider.name.upper()
         keys = provider.keys or (f"{stem}_API_KEY",)
         base_url = self.config.base_url or _variable(self.context, f"{stem}_API_BASE")
@@ -241,12 +241,12 @@ class _Place:
 
 
 def _first_of(context: PluginContext, names: tuple[str, ...]) -> str | None:
-    """Return the first of some variables that is set, with its source."""
+    """Return the value of the first variable that is set, with its source; None if none is."""
     return next(filter(None, (_variable(context, name) for name in names)), None)
 
 
 def _variable(context: PluginContext, name: str) -> str | None:
-    """Return a variable that is set, with its source."""
+    """Return a variable's value with its source; None if it is unset or empty."""
     value = context.environ.get(name)
     return SourcedText(value, source_of(value, "environment")) if value else None
 

@@ -214,4 +214,4 @@ class EndpointModel(ABC):
 
     @abstractmethod
     def _explain(self, error: BaseException, timeout: float) -> Failure:
-        """Explain an exception of a call with that timeout."""
+        """Explain an exception of a call that had a given timeout in seconds."""

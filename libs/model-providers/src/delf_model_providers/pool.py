@@ -116,8 +116,8 @@ class Pool:
 def _import_httpx() -> None:
     """Import httpx and the modules of its first request, without its command line.
 
-    The command line would import rich and its highlighter, a third of the time; httpx works without
-    it.
+    The command line imports rich and its highlighter, a third of the import's time; httpx works
+    without it.
     """
     with _import_lock:
         is_unimported = "httpx._main" not in sys.modules

@@ -50,7 +50,7 @@ def tool_of(settings: Mapping[str, Any], endpoint: Endpoint) -> Tool | None:
 
 
 def cannot(endpoint: Endpoint, reason: str) -> ModelConfigurationError:
-    """Make the error for a model without the requested search."""
+    """Make the error for a model that cannot search the web as requested."""
     return ModelConfigurationError(
         f"{endpoint.model!r} with {SERVER_SIDE_TOOLS}: it cannot search the web in this way: "
         f"{reason}",
@@ -79,7 +79,7 @@ def of_responses(tool: Tool) -> dict[str, Any]:
 
 
 def of_openai() -> dict[str, Any]:
-    """Return the field of a chat completion."""
+    """Return the field of a chat completions request that lets OpenAI search the web."""
     return {"web_search_options": {}}
 
 

@@ -18,19 +18,19 @@ _MARK: Final = "\n"
 
 
 def marked(call: ToolCall, owner: str) -> ToolCall:
-    """Return a call whose token names the model that made it."""
+    """Return a call whose provider token, if any, is prefixed with the model that made the call."""
     return call if call.token is None else replace(call, token=f"{owner}{_MARK}{call.token}")
 
 
 def marked_reply(reply: ModelReply, owner: str) -> ModelReply:
-    """Return a reply whose calls have marked tokens."""
+    """Return a reply whose calls' tokens are prefixed with the model that made them."""
     if all(call.token is None for call in reply.calls):
         return reply
     return replace(reply, calls=tuple(marked(call, owner) for call in reply.calls))
 
 
 def for_model(request: ModelRequest, owner: str) -> ModelRequest:
-    """Return a request with only the tokens of one model, and without the marks on them.
+    """Return a request that has only one model's tokens, without their prefixes.
 
     Args:
         request: The request.

@@ -1,4 +1,4 @@
-"""Names of a task's input files inside a sandbox."""
+"""Names of a task's input files inside a sandbox that does not share the host's file system."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ WORKSPACE: Final = "/workspace"
 
 
 class InputNames:
-    """Names in a separate folder, for sandboxes that do not share the host's file system.
+    """Gives a task's input files names in one folder of a sandbox.
 
-    A file keeps its name without folders; duplicates get numbers.
+    A file keeps its name without its folders; a name that is already used gets a number.
     """
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
 
     def name(self, path: str) -> str:
-        """Return the name of a file in that folder; stable for each path.
+        """Return the name of a file in the sandbox's folder; always the same for the same path.
 
         Args:
             path: The absolute path on the host.

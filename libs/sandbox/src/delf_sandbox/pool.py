@@ -70,7 +70,7 @@ class SessionPool(Generic[S, K]):
         self._loop = None
 
     async def take(self, kind: K) -> S:
-        """Return an idle session or start one; it counts as in use until it is closed."""
+        """Return an idle session or start one; it is in use until it is closed."""
         self.follow_loop()
         self.closed = False
         session = self._take_waiting(kind) or await self._start_for_caller(kind)

@@ -361,7 +361,7 @@ class WireSession(asyncio.BufferedProtocol):
         self.is_paused = False
 
     def _write(self, *parts: bytes) -> None:
-        """Send a frame, at once on an idle session, otherwise batched.
+        """Send a frame: at once on an idle session, otherwise together with others.
 
         With many open calls, all answers of one turn of the loop are sent in one write.
         """

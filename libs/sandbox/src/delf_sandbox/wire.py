@@ -63,9 +63,9 @@ def parse(payload: bytes) -> list[Any]:
 
 
 def size_in_memory(payload: bytes) -> int:
-    """Estimate the memory that a payload takes once parsed: ``{},`` takes seventy bytes.
+    """Estimate the bytes of memory that a payload takes once parsed: ``{},`` takes seventy.
 
-    A small payload counts with its own size.
+    For a small payload this is just its size.
     """
     size = len(payload)
     if size < _SMALL:

@@ -163,7 +163,7 @@ def result_text(schema: Mapping[str, Any], extent: Extent = FULL, limit: int = F
 
 
 class _Arguments:
-    """The arguments of an action: shown, checked, and under the names of its schema.
+    """Shows and checks the arguments of an action, and renames them to those of its schema.
 
     Args:
         action: The action's name, for messages.
@@ -264,7 +264,7 @@ class _Arguments:
         return checked
 
     def _left_out(self, fault: Fault, arguments: Mapping[str, Any]) -> str | None:
-        """Return the argument of a fault, if its value was an invalid None."""
+        """Return the argument that a fault is about, if its value was an invalid None."""
         arg = self._arg(fault.path[0]) if fault.path else ""
         return arg if arg in arguments and arguments[arg] is None else None
 
@@ -298,7 +298,7 @@ class _Schema:
         self._root = root
 
     def absolute(self, ref: str) -> str:
-        """Return the reference itself."""
+        """Return a reference unchanged, because a schema has internal references only."""
         return ref
 
     def resolve(self, node: Any) -> dict[str, Any]:

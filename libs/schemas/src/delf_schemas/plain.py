@@ -75,7 +75,7 @@ def with_decimals(
     Args:
         value: The value, which is not modified.
         schema: The schema.
-        resolve: Resolves references.
+        resolve: Returns the schema to which a reference points.
         depth: The nesting depth.
     """
     if depth > _DEEPEST or isinstance(value, (str, bytes, bool)):

@@ -1,7 +1,7 @@
-"""Shapes of results, learned from samples.
+"""Types of actions' results, learned from the results themselves.
 
-A shape is the type of a result that has no schema, or the types of values that differ from a
-schema. Values are not kept.
+They are used for actions without a schema, and for values that contradict their schema. Values are
+not kept.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Samples:
         self._dirty = False
 
     def type_of(self, name: str) -> str | None:
-        """Return the type of an action's results as seen so far; None before the first."""
+        """Return the type of an action's results, from those seen so far; None if none was seen."""
         schema = self._shapes.get(name)
         if not isinstance(schema, dict):
             return None
@@ -135,7 +135,7 @@ class Samples:
 
 
 def place_of(path: Iterable[str | int]) -> Place:
-    """Return a path into a value in general form, the same for all items of a list."""
+    """Return a path in which each index is replaced by ``*``, the same for all items of a list."""
     return tuple(ANY_INDEX if isinstance(part, int) else part for part in path)
 
 
@@ -247,7 +247,7 @@ _READERS: Final[Sequence[tuple[str, Callable[[str], Any]]]] = (
 
 
 def _is_keyed_by_id(shapes: list[dict[str, Any]]) -> bool:
-    """Return True if several objects of one shape are keyed by id, such as people by name."""
+    """Return True if all of several objects have one shape, as in a dict of people by name."""
     first = shapes[0] if len(shapes) >= _ALIKE else {}
     return bool(first.get("properties")) and all(shape == first for shape in shapes)
 

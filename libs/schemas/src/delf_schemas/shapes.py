@@ -50,7 +50,7 @@ class Extent(NamedTuple):
 
     @property
     def depth(self) -> int:
-        """The number of nested objects to show."""
+        """The number of levels of nested objects to show."""
         return len(self.properties) - 1
 
 
@@ -160,7 +160,7 @@ class Shapes:
         return text
 
     def _name(self, ref: str) -> str:
-        """Name a model that holds itself."""
+        """Return the type's name for a model that contains itself."""
         name = self._named.get(ref)
         if name is None:
             words = snake(ref.rstrip("#").rpartition("/")[2].partition(".")[0]).split("_")
@@ -276,7 +276,7 @@ class Shapes:
         *,
         marks: bool = False,
     ) -> str:
-        """Format an object; optional keys are marked in parameters, else with ``marks``."""
+        """Format an object; optional keys are marked in parameters, else only with ``marks``."""
         if depth <= 0:
             return "dict"
         max_properties = self._extent.properties[

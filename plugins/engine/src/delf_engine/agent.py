@@ -821,8 +821,8 @@ class Agent(FixedAttributes, Generic[T]):
     def get_pending_approvals(self) -> list[ApprovalRequest]:
         """Return the pending requests and questions, oldest first; thread-safe.
 
-        Requests of submitted tasks wait for the program if no channel can ask. Requests of
-        :meth:`run` do so with ``wait_approvals=True``.
+        If no channel can ask, requests of submitted tasks wait for the program to answer them;
+        requests of :meth:`run` do only with ``wait_approvals=True``.
         """
         return self._pending.list()
 

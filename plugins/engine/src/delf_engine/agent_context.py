@@ -188,7 +188,7 @@ class AgentChat(Protocol):
         ...
 
     def in_memory(self) -> AgentChat:
-        """Return the chat with its conversation in memory; the object itself if not stored."""
+        """Return a chat with the same conversation in memory; itself if nothing is stored."""
         ...
 
     async def aclose(self) -> None:

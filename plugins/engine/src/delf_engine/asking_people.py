@@ -99,7 +99,7 @@ _ACTION: Final = Action(
 
 
 class AskTool:
-    """The connection with the call ``ask``; a function with one action."""
+    """The connection whose only call is ``ask``, with which a script asks a person."""
 
     is_function = True
     name = ASK

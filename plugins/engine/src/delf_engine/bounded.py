@@ -94,7 +94,7 @@ def failures_named(
 
 
 def _is_group_of_delf(error: Exception) -> bool:
-    """Return True for a group of errors of delf, such as of several objects that did not close."""
+    """Return True for a group of delf's errors only, as when several objects did not close."""
     if not isinstance(error, ExceptionGroup):
         return False
     return cast("ExceptionGroup[Exception]", error).split(DelfError)[1] is None

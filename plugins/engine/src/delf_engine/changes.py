@@ -1,4 +1,4 @@
-"""The changes of a task and its running script: folds over events."""
+"""The changes of a task and its running script, computed from events."""
 
 from __future__ import annotations
 

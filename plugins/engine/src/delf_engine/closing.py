@@ -27,7 +27,7 @@ async def close_all(parts: Mapping[str, object]) -> None:
 
 
 async def all_ended(closing: Iterable[Awaitable[None]]) -> None:
-    """Await all, whichever fails; then raise the failure, or several as an ``ExceptionGroup``."""
+    """Await all, even if some fail; then raise the failure, or several as an ``ExceptionGroup``."""
     results = await asyncio.gather(*closing, return_exceptions=True)
     failures = [one for each in results if isinstance(each, Exception) for one in failures_in(each)]
     if len(failures) > 1:

@@ -411,7 +411,7 @@ class AgentConfig(FixedAttributes, BaseModel):
     def plugins(self) -> Iterator[tuple[type[Spec], str]]:
         """Yield the kind and name of each plugin that the settings require.
 
-        ``auto`` requires none, and neither do the names of a list that is not set.
+        Not required are ``auto``, and the default names of a list that is not set.
         """
         for field, info in type(self).model_fields.items():
             for kind in info.metadata:

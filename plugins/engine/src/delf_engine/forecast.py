@@ -120,7 +120,7 @@ class _Forecast:
         return self._of(parts[0].iter) + _times(self._of_all(items), times)
 
     def _of_call(self, node: ast.Call) -> Counter[str]:
-        """Count a call with the calls in its arguments, and those of a script's function."""
+        """Count a call, the calls in its arguments, and those in the function that it calls."""
         counts = self._of_all(ast.iter_child_nodes(node))
         match node.func:
             case ast.Name(id=word):

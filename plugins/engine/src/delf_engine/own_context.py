@@ -17,7 +17,7 @@ from delf.machine.contexts import awaited_in, in_context
 
 
 class HasContext(Protocol):
-    """An object that belongs to one task."""
+    """An object that has the ContextVars of its task's caller."""
 
     @property
     def context(self) -> Context:

@@ -166,7 +166,7 @@ class Redactor:
     def is_in(self, encoded: bytes) -> bool:
         """Return True if encoded JSON may contain a secret.
 
-        Errs on the safe side for escapes and bytes, whose form in JSON differs.
+        Always True for JSON with escapes or bytes, in which a secret may be written differently.
         """
         if not self.knows_any:
             return False
@@ -177,7 +177,7 @@ class Redactor:
     def value(self, value: Any) -> Any:
         """Redact a value; return the same object if it contains no secret.
 
-        A value that is nested too deeply to be rebuilt becomes a text with that message.
+        A value that is nested too deeply is replaced by a text that says so.
         """
         if not self.knows_any:
             return value

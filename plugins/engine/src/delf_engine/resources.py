@@ -414,7 +414,7 @@ def _name(sandbox: ChosenSandbox) -> str:
 
 @contextmanager
 def _debugged(redactor: Redactor) -> Generator[None]:
-    """Log an error of a warm-up, which the task itself will report."""
+    """Log an error of a warm-up at debug level, because the task itself will report it."""
     try:
         yield
     except DelfError as error:

@@ -262,6 +262,7 @@ class Runtime:
         end = end_event(request.past)
         hint = None
         if end is not None and not end.at_limit:
+            # The child ended in an earlier process: only its cost is still to be counted.
             ledger = TaskRun.ledger_of(self.resources, request)
             ledger.begin(request.task_id, request.past, parent=_parent_of(request))
             ledger.end(request.task_id)
@@ -287,7 +288,8 @@ class Runtime:
     async def claim(self, task_id: str, *, past_limit: bool = False) -> Sequence[Event]:
         """Claim a task of the journal for this agent, as :meth:`Claims.claim` does.
 
-        A stop waits for the claim, which would otherwise reopen the closed journal.
+        The runtime does not stop before the claim ends, which would otherwise reopen the closed
+        journal.
 
         Raises:
             AgentStateError: If the runtime was stopped; the task is then unclaimed.

@@ -128,7 +128,7 @@ class ScriptRunner(ScriptHost):
 
     @property
     def waiting_for(self) -> str | None:
-        """The part of the sandbox that a script waits for; None if no script runs."""
+        """The part of the sandbox that a script waits for, in words; None if no script runs."""
         if self.sandbox.is_opening:
             return f"a session of the sandbox {self.sandbox.name!r}"
         return f"a script in the sandbox {self.sandbox.name!r}" if self._is_running else None
@@ -269,7 +269,7 @@ class ScriptRunner(ScriptHost):
                 await asyncio.wait({execution}, timeout=STOP_SECONDS)
 
     def _within_limits(self, outcome: Outcome) -> Outcome:
-        """Return the outcome; a value too large for a message is replaced by its type."""
+        """Return the outcome; a value too large for a frame is replaced by a text with its type."""
         if isinstance(outcome, LimitReached) and self._budget.calls_left < 0:
             return self._budget.no_calls  # the sandbox's own limit is higher
         if not isinstance(outcome, Done):

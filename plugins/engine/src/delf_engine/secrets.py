@@ -261,7 +261,7 @@ def _of_named(name: str, value: str) -> Iterator[str]:
 
 
 def _is_path(text: str) -> bool:
-    """Return True if a text is the path of a secret, as in ``credentials = "keys/client.json"``."""
+    """Return True if a text is the path of a file, as in ``credentials = "keys/client.json"``."""
     if _FILE.fullmatch(text):
         return True
     # os.path, because pathlib raises for a too long name and an unknown user's home.

@@ -83,7 +83,7 @@ class ToolMessage(str):
 class ToolCall(Coroutine[Any, Any, Any]):
     """A call that is made when it is awaited or when its result is used.
 
-    A true coroutine for asyncio.
+    asyncio accepts it as a coroutine, as in ``create_task``.
     """
 
     def __init__(
@@ -372,10 +372,9 @@ def _line_of_script(depth: int) -> int:
 
 
 class _NoValue(abc.ABC):
-    """A connection or action used as a value, which is an error.
+    """An object that has no value: a connection or action that the script did not call.
 
-    A script that uses the object as a value forgot to call it. Without an error the script would
-    continue as if the call had been made.
+    Without an error the script would continue as if the call had been made.
     """
 
     __slots__ = ()

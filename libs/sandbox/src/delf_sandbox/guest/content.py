@@ -82,7 +82,7 @@ def make_content(
 ) -> Content:
     """Convert content to the format of its type and the name's suffix.
 
-    A name without a suffix gets one by the content, unless that is text or bytes.
+    A name without a suffix gets one that fits the content, except for text and bytes.
 
     Args:
         name: The file's name.
@@ -258,7 +258,7 @@ def _json_key(key: Any) -> Any:
 
 
 def _name(key: Any) -> str:
-    """Convert a key as the json module does."""
+    """Convert a dict's key to text as the json module does."""
     key = _json_key(key)
     return key if isinstance(key, str) else json.dumps(key)
 

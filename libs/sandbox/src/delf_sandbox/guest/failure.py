@@ -112,10 +112,10 @@ def _line_of(source: str, number: int) -> str | None:
 
 
 def call_behind(error: BaseException | None) -> int | None:
-    """Return the number of the failed call behind an exception, if any.
+    """Return the number of the failed call that caused an exception, if any.
 
-    An exception raised while a script handles a call's failure has another cause, unless the script
-    uses ``raise … from``.
+    A new exception that a script raises while it handles a call's failure was not caused by the
+    call, unless the script uses ``raise … from``.
 
     Args:
         error: The exception; the members of a group are searched.

@@ -231,24 +231,27 @@ class Functions:
                 label = label_of(function)
                 if label in self.initial.changing:
                     return label
-                actions = (
-                    s for (_, word), scopes in self.by_name.items() if word == label for s in scopes
+                own_functions = (
+                    id(scope)
+                    for (_, word), scopes in self.by_name.items()
+                    if word == label
+                    for scope in scopes
                 )
-                return next((self._writers[id(s)] for s in actions if id(s) in self._writers), None)
+                return next((self._writers[f] for f in own_functions if f in self._writers), None)
             case _:
                 return None
 
     def write_action_in(self, inner: Scope) -> str | None:
         """Return a write action called within a scope, if any."""
         for place in self.seen.calls.values():
-            if any(scope is inner for scope in around(place.scope)):
+            if any(scope is inner for scope in enclosing_scopes(place.scope)):
                 label = self._write_action_of(place, self._writers)
                 if label is not None:
                     return label
         return None
 
 
-def around(scope: Scope) -> Iterator[Scope]:
+def enclosing_scopes(scope: Scope) -> Iterator[Scope]:
     """Yield a scope and its enclosing scopes."""
     current: Scope | None = scope
     while current is not None:

@@ -30,7 +30,7 @@ class Later:
             self._keep(expression, scope, path)
 
     def _keep(self, node: Any, scope: Scope, path: Path) -> None:
-        """Mark an expression, or a path into its value, as awaited later."""
+        """Mark the calls as awaited later whose results are at a path in an expression's value."""
         match node:
             case ast.Call():
                 self._keep_call(node, path)
@@ -119,7 +119,7 @@ class Later:
             self._keep_function(arguments[0], place, path[1:])
 
     def _keep_function(self, function: Any, place: CallPlace, path: Path) -> None:
-        """Mark the results of a passed function as awaited later."""
+        """Mark the calls as awaited later whose results a passed function returns."""
         if isinstance(function, ast.Lambda):
             self._keep(function.body, self._seen.scopes[id(function)], path)
             return
@@ -180,7 +180,7 @@ class Later:
             self._keep(value, scope, (*how[levels:], *path[levels:]))
 
     def _keep_given(self, function: Scope, word: str, path: Path) -> None:
-        """Mark the arguments passed for a parameter as awaited later."""
+        """Mark the calls as awaited later whose results are passed for a parameter."""
         if (key := (id(function), f"({word})", path)) in self._visited:
             return
         self._visited.add(key)

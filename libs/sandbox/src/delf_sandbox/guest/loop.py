@@ -40,7 +40,7 @@ def _identity(value: Any) -> Any:
 
 
 class _Task(asyncio.Task[Any]):
-    """A task whose order in sets does not depend on its memory address."""
+    """A task whose hash is its number, so that a set's order is the same in each run."""
 
     def __init__(self, coro: Any, *, loop: GuestLoop, **options: Any) -> None:
         loop.tasks += 1
@@ -125,7 +125,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._notes.clear()
 
     def take_notes(self) -> list[int]:
-        """Return the turns recorded since the last call."""
+        """Return the turns recorded since this was last called."""
         count = len(self._notes)  # another thread may add notes
         notes = self._notes[:count]
         del self._notes[:count]
@@ -147,7 +147,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         return bool(self._recorded) or self._turns_until_idle > 0
 
     def install(self, coroutine: Callable[[Any], Any]) -> None:
-        """Set the function that converts awaitables for new tasks.
+        """Set the function that makes coroutines of the awaitables given to new tasks.
 
         Args:
             coroutine: Converts an awaitable to a coroutine.
@@ -211,7 +211,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         return task.result()
 
     def run_until_complete(self, future: Any) -> Any:
-        """Run as asyncio does; from within a running script, as a nested run."""
+        """Run a future to its end as asyncio does; inside a running script, in a nested run."""
         return self.block(future) if self.is_running() else super().run_until_complete(future)
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> asyncio.Future[Any]:
@@ -254,7 +254,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         return now / 1e9
 
     def _now(self) -> int:
-        """Return the time in nanoseconds, in a repeated script continued from recorded time."""
+        """Return the time in nanoseconds; it continues the recorded time of a repeated script."""
         return monotonic_ns() + self._offset
 
     def _run_once(self) -> None:

@@ -204,7 +204,7 @@ class _Uses:
         ]
 
     def _check_lazy(self, node: ast.Call) -> None:
-        """Refuse an unused ``map`` or similar over a function that makes calls."""
+        """Refuse an unused ``map`` or similar over a function with calls: it makes none."""
         function = node.args[0]
         inner = self._own.get(function.id) if isinstance(function, ast.Name) else function
         if not isinstance(inner, ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef):
@@ -259,7 +259,7 @@ class _Uses:
                 return False
 
     def _is_dropped(self, node: Any) -> bool:
-        """Return True if a list or similar is an expression statement."""
+        """Return True if a value is in a list, tuple, set or dict that the script does not use."""
         while isinstance(node, (ast.Tuple, ast.List, ast.Set, ast.Dict)):
             node = self._parents.get(id(node))
         return isinstance(node, ast.Expr)

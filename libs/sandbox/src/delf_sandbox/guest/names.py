@@ -103,7 +103,7 @@ class ToolNames:
         )
 
     def _find_tool_of(self, place: CallPlace) -> None:
-        """Record the tool that a call refers to, and make the reference safe."""
+        """Record the tool that a call refers to, and make the script call that tool."""
         tools, node = self.initial.tools, place.node
         match node.func:
             case ast.Name(id=word) if word in tools and not tools[word]:
@@ -331,7 +331,7 @@ class ToolNames:
 
 
 def _is_record(node: ast.AST) -> bool:
-    """Return True for a call of a record type with fields only."""
+    """Return True for a call with keyword arguments only, as a record type is made."""
     return isinstance(node, ast.Call) and bool(node.keywords) and not node.args
 
 

@@ -94,7 +94,7 @@ def _default(_encoder: object, value: Any) -> Any:
 
 
 def _loads(text: Any, **options: Any) -> Any:
-    """Parse JSON; return a tool's result unchanged, which is already parsed."""
+    """Parse JSON; return other values unchanged, because a tool's result is already parsed."""
     is_text = isinstance(text, (str, bytes, bytearray))
     return _real_loads(text, **options) if is_text else text
 

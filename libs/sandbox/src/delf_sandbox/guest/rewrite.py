@@ -14,7 +14,7 @@ import ast
 from dataclasses import dataclass, field
 from typing import Any
 
-from delf_sandbox.guest.functions import Functions, around, is_async_node, label_of
+from delf_sandbox.guest.functions import Functions, enclosing_scopes, is_async_node, label_of
 from delf_sandbox.guest.later import Later
 from delf_sandbox.guest.misuse import check_uses
 from delf_sandbox.guest.names import InitialNames, ToolNames
@@ -119,7 +119,7 @@ class Rewriting:
                 scope.node.__class__ = ast.AsyncFunctionDef
 
     def _make_cacheable(self, function: ast.AsyncFunctionDef) -> None:
-        """Make a cached async function's result awaitable repeatedly."""
+        """Let the result of a cached async function be awaited several times."""
         for decorator in function.decorator_list:
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
             if (label_of(called) or "").rpartition(".")[2] in ("cache", "lru_cache"):
@@ -155,7 +155,7 @@ class Rewriting:
         place.node.func = attribute(place.node.func, LATER)
 
     def hand_over_later(self, place: Place) -> None:
-        """Make the calls of a passed function return awaitables."""
+        """Replace a passed function by a variant that returns awaitables where it calls tools."""
         place.put(self.awaitable_variant(place.node))
 
     def awaitable_variant(self, function: Any) -> Any:
@@ -292,11 +292,11 @@ class Rewriting:
             scope is inner
             for place in self._seen.calls.values()
             if self._kinds[id(place.node)] in ("tool", "async") and not place.stays_awaitable
-            for scope in around(place.scope)
+            for scope in enclosing_scopes(place.scope)
         )
 
     def _makes_generator(self, place: CallPlace) -> bool:
-        """Return True if a call is of the script's own generator function that calls tools."""
+        """Return True if a call is of the script's own generator function with calls of tools."""
         functions = self._functions.targets(place)
         return bool(functions) and all(
             scope.is_generator

@@ -87,7 +87,7 @@ class Scope:
             scope = scope.parent
         return scope
 
-    def around(self) -> Iterator[Scope]:
+    def visible_scopes(self) -> Iterator[Scope]:
         """Yield the scopes whose names are visible here."""
         scope: Scope | None = self
         while scope is not None:
@@ -106,7 +106,7 @@ class Scope:
 
     def find(self, name: str) -> Scope | None:
         """Return the visible scope that binds a name; None if the script does not bind it."""
-        for scope in self.around():
+        for scope in self.visible_scopes():
             if name in scope.outside:
                 owner = scope.owner(name)
                 return owner if name in owner.names else owner.find(name)
@@ -289,7 +289,7 @@ class Seen:
             self._record_binding(function.value, node.args[0], scope, ("-",) if path == () else ())
 
     def _record_binding(self, target: ast.expr, value: ast.expr, scope: Scope, path: Path) -> None:
-        """Record that a value, or a path into it, is bound to a target."""
+        """Record that a target is bound to a value, or to the part of it at a path."""
         match target:
             case ast.Name(id=name):
                 scope.owner(name).binds.setdefault(name, []).append((value, scope, path))

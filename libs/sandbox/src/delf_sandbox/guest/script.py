@@ -204,9 +204,9 @@ def _only_at_module_level(node: ast.stmt) -> bool:
 
 
 class _ForFunction(ast.NodeTransformer):
-    """Rewrites module-level code for a function that declares its names global.
+    """Rewrites module-level code so that it can be the body of a function with global names.
 
-    Module-level ``global`` statements and annotations of names are dropped.
+    ``global`` statements and annotations of names are dropped; nested functions and classes stay.
     """
 
     def visit_Global(self, node: ast.Global) -> ast.AST:

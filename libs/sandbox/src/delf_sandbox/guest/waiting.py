@@ -33,7 +33,7 @@ class Ready:
 
 
 def settle(value: Any) -> Awaitable[Any]:
-    """Make any value awaitable; a plain value is its own result."""
+    """Return an awaitable of any value; a plain value is its own result."""
     if inspect.isawaitable(value):
         return value
     if isinstance(value, (ToolFunction, ToolNamespace)):
@@ -130,7 +130,7 @@ class Waiting:
         return call
 
     def _pick(self, value: Any, name: str) -> Any:
-        """Return the tool of a name, unless the script rebound the name to a function."""
+        """Return a callable value, such as the script's own function, or else the named tool."""
         return value if callable(value) else self._tools[name]
 
     def _iterate(self, iterable: Iterable[Any]) -> Generator[Any, Any, Any]:
@@ -184,7 +184,7 @@ class _Again:
 
 
 class _Stream:
-    """An async generator that plain loops can iterate, too."""
+    """An async generator that a plain ``for`` can iterate, too."""
 
     def __init__(self, stream: Any, wait: Callable[[Any], Any]) -> None:
         self._stream = stream
@@ -211,7 +211,7 @@ class _Stream:
 
 
 class _Context:
-    """An async context manager usable in a plain ``with``."""
+    """An async context manager, adapted for a plain ``with``."""
 
     def __init__(self, manager: Any, wait: Callable[[Any], Any]) -> None:
         self._manager = manager
@@ -225,14 +225,14 @@ class _Context:
 
 
 class _AsyncContext:
-    """A plain context manager usable in ``async with``."""
+    """A plain context manager, adapted for ``async with``."""
 
     def __init__(self, manager: Any) -> None:
         self._manager = manager
 
     @staticmethod
     def of(manager: Any) -> Any:
-        """Convert any context manager for ``async with``."""
+        """Return a context manager that ``async with`` accepts."""
         kind = _type_of(manager)
         is_plain = hasattr(kind, "__enter__") and not hasattr(kind, "__aenter__")
         return _AsyncContext(manager) if is_plain else manager

@@ -273,7 +273,7 @@ def _calendar(now: Callable[[], float]) -> tuple[Any, Any]:
     real: dict[type, type] = {}
 
     class Alike(abc.ABCMeta):
-        """A metaclass that accepts real dates as instances."""
+        """A metaclass for which real dates are instances of the script's classes."""
 
         def __instancecheck__(cls, instance: object) -> bool:
             kind = real.get(cls)

@@ -94,7 +94,7 @@ def identity(name: str, arguments: Mapping[str, Any], defaults: Mapping[str, Any
 
 
 def _equals_default(value: Any, default: Any) -> bool:
-    """Return whether a value equals the default in value and type, unlike 1 and True."""
+    """Return True if a value has the default's type and value: 1 does not equal True."""
     if type(value) is not type(default):
         return False
     try:

@@ -184,7 +184,7 @@ class CallContexts:
             call=fit,
         )
         title = f"{call.bound.connection.name}.{name}"
-        inner = replace(
+        consent_call = replace(
             call,
             bound=BoundAction(call.bound.connection, proposed_action, title, asks=True),
             arguments=arguments,
@@ -194,7 +194,7 @@ class CallContexts:
             line=None,
         )
         verdict = NeedsApproval(reason=f"{call.bound.name} asks", preview=question)
-        answer = await self._run.approvals.decide(inner, verdict)
+        answer = await self._run.approvals.decide(consent_call, verdict)
         if isinstance(answer.decision, Edited):
             return fit(answer.decision.arguments)
         return arguments if isinstance(answer.decision, Approved) else None

@@ -73,7 +73,7 @@ class CallRecords:
         self._requests.clear()
 
     def abandon(self, request: int) -> None:
-        """Record that the script abandoned a call, before everything it does next.
+        """Record that the script stopped waiting for a call, ahead of the script's next events.
 
         The end of the call may already be recorded, or follow later, because the tool runs on.
 

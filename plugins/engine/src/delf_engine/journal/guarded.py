@@ -56,7 +56,7 @@ def guarded(journal: J, name: str) -> J:
 
 
 def _awaited(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Wrap an async method with the time limit and the error."""
+    """Wrap an async method so that its failures and overrun time raise ``JournalFailedError``."""
     limited = function.__name__ not in _UNLIMITED
 
     @functools.wraps(function)
@@ -77,7 +77,7 @@ def _awaited(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def _iterated(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Wrap an async generator method with the error."""
+    """Wrap an async generator method so that its failures raise ``JournalFailedError``."""
 
     @functools.wraps(function)
     async def method(*arguments: Any, **keywords: Any) -> AsyncIterator[Any]:

@@ -315,7 +315,7 @@ class TaskLog:
             raise
 
     async def _confirm(self, event: Event) -> None:
-        """Append an event again whose first append is unconfirmed; idempotent."""
+        """Append an event whose first append may have failed; a journal ignores the repetition."""
         if self._journal is not None:
             await self._journal.append(event)
         self._unconfirmed = None

@@ -38,7 +38,7 @@ class Observers:
     notes: Sequence[Callable[[], Mapping[str, Any]]]
 
     def tell(self, change: PersonChange) -> None:
-        """Pass a change of a person on."""
+        """Pass a change of a person on to the observers."""
         for feed in self.feeds:
             feed(change)
 

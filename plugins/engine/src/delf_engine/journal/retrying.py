@@ -83,10 +83,10 @@ def _script_failed(events: Sequence[ev.Event]) -> bool:
 
 
 def _failed_read(events: Sequence[ev.Event]) -> int | None:
-    """Return the index of the failed read's end that made the last script fail; None if none.
+    """Return the index of the failed end of the read call that made the last script fail.
 
-    None also if the script did anything after that read, because its course would differ with
-    another answer.
+    None if there is none, or if the script did anything after that read, because its course would
+    differ with another answer.
     """
     if not _script_failed(events):
         return None

@@ -218,7 +218,7 @@ class TaskPipeline:
             await run.warn(_UNUSED_TOOLS)
 
     async def _result(self, work: asyncio.Future[str]) -> tuple[str, DelfError | None]:
-        """Return the answer, or the error in its place."""
+        """Return the answer and None, or the output so far and the error."""
         host = self._host
         if not work.done():
             # A replay that waited for a missing call is a mismatch, not a timeout.
@@ -321,7 +321,7 @@ class TaskPipeline:
             self._log_lost_end(error)
 
     def _why_cancelled(self) -> DelfError:
-        """Return the error of a cancelled task; for a child it names the parent's timeout."""
+        """Return the error of a cancelled task: the parent's timeout, or a stop."""
         if self._run.clock.is_over:
             return TaskTimeoutError("Timeout: the time of the task above was over")
         return TaskStoppedError("the task was stopped")

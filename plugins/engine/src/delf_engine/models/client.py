@@ -152,7 +152,10 @@ class ModelClient:
         continues: bool = False,
         draft: Draft | None = None,
     ) -> tuple[ModelReply, LLMConfig | None]:
-        """Ask the first available model; return its answer, and the model if it was asked now."""
+        """Ask the models in order until one is available; return its answer and the model.
+
+        A resumed task returns its recorded answer and None.
+        """
         recorded_reply = self.replay.reply(request.purpose) if self.replay.resumed else None
         if recorded_reply is not None:
             if on_delta is not None:
@@ -265,7 +268,11 @@ class ModelClient:
         return price
 
     async def _cost(self, config: LLMConfig, reply: ModelReply, used: Usage) -> float | None:
-        """Compute a reply's cost, from the provider's prices if its server counted only a part."""
+        """Compute a reply's cost in USD; None if it is unknown.
+
+        The user's prices come first. If the server did not report all tokens, the provider's list
+        price is used, else the cost that the server reported.
+        """
         price = self.pool.pricing(reply.model)
         if price is None and used != reply.usage and (source := self.pool.priced(config)):
             price = await source.price()

@@ -58,7 +58,7 @@ class ModelPool:
         self._priced: dict[str, SupportsPrice] = {}
 
     def resolve_provider(self, config: LLMConfig) -> LLMConfig:
-        """Return a configuration whose model name is resolved for its provider."""
+        """Return a configuration whose model name is resolved to a provider and its model."""
         return self._host.providers.resolve_provider(config)
 
     def get(self, config: LLMConfig) -> Model:

@@ -103,7 +103,7 @@ def project_at(
 def trust_of(project: AnyProject | None) -> Trust:
     """Return the trust decisions that apply to a project's folder.
 
-    For a program's own project object, the program's trust.
+    A program's own project object may bring the program's trust in its attribute ``trust``.
 
     Args:
         project: The project.

@@ -125,7 +125,7 @@ def files_of_programs(
 
 
 def _files(root: Path) -> Iterator[tuple[Path, os.stat_result | None]]:
-    """Yield files and links with their status; None as status of a folder with packages."""
+    """Yield each file and link with its status; a folder of installed packages with None."""
     count = 0
     pending = [root]
     while pending:

@@ -2,7 +2,7 @@
 
 A value from ``delf.toml`` may refer to variables, such as ``"${SHOP_URL}"`` or
 ``"${SHOP_URL:-sqlite:///shop.db}"``; ``$$`` is a dollar sign. References are resolved on use, so
-that a section that a run does not need cannot stop it.
+that a missing variable of an unused section cannot stop a run.
 """
 
 from __future__ import annotations
