@@ -13,8 +13,7 @@ class CutJournal(InProcessJournal):
 
     async def ended_after(self, events: Sequence[Event]) -> None:
         """Hold these events and nothing else."""
-        self._tasks.clear()
-        self._remembered.clear()
+        super().__init__()
         for event in events:
             await self.append(event)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from delf import Agent, tool
 from delf import events as ev
 from delf.specs import JournalSpec
-from delf_engine.journal.in_process import InProcessJournal
+from support.cut_journal import CutJournal
 
 SCRIPTS = {
     "the first of two": """
@@ -97,13 +96,6 @@ print(await asyncio.gather(*[work(10 * n) for n in range(4)]))
 }
 
 
-class Journal(InProcessJournal):
-    async def end_after(self, events: Sequence[ev.Event]) -> None:
-        self._tasks.clear()
-        for event in events:
-            await self.append(event)
-
-
 def tools(world: list[str]) -> list[Any]:
     numbers = itertools.count()
 
@@ -128,7 +120,7 @@ async def test_resume_works_from_every_event(
     delf_host: Any, scripted_model: Any, name: str
 ) -> None:
     """The journal ends at each of its events in turn, as where a process was killed."""
-    journal, world = Journal(), list[str]()
+    journal, world = CutJournal(), list[str]()
     delf_host.provide(JournalSpec(name="test", factory="x:y", summary="x"), lambda: journal)
     scripted_model.writes(SCRIPTS[name])
     async with Agent(
@@ -145,7 +137,7 @@ async def test_resume_works_from_every_event(
         first = next(i for i, e in enumerate(events) if isinstance(e, ev.SandboxOpened))
         for end in range(first, len(events)):
             past = events[:end]
-            await journal.end_after(past)
+            await journal.ended_after(past)
             response = await agent.aresume(task)
             assert response.error is None, f"{end} of {len(events)}: {past[-1]}"
             printed = "".join(e.text for e in past if isinstance(e, ev.Printed))

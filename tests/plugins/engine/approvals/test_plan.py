@@ -20,7 +20,7 @@ from delf.protocols.approval import ApprovalRequest, Approved, Decision, Edited,
 from delf.specs import JournalSpec
 from delf.testing import ScriptedApprovals, ScriptedModel, TestHost
 from delf_engine.calls.call import call_digest
-from delf_engine.journal.in_process import InProcessJournal
+from support.cut_journal import CutJournal
 from support.gates import gate_bench
 
 E = TypeVar("E", bound=Event)
@@ -358,11 +358,7 @@ async def test_resumed_plan_is_not_asked_again(
         """Look at something."""
         return n
 
-    class Journal(InProcessJournal):
-        def clear(self) -> None:
-            self._tasks.clear()
-
-    journal = Journal()
+    journal = CutJournal()
     delf_host.provide(JournalSpec(name="test", factory="x:y", summary="x"), lambda: journal)
     scripts = ("print(await look(999))", "print(await look(1))")
     asked: list[str | None] = []
@@ -380,9 +376,7 @@ async def test_resumed_plan_is_not_asked_again(
     events = list(await journal.read(record.task_id))
     for cut in range(1, len(events)):
         asked.clear()
-        journal.clear()
-        for event in events[:cut]:
-            await journal.append(event)
+        await journal.ended_after(events[:cut])
         replied = sum(isinstance(event, ModelReplied) for event in events[:cut])
         decided = sum(isinstance(event, ApprovalDecided) for event in events[:cut])
         requested = sum(isinstance(event, ApprovalRequested) for event in events[:cut])
@@ -400,11 +394,7 @@ async def test_resumed_task_requires_approval_for_each_call_after_an_unapproved_
 ) -> None:
     shop = Shop(name="shop")
 
-    class Journal(InProcessJournal):
-        def clear(self) -> None:
-            self._tasks.clear()
-
-    journal = Journal()
+    journal = CutJournal()
     delf_host.provide(JournalSpec(name="test", factory="x:y", summary="x"), lambda: journal)
     scripts = (
         "s = shop\ndef print(*_):\n    s.close(666)\nrerun('defined', 'close order 1')",
@@ -427,10 +417,8 @@ async def test_resumed_task_requires_approval_for_each_call_after_an_unapproved_
         (record,) = await journal.find()
         events = list(await journal.read(record.task_id))
         for cut in range(1, len(events)):
-            journal.clear()
+            await journal.ended_after(events[:cut])
             shop.made.clear()
-            for event in events[:cut]:
-                await journal.append(event)
             replied = sum(isinstance(event, ModelReplied) for event in events[:cut])
             scripted_model.replies.clear()
             scripted_model.writes(*scripts[replied:])

@@ -2,11 +2,16 @@
 
 import asyncio
 import time
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import pytest
 
 from delf import Agent, Edited, Rejected, tool
 from delf import events as ev
+from delf.protocols.approval import ApprovalRequest
+from delf.protocols.sandbox import Raised, Returned
+from delf.testing import ScriptedModel, TestHost
 from support.gates import gate_bench
 from support.until import until
 
@@ -17,14 +22,26 @@ async def pay(to: str, amount: list[int]) -> str:
     return f"paid {to} {sum(amount)}"
 
 
-class Bench:
-    def __init__(self, host, model):
-        self.host, self.model, self.asked, self.seen = host, model, [], []
+Decide = Callable[[ApprovalRequest], Any]
+E = TypeVar("E", bound=ev.Event)
 
-    async def run(self, *scripts, decide, timeout=None, **options):
+
+def approve(_request: ApprovalRequest) -> bool:
+    return True
+
+
+class Bench:
+    def __init__(self, host: TestHost, model: ScriptedModel) -> None:
+        self.host, self.model = host, model
+        self.asked: list[ApprovalRequest] = []
+        self.seen: list[ev.Event] = []
+
+    async def run(
+        self, *scripts: str, decide: Decide, timeout: float | None = None, **options: Any
+    ) -> Any:
         self.model.writes(*scripts)
 
-        async def person(request):
+        async def person(request: ApprovalRequest) -> Any:
             self.asked.append(request)
             answer = decide(request)
             return await answer if asyncio.iscoroutine(answer) else answer
@@ -33,31 +50,33 @@ class Bench:
         async with Agent(tools=[pay], **options) as agent:
             return await agent.arun("x", timeout, listeners=[self.seen.append])
 
-    def events(self, kind):
+    def events(self, kind: type[E]) -> list[E]:
         return [event for event in self.seen if isinstance(event, kind)]
 
 
 @pytest.fixture
-def bench(delf_host, scripted_model):
+def bench(delf_host: TestHost, scripted_model: ScriptedModel) -> Bench:
     return Bench(delf_host, scripted_model)
 
 
 # -- a copy is shown ------------------------------------------------------------------------------
 
 
-async def test_callback_cannot_mutate_the_call():
-    def meddles(request):
+async def test_callback_cannot_mutate_the_call() -> None:
+    def meddles(request: Any) -> Any:
         request.arguments["amount"].append(999_799)
         request.arguments["to"] = "eve"
         return True
 
     bench = await gate_bench(pay, decide=meddles)
-    assert (await bench.call("pay", "ann", [200])).value == "paid ann 200"
+    assert await bench.call("pay", "ann", [200]) == Returned("paid ann 200")
     (asked,) = [event for event in bench.events if isinstance(event, ev.ApprovalRequested)]
     assert asked.arguments == {"to": "ann", "amount": [200]}
 
 
-async def test_listed_approvals_cannot_mutate_a_call(delf_host, scripted_model):
+async def test_listed_approvals_cannot_mutate_a_call(
+    delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
     scripted_model.writes("print(await pay('ann', [200]))")
     async with Agent(tools=[pay], llm="scripted", host=delf_host) as agent:
         task = await agent.asubmit("x")
@@ -68,11 +87,13 @@ async def test_listed_approvals_cannot_mutate_a_call(delf_host, scripted_model):
     assert response.text == "paid ann 200"
 
 
-async def test_plain_callback_is_asked_one_request_at_a_time(delf_host, scripted_model):
+async def test_plain_callback_is_asked_one_request_at_a_time(
+    delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
     """It may read its answer from a terminal, which has one line for all of them."""
     asking, most = 0, 0
 
-    def person(request):
+    def person(request: ApprovalRequest) -> Any:
         nonlocal asking, most
         asking += 1
         most = max(most, asking)
@@ -83,7 +104,7 @@ async def test_plain_callback_is_asked_one_request_at_a_time(delf_host, scripted
     scripted_model.writes(
         "r = await asyncio.gather(*(pay('a', [n]) for n in range(9)))\nprint(len(r))"
     )
-    options = {"llm": "scripted", "host": delf_host, "on_confirm": person}
+    options: dict[str, Any] = {"llm": "scripted", "host": delf_host, "on_confirm": person}
     async with Agent(tools=[pay], **options) as agent:
         response = await agent.arun("x")
     assert (response.text, most) == ("9", 1)
@@ -92,22 +113,22 @@ async def test_plain_callback_is_asked_one_request_at_a_time(delf_host, scripted
 # -- which are asked ------------------------------------------------------------------------------
 
 
-async def test_unawaited_calls_require_approval_and_are_made(bench):
+async def test_unawaited_calls_require_approval_and_are_made(bench: Bench) -> None:
     script = "import asyncio\nfor n in range(3):\n    asyncio.ensure_future(pay('a', [n]))\n"
-    response = await bench.run(f"{script}print('done')", decide=lambda r: True)
+    response = await bench.run(f"{script}print('done')", decide=approve)
     assert response.text == "done"
     assert len(bench.asked) == 3
     assert [call.status for call in bench.events(ev.CallFinished)] == ["ok"] * 3
 
 
-async def test_rejected_unawaited_call_fails_the_task(bench):
+async def test_rejected_unawaited_call_fails_the_task(bench: Bench) -> None:
     script = "import asyncio\nasyncio.ensure_future(pay('a', [1]))\nprint('done')"
     response = await bench.run(script, decide=lambda r: Rejected(reason="not her"))
     assert not response.status
     assert "not her" in response.error
 
 
-async def test_refused_call_is_not_asked_again_by_a_later_script(bench):
+async def test_refused_call_is_not_asked_again_by_a_later_script(bench: Bench) -> None:
     response = await bench.run(
         "print(await pay('ann', [1]))",
         "try:\n    await pay('ann', [1])\nexcept ApprovalRejected as e:\n    print(e)\n"
@@ -118,17 +139,19 @@ async def test_refused_call_is_not_asked_again_by_a_later_script(bench):
     assert "not her (refused before in this task, and not asked again)" in response.text
 
 
-async def test_unanswered_call_can_be_asked_again():
+async def test_unanswered_call_can_be_asked_again() -> None:
     answers = [None, True]
     bench = await gate_bench(pay, decide=lambda r: answers.pop(0))
-    assert (await bench.call("pay", "ann", [1])).kind == "ApprovalRejected"
-    assert (await bench.call("pay", "ann", [1])).value == "paid ann 1"
+    answer = await bench.call("pay", "ann", [1])
+    assert isinstance(answer, Raised)
+    assert answer.kind == "ApprovalRejected"
+    assert await bench.call("pay", "ann", [1]) == Returned("paid ann 1")
 
 
 # -- what it says ---------------------------------------------------------------------------------
 
 
-async def test_request_states_script_number_reason_and_earlier_changes(bench):
+async def test_request_states_script_number_reason_and_earlier_changes(bench: Bench) -> None:
     response = await bench.run(
         "print(await pay('ann', [1]))\nawait pay('bob', [2])",
         "print(await pay('ann', [1]))",
@@ -139,12 +162,14 @@ async def test_request_states_script_number_reason_and_earlier_changes(bench):
     assert (first.script, first.because, first.changes, first.made_before) == (1, None, (), None)
     assert second.changes == ("pay(to='ann', amount=[1])",)
     assert third.script == 2
-    assert third.because.startswith("the one before failed: ApprovalRejected: pay was rejected")
+    assert (third.because or "").startswith(
+        "the one before failed: ApprovalRejected: pay was rejected"
+    )
     assert third.made_before == 1
     assert response.trace.scripts[1]
 
 
-async def test_edited_call_equal_to_an_earlier_call_is_marked(bench):
+async def test_edited_call_equal_to_an_earlier_call_is_marked(bench: Bench) -> None:
     await bench.run(
         "await pay('ann', [200])\nawait pay('ann', [20])",
         decide=lambda r: Edited(arguments={"to": "ann", "amount": [20]}),
@@ -155,17 +180,26 @@ async def test_edited_call_equal_to_an_earlier_call_is_marked(bench):
 # -- what time it takes ---------------------------------------------------------------------------
 
 
-async def test_task_timeout_excludes_waiting_for_a_person(bench):
-    async def thinks(request):
-        await asyncio.sleep(0.4)
+async def test_task_timeout_excludes_waiting_for_a_person(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, thought = asyncio.get_running_loop(), 0.0
+    time_of_loop = loop.time
+    monkeypatch.setattr(loop, "time", lambda: time_of_loop() + thought)
+
+    def thinks_for_a_minute(request: Any) -> Any:
+        nonlocal thought
+        thought += 60.0
         return True
 
     response = await bench.run(
-        "for n in range(4):\n    print(await pay('ann', [n]))", decide=thinks, timeout=1.2
+        "for n in range(4):\n    print(await pay('ann', [n]))",
+        decide=thinks_for_a_minute,
+        timeout=30,
+        approval_timeout=90,
     )
     assert response.status, response.error
     assert len(bench.asked) == 4
-    assert response.duration_ms > 1_200
 
 
 @pytest.mark.parametrize(
@@ -173,7 +207,9 @@ async def test_task_timeout_excludes_waiting_for_a_person(bench):
     [(False, 1), (Rejected(), 1), (Rejected(reason=""), 1), (Rejected(reason="ask Bo"), 2)],
     ids=["False", "no reason", "an empty one", "a reason"],
 )
-async def test_rejection_without_a_reason_does_not_ask_the_model_again(bench, decision, scripts):
+async def test_rejection_without_a_reason_does_not_ask_the_model_again(
+    bench: Bench, decision: Any, scripts: Any
+) -> None:
     written = ("print(await pay('ann', [1]))", "print('another way')")
     response = await bench.run(*written, decide=lambda _: decision, retry_count=1)
     assert len(response.trace.scripts) == scripts

@@ -1,24 +1,30 @@
 """A file that a call names is read once: what is sent is what a person was asked about."""
 
 import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from delf import Agent, CallContext, Connection, action
 from delf.events import ApprovalDecided, CallStarted
-from delf.protocols.approval import Approved
+from delf.protocols.approval import ApprovalRequest, Approved
 from delf.protocols.connection import Allowed
-from delf.protocols.facts import FactKind, facts
+from delf.protocols.facts import Fact, FactKind, facts
 from delf.specs import JournalSpec
-from delf_engine.journal.in_process import InProcessJournal
+from delf.testing import ScriptedModel, TestHost
+from support.cut_journal import CutJournal
+
+Decide = Callable[[ApprovalRequest], Any]
 
 
 class Post(Connection):
     """A post office."""
 
-    def __init__(self, **options):
+    def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.sent = []
+        self.sent: list[bytes] = []
 
     @action(effect="irreversible", sinks=["to"])
     async def send(self, to: str, files: list[str], context: CallContext) -> str:
@@ -31,7 +37,7 @@ class Post(Connection):
 class ShowingPost(Post):
     """A post office that shows what it would send."""
 
-    def check(self, call):
+    def check(self, call: Any) -> Any:
         sizes = [
             len(call.context.read_file(name, 1000)) for name in call.arguments.get("files", ())
         ]
@@ -43,23 +49,25 @@ WRITE = "add_to_output_files('report.txt', 'as asked')\n"
 
 
 @pytest.fixture(params=[Post, ShowingPost], ids=["without a check", "with a check"])
-def post(request):
+def post(request: Any) -> Post:
     return request.param(name="post")
 
 
 @pytest.fixture
-def report(tmp_path):
+def report(tmp_path: Path) -> Path:
     path = tmp_path / "report.txt"
     path.write_text("as asked")
     return path
 
 
-def agent_with(post, host, decide, **options):
+def agent_with(post: Post, host: TestHost, decide: Decide, **options: Any) -> Agent:
     return Agent(tools=[post], llm="scripted", host=host, on_confirm=decide, **options)
 
 
-async def test_input_file_is_sent_as_it_was_when_asked(post, report, delf_host, scripted_model):
-    def decide(request):
+async def test_input_file_is_sent_as_it_was_when_asked(
+    post: Post, report: Path, delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
+    def decide(request: ApprovalRequest) -> Any:
         report.write_text("something else")
         return True
 
@@ -70,8 +78,10 @@ async def test_input_file_is_sent_as_it_was_when_asked(post, report, delf_host, 
 
 
 @pytest.mark.parametrize("name", ["./report.txt", "/in/report.txt"])
-async def test_file_in_a_folder_is_frozen_too(post, report, delf_host, scripted_model, name):
-    def decide(request):
+async def test_file_in_a_folder_is_frozen_too(
+    post: Post, report: Path, delf_host: TestHost, scripted_model: ScriptedModel, name: str
+) -> None:
+    def decide(request: ApprovalRequest) -> Any:
         report.write_text("something else")
         return True
 
@@ -81,10 +91,12 @@ async def test_file_in_a_folder_is_frozen_too(post, report, delf_host, scripted_
     assert post.sent == [b"as asked"]
 
 
-async def test_request_names_the_files_with_their_sizes(post, report, delf_host, scripted_model):
-    message = []
+async def test_request_names_the_files_with_their_sizes(
+    post: Post, report: Path, delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
+    message: list[Fact] = []
 
-    def decide(request):
+    def decide(request: ApprovalRequest) -> Any:
         message.extend(fact for fact in facts(request) if fact.kind is FactKind.FILE)
         return True
 
@@ -95,9 +107,9 @@ async def test_request_names_the_files_with_their_sizes(post, report, delf_host,
 
 
 async def test_input_file_deleted_during_the_question_is_sent_as_asked(
-    post, report, delf_host, scripted_model
-):
-    def decide(request):
+    post: Post, report: Path, delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
+    def decide(request: ApprovalRequest) -> Any:
         report.unlink()
         return True
 
@@ -107,7 +119,9 @@ async def test_input_file_deleted_during_the_question_is_sent_as_asked(
     assert post.sent == [b"as asked"]
 
 
-async def test_file_unreadable_at_the_question_is_not_sent(report, delf_host, scripted_model):
+async def test_file_unreadable_at_the_question_is_not_sent(
+    report: Path, delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
     class LosingPost(Post):
         @action(effect="read")
         async def lose(self) -> None:
@@ -116,7 +130,7 @@ async def test_file_unreadable_at_the_question_is_not_sent(report, delf_host, sc
 
     post = LosingPost(name="post")
 
-    def decide(request):
+    def decide(request: ApprovalRequest) -> Any:
         report.write_text("never shown")
         return True
 
@@ -128,7 +142,9 @@ async def test_file_unreadable_at_the_question_is_not_sent(report, delf_host, sc
     assert post.sent == []
 
 
-async def test_file_written_during_the_question_is_not_sent(delf_host, scripted_model):
+async def test_file_written_during_the_question_is_not_sent(
+    delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
     asked, written = asyncio.Event(), asyncio.Event()
 
     class WaitingPost(Post):
@@ -144,7 +160,7 @@ async def test_file_written_during_the_question_is_not_sent(delf_host, scripted_
 
     post = WaitingPost(name="post")
 
-    async def decide(request):
+    async def decide(request: ApprovalRequest) -> Any:
         asked.set()
         await written.wait()
         return True
@@ -167,11 +183,11 @@ except Exception as error:
 
 
 async def test_file_swapped_for_a_link_during_the_question_is_not_sent(
-    post, report, delf_host, scripted_model, tmp_path
-):
+    post: Post, report: Path, delf_host: TestHost, scripted_model: ScriptedModel, tmp_path: Path
+) -> None:
     (tmp_path / "secret").write_text("a secret")
 
-    def decide(request):
+    def decide(request: ApprovalRequest) -> Any:
         report.unlink()
         report.symlink_to(tmp_path / "secret")
         return True
@@ -183,11 +199,11 @@ async def test_file_swapped_for_a_link_during_the_question_is_not_sent(
 
 
 async def test_task_file_rewritten_during_the_question_is_sent_as_asked(
-    post, delf_host, scripted_model, tmp_path
-):
+    post: Post, delf_host: TestHost, scripted_model: ScriptedModel, tmp_path: Path
+) -> None:
     (tmp_path / "out").mkdir()
 
-    def decide(request):
+    def decide(request: ApprovalRequest) -> Any:
         (tmp_path / "out/report.txt").write_text("something else")
         return True
 
@@ -199,18 +215,17 @@ async def test_task_file_rewritten_during_the_question_is_sent_as_asked(
 
 
 async def test_remembered_approval_of_a_file_covers_only_its_content(
-    post, report, delf_host, scripted_model
-):
-    asked = []
+    post: Post, report: Path, delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
+    asked: list[str | None] = []
 
-    def decide(request):
+    def decide(request: ApprovalRequest) -> Any:
         asked.append(request.files_digest)
         return Approved(remember="task")
 
-    class Changing(type(post)):
-        async def actions(self):
-            return await super().actions()
+    kind: Any = type(post)
 
+    class Changing(kind):
         @action(effect="read")
         async def change(self, text: str) -> None:
             """Change the file."""
@@ -227,16 +242,12 @@ async def test_remembered_approval_of_a_file_covers_only_its_content(
 
 
 async def test_resumed_task_asks_again_about_a_changed_file(
-    post, report, delf_host, scripted_model
-):
-    class Journal(InProcessJournal):
-        def clear(self):
-            self._tasks.clear()
-
-    journal, asked = Journal(), []
+    post: Post, report: Path, delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
+    journal, asked = CutJournal(), list[str | None]()
     delf_host.provide(JournalSpec(name="test", factory="x:y", summary="x"), lambda: journal)
 
-    def decide(request):
+    def decide(request: ApprovalRequest) -> Any:
         asked.append(request.files_digest)
         return True
 
@@ -250,11 +261,9 @@ async def test_resumed_task_asks_again_about_a_changed_file(
         assert any(isinstance(event, CallStarted) for event in events[decided:])
         for content, questions in (("as asked", 0), ("something else", 1)):
             report.write_text(content)
-            journal.clear()
+            await journal.ended_after(events[: decided + 1])
             post.sent.clear()
             asked.clear()
-            for event in events[: decided + 1]:
-                await journal.append(event)
             response = await agent.aresume(record.task_id)
             assert response.text == "sent", response.error
             assert len(asked) == questions
