@@ -311,7 +311,7 @@ def _close_card(lines: Iterator[str], mark: str) -> list[str]:
 
 
 def _menu(request: ApprovalRequest, *, edited: bool, unseen: int) -> str:
-    """Return the keys with their labels; an approval of a truncated card is labelled so."""
+    """Return the keys with their labels, which warn if parts of the request are not shown."""
     note = f", {unseen:,} character{'s' * (unseen != 1)} unseen" if unseen else ""
     if (question := Question.from_request(request)) is not None:
         return f"{_answers(question)}{note}{'' if _takes_any_text(question) else _MORE}"

@@ -2,7 +2,7 @@
 
 A changed, removed or inserted line breaks the chain at the next line. Removal of the last lines and
 replacement of the whole file are detected only with an earlier digest stored elsewhere, or with the
-key, by which each record has an authentication code.
+key, with which each record is authenticated.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class AuditTrail:
 
     Args:
         path: The file; the file and its folder are created with the first record.
-        key: The key of the authentication code of each record.
+        key: The key that authenticates each record.
     """
 
     def __init__(self, path: Path, key: bytes | None = None) -> None:
@@ -105,7 +105,8 @@ class AuditTrail:
             AuditTrailError: If the chain is broken, with the line.
             ConfigurationError: If the file does not exist.
         """
-        head, count, cut, number = FIRST, 0, list[int](), 0
+        head, count, number = FIRST, 0, 0
+        cut: list[int] = []
         position = 0 if known in (None, FIRST) else None
         for number, (line, record) in enumerate(self._lines(), 1):
             if record is None:

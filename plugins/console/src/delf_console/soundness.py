@@ -1,7 +1,7 @@
 """Checks of a plugin before its release, for ``delf plugins check`` and ``delf doctor``.
 
-Loading a plugin finds what makes it unusable. The checks of this module find faults that authors
-should fix before a release.
+Loading a plugin finds the faults that make it unusable. The checks of this module find further
+faults that authors should fix before a release.
 """
 
 from __future__ import annotations
@@ -274,7 +274,7 @@ def _check_imports(distribution: metadata.Distribution, module: str, folder: Pat
 def _requirements(distribution: metadata.Distribution) -> set[str]:
     """Return the requirements of a distribution, including all extras except those for tests.
 
-    The requirements of delf's own packages among them are included, too.
+    If a requirement is one of delf's own packages, its requirements are included, too.
     """
     from packaging.requirements import Requirement
 

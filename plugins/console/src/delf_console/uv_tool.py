@@ -26,7 +26,7 @@ def receipt() -> Path | None:
 
 
 def install(uv: str, path: Path, arguments: Sequence[str]) -> list[str]:
-    """Return the command that adds packages to what the receipt has.
+    """Return the command that adds packages to those of the receipt.
 
     Args:
         uv: The program.

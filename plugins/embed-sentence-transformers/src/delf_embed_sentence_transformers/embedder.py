@@ -23,8 +23,8 @@ _DEFAULT: Final = "all-MiniLM-L6-v2"
 class _Loaded:
     """A model in memory, with the one thread in which it is loaded and computes.
 
-    More threads would not help, because torch uses all processors for one batch; with several
-    threads a vector took twice as long.
+    More threads would not help, because torch uses all processors for one batch: with several
+    threads, a vector took twice as long.
     """
 
     def __init__(self, name: str, device: str | None, download: bool) -> None:

@@ -255,7 +255,7 @@ def _make_view(connection: Any, table: dict[str, Any]) -> None:
 
 
 def _note_empty(connection: Any, table: dict[str, Any]) -> None:
-    """Add a note about a table without rows, unless its file format does."""
+    """Add a note about a table without rows, unless its file format adds that note itself."""
     name = table["names"][0]
     if table["kind"] != "rows" and not connection.sql(f"FROM {_name(name)} LIMIT 1").fetchall():
         note(f"{name} has no rows")

@@ -150,8 +150,8 @@ def _display_text(text: str) -> str:
 def verified_sender(payload: Resource) -> str | None:
     """Return the sender's address if Gmail verified its domain by DMARC.
 
-    Google adds its own finding above all headers of the message itself. Quoted parts of that
-    finding, such as the envelope address, are controlled by the sender.
+    Google adds a header with its own result above all headers of the message itself. Quoted parts
+    of the result, such as the envelope address, are controlled by the sender.
     """
     senders = [person.address for _, person in _people(payload, "From")]
     results = headers_of(payload).get("authentication-results", "").strip().lower()

@@ -117,7 +117,7 @@ def normal(text: str) -> str:
 
 
 def texts_of(kind: str, data: Mapping[str, Any]) -> list[tuple[Place, str]]:
-    """Return the searchable texts of an event, with the part of the task of each.
+    """Return the searchable texts of an event, each with its place in the task.
 
     Args:
         kind: The event's class.

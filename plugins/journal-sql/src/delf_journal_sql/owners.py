@@ -159,7 +159,7 @@ def perhaps_alive(row: Process) -> PerhapsAlive | None:
 
 
 def looking(now: float) -> Callable[[Process], bool]:
-    """Make a version of :func:`is_alive` that caches the result for each owner.
+    """Make a version of :func:`is_alive` that caches its result for each owner.
 
     Args:
         now: The current time, for comparing heartbeats.

@@ -285,8 +285,8 @@ def to_prune(
     Args:
         connection: A connection for reading.
         now: The current time, for comparing heartbeats.
-        older_than: The minimum age in seconds since the end (or the start, without an end); by
-            state, only tasks in one of the given states.
+        older_than: The minimum age in seconds since the end, or since the start of a task without
+            an end. If given by state, tasks in other states are kept.
         keep: The number of newest tasks to keep in any case.
         limit: The maximum number of ids to return.
     """

@@ -53,7 +53,7 @@ class Tasks:
         """Verify that this process still owns some tasks, in the transaction for their events.
 
         The owner's key is a fencing token: a process that missed its lease and lost a task can
-        store no further event of that task, and so starts no call. The same holds for a removed
+        store no further event of that task, and so starts no call. The same is true for a removed
         task.
         """
         keys = {self.open[task_id].key: task_id for task_id in task_ids if task_id in self.open}
@@ -211,7 +211,7 @@ class Tasks:
             The previous owner, if that process may still be alive.
 
         Raises:
-            JournalConflictError: If a live process, or another caller of this one, works on it.
+            JournalConflictError: If a live process, or another caller here, has claimed the task.
         """
         if task_id in self.held:
             raise _held_here(task_id)

@@ -215,8 +215,8 @@ class Writer:
         except Exception as error:
             if len(run) == 1:
                 raise _refused_event_error(run[0].packed.event, error) from error
-            for one in run:  # one by one, so that only the event fails that is wrong
-                self._do([one])
+            for operation in run:  # one by one, so that only the wrong event fails
+                self._do([operation])
             return
         self._wrote()
         _tell_all(run)

@@ -45,7 +45,7 @@ class KnownTools:
             return {}
 
     def keep(self, digests: Mapping[str, str]) -> None:
-        """Store digests; if that fails, they apply to this process only."""
+        """Store digests. If they cannot be stored, they apply to this process only."""
         text = json.dumps({"format": _FORMAT, "tools": dict(digests)})
         try:
             write_own(self._path, text)

@@ -102,7 +102,7 @@ class Results:
 
 
 def _texts(value: Any) -> Iterator[tuple[str, str]]:
-    """Yield the texts of a record that may be JSON, because servers wrap a function's result so."""
+    """Yield the texts of a record that may be JSON, because servers wrap results in this way."""
     for name, text in cast("dict[str, Any]", value).items() if isinstance(value, dict) else ():
         if isinstance(text, str) and text.lstrip().startswith(("{", "[", "(")):
             yield name, text

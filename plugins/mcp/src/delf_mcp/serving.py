@@ -334,7 +334,7 @@ async def _elicit(context: ServerRequestContext[Any], work: Work, request: Appro
 
 
 def _can_ask(context: ServerRequestContext[Any]) -> bool:
-    """Return True if a client supports forms; a client without a declared mode does."""
+    """Return True if a client supports elicitation by form, which is the default mode."""
     client = context.session.client_capabilities
     able = None if client is None else client.elicitation
     return able is not None and (able.form is not None or able.url is None)

@@ -252,7 +252,7 @@ class FactDatabase:
             connection.execute(sa.delete(_facts).where(_facts.c.namespace == self.namespace))
 
     def _remove(self, connection: sa.Connection, column: sa.Column[str], of: Iterable[str]) -> int:
-        """Remove facts by a column's value; return their number."""
+        """Remove the facts whose column has one of some values; return their number."""
         values, removed = list(of), 0
         for start in range(0, len(values), _AT_ONCE):
             here = _facts.c.namespace == self.namespace

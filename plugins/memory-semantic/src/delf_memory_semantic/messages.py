@@ -148,7 +148,7 @@ class MessageIndex:
         until: float,
         by_words: Mapping[int, float],
     ) -> dict[int, float]:
-        """Return the similarity of the nearest messages, and of the word matches."""
+        """Return the similarity of the nearest messages, and of the messages found by words."""
         if vector is None:
             return {}
         rows = self._words.execute(

@@ -161,7 +161,7 @@ def _calls_in(message: Any) -> list[Any]:
 
 
 def _returned_fields(call: Any) -> dict[str, Any]:
-    """Return the fields of a call that go back with it: Gemini's signature in this format."""
+    """Return the fields that must be sent back with a call: Gemini's signature in this format."""
     extra = fields(call).get("extra_content")
     return {"extra_content": extra} if fields(extra) else {}
 

@@ -77,18 +77,18 @@ def settings(config: Mapping[str, Any], request: ModelRequest, endpoint: Endpoin
 
 
 def returned_fields(message: Any) -> dict[str, Any]:
-    """Return the fields of a message, or of a piece, that go back with its calls."""
+    """Return the fields of a message, or of a piece, that must be sent back with its calls."""
     fields = {name: getattr(message, name, None) for name in ("reasoning_content", THINKING)}
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def id_of(given: str) -> str:
-    """Return the id of a call without Gemini's signature, which another model would get, too."""
+    """Return the id of a call without Gemini's signature, which must not reach another model."""
     return given.partition("__thought__")[0]
 
 
 def returned_fields_of_call(call: Any) -> dict[str, Any]:
-    """Return the fields of a call that go back with it, such as Gemini's signature."""
+    """Return the fields that must be sent back with a call, such as Gemini's signature."""
     fields: Any = getattr(call, "provider_specific_fields", None)
     return {"provider_specific_fields": dict(fields)} if fields else {}
 

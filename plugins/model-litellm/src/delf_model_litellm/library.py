@@ -1,8 +1,8 @@
 """litellm itself: imported late, off the event loop, and without its habits.
 
 On its own, litellm asks GitHub for prices and for Anthropic's headers, reads the nearest ``.env``
-into the process and prints to the terminal. This module prevents all of that. The environment
-variables for that are set during the import and restored afterwards.
+into the process and prints to the terminal. This module prevents all of that, with environment
+variables that are set during the import and restored afterwards.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ class APITool(Connection[OpenAPISettings]):
         return self._actions or ()
 
     async def context(self, task: str) -> str | None:
-        """Return what the specification says about the whole API, such as units and paging."""
+        """Return the specification's notes on the whole API, such as units and paging."""
         api = await asyncio.to_thread(self._load)
         return leads(api.info.get("description"), _ABOUT) or None
 

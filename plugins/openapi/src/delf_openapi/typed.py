@@ -54,7 +54,7 @@ class Fault:
         text: A one-line description with the path to the first such value.
         place: The path; equal for all items of a list.
         kind: The violated schema keyword.
-        found: The type of the value, as ``None``; empty for the whole response.
+        found: The type of the value, such as ``None``; empty for the whole response.
     """
 
     text: str

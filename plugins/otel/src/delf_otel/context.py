@@ -1,4 +1,4 @@
-"""The program's span when a task is ordered, as W3C trace context."""
+"""The program's span at the submission of a task, as W3C trace context."""
 
 from __future__ import annotations
 

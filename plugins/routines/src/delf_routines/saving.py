@@ -126,7 +126,7 @@ def actions_called(events: Iterable[Event]) -> set[str]:
 
 
 def reads_with_data(events: Iterable[Event]) -> set[str]:
-    """Return the read actions that returned data in each call."""
+    """Return the names of the read actions of which every call returned data."""
     events = list(events)
     reads = {e.call_id: e.action for e in events if isinstance(e, CallStarted)}
     changing = {e.action for e in events if isinstance(e, CallStarted) and e.effect != "read"}

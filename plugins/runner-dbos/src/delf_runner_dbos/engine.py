@@ -1,7 +1,7 @@
 """DBOS in a runner: its queues start workflows, each of which runs a task.
 
-Workflows are coroutines of DBOS's own loop that wait for the runner's: DBOS's asynchronous
-functions would replace the event loop's default executor, and shut it down at the end.
+A workflow is a coroutine on DBOS's own event loop, which waits for work on the runner's loop. On
+the runner's loop, DBOS would replace the default executor, and shut it down at the end.
 """
 
 from __future__ import annotations

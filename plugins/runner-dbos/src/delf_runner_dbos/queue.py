@@ -74,7 +74,7 @@ class Ticket:
 
 
 def keyed_queue_name(queue: str) -> str:
-    """Return the name of DBOS's queue for a queue's tasks with a key."""
+    """Return the name of the DBOS queue for those tasks of a queue that have a key."""
     return f"{queue}/keys"
 
 

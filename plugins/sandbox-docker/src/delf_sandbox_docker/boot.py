@@ -93,8 +93,7 @@ def _used_time() -> float | None:
 def _protect_from_guest() -> None:
     """Deny the guest, which runs as the same user, access to this process's memory.
 
-    Without this a script could write to this process's memory and keep the container alive after
-    its host.
+    Otherwise a script could write to this memory and keep the container alive after its host.
     """
     import ctypes
 
@@ -103,7 +102,7 @@ def _protect_from_guest() -> None:
 
 
 def _filter_calls() -> None:
-    """Refuse what engines before Docker 25 let pass: io_uring, and sockets to the hypervisor.
+    """Refuse system calls that engines before Docker 25 allow: io_uring, and hypervisor sockets.
 
     Operations of io_uring bypass seccomp filters, and AF_VSOCK ignores namespaces. Only Unix and
     internet sockets are allowed, and no calls of other processor modes. The filter is classic BPF.

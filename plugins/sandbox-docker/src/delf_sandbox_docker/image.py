@@ -121,7 +121,7 @@ def is_built(engine: Engine, recipe: Recipe) -> bool:
 def built_from(engine: Engine, recipe: Recipe) -> tuple[str, ...]:
     """Return the inputs of a build: name, network, and the local base image. Blocks.
 
-    Pulling the base, or changing the network, changes one of them.
+    One of these inputs changes if the base is pulled again or the network is changed.
     """
     from docker.errors import NotFound
 
@@ -133,7 +133,7 @@ def built_from(engine: Engine, recipe: Recipe) -> tuple[str, ...]:
 
 
 def volumes(engine: Engine, tag: str, mounted: Collection[str] = ()) -> tuple[str, ...]:
-    """Return the volumes that an image declares and that nothing is mounted on. Blocking.
+    """Return the volumes that an image declares and a container does not mount over. Blocks.
 
     Args:
         engine: The engine.

@@ -125,11 +125,11 @@ def hide_system() -> None:
 
 
 def mount_scratch(folder: str, size: int) -> None:
-    """Lay a file system in memory over a folder, seen by this process only.
+    """Mount a file system in memory on a folder, for this process only.
 
     Args:
         folder: The mount point.
-        size: The maximum number of bytes that it holds.
+        size: The maximum number of bytes of the file system.
 
     Raises:
         OSError: If the system refuses.

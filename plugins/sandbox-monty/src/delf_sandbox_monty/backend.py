@@ -158,7 +158,7 @@ def _zone(zone: Zone) -> Any:
 
 
 def _mounts(folder: Path, spec: SessionSpec) -> list[Any]:
-    """Return the folders that scripts can open; the first is where relative names are."""
+    """Return the folders that scripts can open; relative names belong to the first one."""
     from pydantic_monty import MountDir
 
     limit = spec.limits.scratch_bytes

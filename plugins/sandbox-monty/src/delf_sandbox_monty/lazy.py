@@ -56,7 +56,7 @@ def check_lazy(tree: ast.Module, functions: Functions) -> None:
 
 
 def _named_expression_in(node: ast.AST) -> str | None:
-    """Describe a ``:=`` in a generator expression, if any; its name outlives the generator."""
+    """Describe a ``:=`` in a generator expression, if any; its variable outlives the generator."""
     if not isinstance(node, ast.GeneratorExp):
         return None
     targets = (part.target.id for part in ast.walk(node) if isinstance(part, ast.NamedExpr))

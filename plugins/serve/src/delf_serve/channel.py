@@ -375,23 +375,23 @@ class WebChannel:
         if journal is None:
             return
         try:
-            everybody = [one for one in await journal.people() if one.revoked_at is None]
+            everybody = [each for each in await journal.people() if each.revoked_at is None]
             owner = (await journal.task(request.task_id)).key
         except DelfError as error:
             _log.warning("people get no notice of %s: %s", request.request_id, error.message)
             return
-        readers = [one for one in everybody if one.holder != event.key]
-        readers = [one for one in readers if sees(one, everybody, owner)]
+        readers = [person for person in everybody if person.holder != event.key]
+        readers = [person for person in readers if sees(person, everybody, owner)]
         if isinstance(event, ApprovalAssigned):
-            to = [one for one in readers if one.name == event.to and "assigned" in one.notices]
+            to = [p for p in readers if p.name == event.to and "assigned" in p.notices]
         else:
-            participants = {owner, *(getattr(one, "key", None) for one in so_far)}
-            assigned = [one.to for one in so_far if isinstance(one, ApprovalAssigned)]
+            participants = {owner, *(getattr(earlier, "key", None) for earlier in so_far)}
+            assignees = [earlier.to for earlier in so_far if isinstance(earlier, ApprovalAssigned)]
             to = [
-                one
-                for one in readers
-                if "commented" in one.notices
-                and (one.holder in participants or one.name in assigned[-1:])
+                person
+                for person in readers
+                if "commented" in person.notices
+                and (person.holder in participants or person.name in assignees[-1:])
             ]
         if to:
             self._notices.tell(notice_of_talk(self._settings, request, event), to, to_all=False)
@@ -433,7 +433,7 @@ def link(settings: ServeSettings, request: ApprovalRequest) -> str:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect handler that refuses redirects, because a notice is meant for one address."""
+    """A redirect handler that follows no redirects, because a notice is meant for one address."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         """Return None, so that no redirect is followed."""

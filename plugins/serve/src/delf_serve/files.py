@@ -33,7 +33,7 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Uploads:
-    """The upload folder: a subfolder for each owner, and in it one for each file.
+    """The upload folder, with a subfolder for each owner and a folder for each of their files.
 
     A key's uploads are private: no other key's task can name them.
 

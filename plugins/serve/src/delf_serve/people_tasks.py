@@ -27,7 +27,7 @@ class ServedPeople:
     Args:
         settings: The settings of the server.
         keys: The people.
-        journal: The journal, which the server has, too.
+        journal: The journal, which is also the server's.
     """
 
     def __init__(self, settings: ServeSettings, keys: Keys, journal: SharedJournal) -> None:

@@ -307,7 +307,7 @@ def make_server(
 
 
 def _max_connections(most: int) -> int:
-    """Return the number of connections for which the process has file descriptors."""
+    """Return the number of connections that the process's file descriptors allow."""
     try:
         import resource
     except ImportError:  # Windows

@@ -108,9 +108,9 @@ async def end_session(call: Call, name: str, session_id: str) -> None:
 
 async def _logins(call: Call, name: str) -> list[SessionRecord]:
     journal = call.service.tasks.journal
-    person = next((one for one in await journal.people() if one.name == name), None)
+    person = next((each for each in await journal.people() if each.name == name), None)
     holder = _here(person, name).holder
-    return [one for one in await journal.logins() if one.holder == holder]
+    return [login for login in await journal.logins() if login.holder == holder]
 
 
 def login_view(login: SessionRecord, *, is_this: bool) -> s.Login:
@@ -133,20 +133,24 @@ async def audit(call: Call, query: s.AuditQuery) -> list[s.AuditEntry]:
     entries = [*_people_entries(await journal.people())]
     entries += [
         s.AuditEntry(
-            at=one.began, what="logged in", by=one.name, via=f"page, {one.client}", about=one.way
+            at=login.began,
+            what="logged in",
+            by=login.name,
+            via=f"page, {login.client}",
+            about=login.way,
         )
-        for one in await journal.logins(ended=True)
+        for login in await journal.logins(ended=True)
     ]
     for record in await journal.find_requests(waiting=False, limit=_MAX):
         entries += _request_entries(record)
     kept = [
-        one
-        for one in entries
-        if (query.since is None or one.at >= query.since)
-        and (query.until is None or one.at < query.until)
-        and query.by in (None, one.by)
+        entry
+        for entry in entries
+        if (query.since is None or entry.at >= query.since)
+        and (query.until is None or entry.at < query.until)
+        and query.by in (None, entry.by)
     ]
-    return sorted(kept, key=lambda one: one.at, reverse=True)
+    return sorted(kept, key=lambda entry: entry.at, reverse=True)
 
 
 def audit_csv(entries: list[s.AuditEntry]) -> str:

@@ -115,10 +115,10 @@ class Streams:
                     ).state.is_terminal  # the journal has all events
                     events = await journal.read(task_id, last)
                     for start in range(0, len(events), _AT_ONCE):
-                        some = events[start : start + _AT_ONCE]
+                        batch = events[start : start + _AT_ONCE]
                         is_long = len(events) > _FEW
-                        yield await asyncio.to_thread(_frames, some) if is_long else _frames(some)
-                        last = some[-1].seq
+                        yield await asyncio.to_thread(_frames, batch) if is_long else _frames(batch)
+                        last = batch[-1].seq
                     is_over = is_over or end_event(events) is not None
                     continue
                 coming = coming or asyncio.ensure_future(anext(live, None))

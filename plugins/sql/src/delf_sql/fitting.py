@@ -1,8 +1,8 @@
 """Checks that a value fits its column's type, for databases that cast silently.
 
 PostgreSQL, MariaDB and DuckDB round 1.5 for an integer column, drop the time of a datetime for a
-date column, and drop the zone for a column without one. Values that would change are refused with a
-hint.
+date column, and drop the zone for a column without zones. Values that would change are refused with
+a hint.
 """
 
 from __future__ import annotations

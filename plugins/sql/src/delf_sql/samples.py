@@ -71,8 +71,8 @@ _OF_TIMES: Final = re.compile(r"(?:^|_)(?:at|on|time|date|ts|timestamp|when|sinc
 def statement_of(table: Table, dialect: Dialect, *, is_last: bool = False) -> Statement | None:
     """Return the query for a table's first rows, or for its last rows by its key.
 
-    None for views, which may take long, for tables without a column to look at, and for the last
-    rows of a table without a key of one column.
+    None for views, which may take long; for tables without a column to look at; and, if the last
+    rows are wanted, for tables whose key is not a single column.
     """
     names = [quoted(column.name, dialect) for column in _sampled_columns(table)]
     keys = [quoted(column.name, dialect) for column in table.columns if column.primary_key]

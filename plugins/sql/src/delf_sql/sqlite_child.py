@@ -61,7 +61,7 @@ class Opening(NamedTuple):
         max_bytes: The approximate maximum number of bytes of a result.
         functions: Additional functions that a reader may call, by name or pattern.
         attached: Attached files, each with schema name and URI.
-        temporary: The maximum number of bytes of temporary files in total, and of each.
+        temporary: The maximum number of bytes of all temporary files, and of each of them.
         readable: Files that the process may read.
         writable: Files and folders that the process may write.
         library: The folder of ``delf_confined``.

@@ -251,6 +251,7 @@ class _Reader:
 
     def _string(self, prefix: str) -> _Text:
         opened = self._text[self._at]
+        # The typographic quotes of the same kind, any of which may close the string.
         curly = _DOUBLE if opened in _DOUBLE else _SINGLE if opened in _SINGLE else ""
         plain = '"' if opened in _DOUBLE else "'" if opened in _SINGLE else opened
         closers = curly if self._by_kind and curly else curly + plain

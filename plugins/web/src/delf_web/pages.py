@@ -105,7 +105,7 @@ def _main_text(tree: Any, url: str) -> str:
 
 
 def _note_share(text: str, everything: str) -> None:
-    """Note the omitted share of a page's text: extraction may lose most of it."""
+    """Add a note about the omitted share of a page's text, since extraction may lose most of it."""
     main, all_words = _WORD.findall(_LINK.sub("]", text)), _WORD.findall(everything)
     main_count, total = (
         sum(map(len, words)) for words in (main, all_words)

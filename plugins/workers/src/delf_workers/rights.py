@@ -55,7 +55,7 @@ class Workshop:
 
         Args:
             worker: The worker.
-            own: The agent's connection to workers; the worker gets a connection derived from it.
+            own: The agent's connection ``workers``; the worker gets a copy with its own rights.
 
         Raises:
             ConfigurationError: If the worker's file is invalid; the error names file, line and key.

@@ -70,9 +70,9 @@ class WorkerStrategy:
 
 
 def _parts(task: str) -> tuple[str, dict[str, Any]]:
-    """Return the text of an order, and its inputs and attachments.
+    """Split the text of :func:`order` into the task, and its inputs and attachments.
 
-    A person's own text may contain ``Given:``, so only what :func:`order` writes is read.
+    Any other text is the task itself, because a person's own text may contain ``Given:``, too.
     """
     text, _, fields = task.rpartition(_GIVEN)
     try:

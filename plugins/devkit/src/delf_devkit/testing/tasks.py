@@ -25,12 +25,12 @@ class ScriptedTask:
     Args:
         answer: The answer of models and child tasks; an exception makes a child task fail, and is
             raised by ``ask``.
-        agrees: The answer of the asked person: yes, no, or yes to these arguments.
+        agrees: The person's answer to a request: True, False, or other arguments to approve.
         children: The child tasks.
         asked: The conversations with models.
         questions: The questions to the person.
         output: The texts shown to people.
-        files: The output files that it added, by name.
+        files: The output files that the action added, by name.
     """
 
     answer: str | Exception = "done"

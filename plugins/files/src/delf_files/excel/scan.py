@@ -108,8 +108,8 @@ class _Part:
     """Estimates the memory of a part.
 
     Args:
-        only_opening: Whether to scan only what openpyxl loads on opening; of a sheet that is the
-            part before its declared size.
+        only_opening: Whether to scan only the part that openpyxl loads on opening. For a sheet
+            that is everything before its declared size.
     """
 
     def __init__(self, *, only_opening: bool) -> None:

@@ -21,7 +21,7 @@ _CARD: Final = "/.well-known/agent-card.json"
 
 @A2A.add("GET", _CARD, "read")
 async def agent_card(call: Call) -> Response:
-    """Return the card by which other agents learn what this agent does."""
+    """Return the card that describes this agent to other agents."""
     _need_package()
     from a2a.server.request_handlers.response_helpers import agent_card_to_dict
 

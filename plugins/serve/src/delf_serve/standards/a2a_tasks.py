@@ -97,7 +97,7 @@ async def card_of(call: Call, path: str) -> pb.AgentCard:
 
 
 class A2ATasks(RequestHandler):
-    """Handles the A2A methods of one HTTP request with the tasks that its sender may see.
+    """Handles the A2A methods of one HTTP request, for the tasks visible to its sender.
 
     Args:
         call: The HTTP request, with the key of its sender.

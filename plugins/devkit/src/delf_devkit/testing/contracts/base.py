@@ -147,8 +147,8 @@ class Contract:
 
         Args:
             subject: The object.
-            use: Ordinary work with it.
-            close: Closes it; its ``aclose`` unless given.
+            use: Uses the object in an ordinary way.
+            close: Closes the object; its ``aclose`` unless given.
             marks: Texts of the work that no class and no module may keep.
             silent: Whether the object must print nothing.
         """

@@ -254,7 +254,7 @@ class CommandContract(Contract):
 
 
 def _commands(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[str, click.Command]]:
-    """Yield a command and the commands of its groups, with what users type for each."""
+    """Yield a command and the commands of its groups, each with the words that users type."""
     yield " ".join(path), command
     if isinstance(command, click.Group):
         context = click.Context(command)

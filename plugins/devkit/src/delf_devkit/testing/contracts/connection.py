@@ -567,7 +567,7 @@ async def _action(connection: ConnectionLike, name: str) -> Action:
 
 
 async def _variants(call: Call, connection: ConnectionLike) -> list[Call]:
-    """Return a read call once for each other value of its parameters with an enumeration."""
+    """Return a read call with other values: one call for each further value of an enumeration."""
     action = await _action(connection, call.action)
     if action.effect != "read" or action.schema is None:
         return []

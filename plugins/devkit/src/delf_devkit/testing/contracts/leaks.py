@@ -106,7 +106,7 @@ def _held_by(value: object) -> Iterator[str]:
 
 
 def reprs_of(subject: object) -> list[str]:
-    """Return the reprs of an object and of the objects of its package that it holds."""
+    """Return the reprs of an object, and of the objects from its package in its attributes."""
     package = type(subject).__module__.partition(".")[0]
     texts = [repr(subject), str(subject)]
     for attribute in list(getattr(subject, "__dict__", {}).values()):

@@ -66,10 +66,10 @@ async def check_leavings(
 
     Args:
         subject: The object.
-        use: Ordinary work with it.
-        close: Closes it.
+        use: Uses the object in an ordinary way.
+        close: Closes the object.
         marks: Texts of the work that no class and no module may keep.
-        silent: Whether it must print nothing.
+        silent: Whether the object must print nothing.
     """
     __tracebackhide__ = True
     process, variables = _process(), dict(os.environ)

@@ -104,7 +104,7 @@ class ModelContract(Contract):
 
     @pytest.fixture
     def sent(self) -> Callable[[], Sequence[str]]:
-        """Return the requests sent so far, a text for each."""
+        """Return the requests sent so far, each as a text."""
         missing(self, "a fixture `sent`, or sends = False")
 
     @pytest.fixture

@@ -509,7 +509,7 @@ for number in range(40):
 
     @contextlib.asynccontextmanager
     async def _check_no_process_left(self, what: str) -> AsyncGenerator[None]:
-        """Check that what the block started ends with it, even if its parent ended before."""
+        """Check that processes started in the block end with it, even after their parents."""
         before = self.belongings()
         with orphans_stay_below():
             yield
