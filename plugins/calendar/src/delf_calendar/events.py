@@ -156,7 +156,8 @@ def times(start: When, end: When | None, zone: str, *, is_given: bool = False) -
 def recurrence_lines(lines: Sequence[str], start: Mapping[str, Any]) -> list[str]:
     """Return the lines of a series in the form of the service.
 
-    Dates without zone or time get those of the series, because they would otherwise match no event.
+    Dates without a zone or a time are completed with those of the series, because they would
+    otherwise match no event.
 
     Args:
         lines: The lines, such as ``RRULE:FREQ=WEEKLY;COUNT=4``.

@@ -56,7 +56,7 @@ def available(as_json: bool) -> None:
 
 
 def others() -> Mapping[str, Mapping[str, str]]:
-    """Return the plugins of others that are in the directory, by distribution."""
+    """Return other people's plugins in the directory, by distribution."""
     return json.loads(DIRECTORY.read_text(encoding="utf-8"))
 
 

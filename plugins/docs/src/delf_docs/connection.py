@@ -32,7 +32,7 @@ _LONGEST: Final = 2_000_000
 """Characters of a document that a script gets."""
 _AS_IT_STANDS: Final = "PREVIEW_WITHOUT_SUGGESTIONS"
 _AS_IT_IS: Final = "SUGGESTIONS_INLINE"
-"""The mode with suggestions inline, as indexes of changes count."""
+"""The view with suggestions inline, to which the indexes of changes refer."""
 _DRIVE: Final = "https://www.googleapis.com/"
 
 Place = tuple[int, bool, list[dict[str, Any]]]

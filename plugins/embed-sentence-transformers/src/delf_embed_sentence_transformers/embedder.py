@@ -81,7 +81,7 @@ def _missing(name: str) -> ConfigurationError:
 
 
 def _on_the_hub(name: str) -> str:
-    """Return a model's full name: a bare name belongs to sentence-transformers."""
+    """Return a model's full name; a name without an owner gets the owner sentence-transformers."""
     return name if "/" in name else f"sentence-transformers/{name}"
 
 

@@ -160,7 +160,7 @@ def _is_odd(cell: str, dialect: Dialect) -> bool:
 
 
 def _first_rows(dialect: Dialect, sample: str) -> tuple[list[list[str]], float]:
-    """Return the first rows, and the factor for violations of the dialect."""
+    """Return the first rows, and a factor for their score: below 1 if they violate the dialect."""
     rows: list[list[str]] = []
     try:
         for row in itertools.islice(dialect.rows(sample), _SAMPLE_ROWS):

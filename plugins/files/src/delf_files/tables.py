@@ -16,7 +16,7 @@ from delf_files.headers import header_of, is_headless
 Row = TypeVar("Row", bound="Sequence[Any]")
 _LONGEST_NAMES: Final = 400
 END: Final = "\0end of the table\0"
-"""A marker line after the last; a value that contains the marker was not closed."""
+"""A marker after the last line; a cell that contains the marker has no closing quote."""
 
 
 class TooWideError(ValueError):

@@ -28,7 +28,7 @@ _RESOLVE: Final = (
     _RESOLVE_NO_XDEV | _RESOLVE_NO_MAGICLINKS | _RESOLVE_NO_SYMLINKS | _RESOLVE_BENEATH
 )
 _TRIES: Final = 16
-"""``openat2`` fails with EAGAIN after a concurrent rename; it is retried."""
+"""The number of attempts: ``openat2`` fails with EAGAIN after a concurrent rename."""
 
 
 class _OpenHow(ctypes.Structure):

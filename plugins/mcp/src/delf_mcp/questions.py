@@ -1,4 +1,4 @@
-"""Questions to a person on behalf of a server, with everything that approval would allow."""
+"""Questions to a person on behalf of a server, which show everything that the person approves."""
 
 from __future__ import annotations
 

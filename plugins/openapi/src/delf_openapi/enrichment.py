@@ -49,7 +49,8 @@ class Enrichment:
     Args:
         ask: Asks the model.
         llm: The model; the agent's light model when None.
-        keep: Receives the descriptions of a batch by action; empty for unchanged ones.
+        keep: Receives the descriptions of a batch by action, and an empty one for each action whose
+            description stays.
     """
 
     def __init__(

@@ -40,8 +40,8 @@ class API:
         warnings: The omitted parts, with reasons.
         left_out: The number of operations omitted because of the limit.
         version: The digest of the specification; None if unknown.
-        everywhere: Optional headers of most operations, such as the API's version, by name and
-            place. Scripts may pass them, but they are not in stubs.
+        everywhere: The optional headers that most operations have, such as the API's version, by
+            name and place. They are omitted from stubs, but scripts may pass them.
     """
 
     document: Document

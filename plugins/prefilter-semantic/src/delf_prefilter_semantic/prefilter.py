@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 _LOOKED_AT: Final = 100
 """The number of entries of each ranking that are fused."""
 _BY_WORDS: Final = 0.6
-"""The weight of words where vectors have the rest; both are from 0 to 1."""
+"""The weight of word scores, from 0 to 1; vectors have the remaining weight."""
 
 
 class SemanticPrefilter:

@@ -62,7 +62,12 @@ def schema_digest(schema: Mapping[str, Any]) -> str:
 
 
 def _without_words(schema: object, *, names: bool = False) -> object:
-    """Return a schema without titles, descriptions and examples; ``names`` are property names."""
+    """Return a schema without titles, descriptions and examples.
+
+    Args:
+        schema: The schema, or a part of it.
+        names: Whether the keys of ``schema`` are the names of properties, which are all kept.
+    """
     if isinstance(schema, Mapping):
         fields = cast("Mapping[str, object]", schema).items()
         return {

@@ -134,7 +134,7 @@ class UsedAction:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """The limits of one run; None for the task's limits only."""
+    """The limits of one run, in addition to the task's own; None for no limit."""
 
     __pydantic_config__ = _CONFIG
 

@@ -285,7 +285,7 @@ class Runner:
         return await self._journal.task(task_id)
 
     async def _of_person(self, agent: Agent, queued: TaskQueued) -> dict[str, Any]:
-        """Return the ledger and the listener of a person's task, for its agent."""
+        """Return the ledger and the listener of a person's task, as options of its submission."""
         if self._people is None or queued.key is None:
             return {}
         ledger = await self._people.ledger(queued.key, agent.ledger)

@@ -54,7 +54,7 @@ class QueueSettings(BaseModel, extra="forbid"):
 
 
 class RunnerSettings(PluginSettings, QueueSettings):
-    """The database of DBOS's workflows, and the sharing of tasks by runners."""
+    """The database of DBOS's workflows, and the settings that all queues have by default."""
 
     database: Annotated[SecretStr | None, SentTo()] = Field(
         default=None,

@@ -11,7 +11,7 @@ from delf.protocols.sandbox import Crashed, LimitReached, Limits, Outcome
 from delf_sandbox.folders import remove_folder
 
 _GRACE_SECONDS = 2.0
-"""A process closes its wire before the kernel reports its death; busy machines take longer."""
+"""The seconds in which a process must die after its wire was closed; busy machines are slow."""
 
 
 class LocalProcess:

@@ -70,7 +70,7 @@ _METHODS: Final = frozenset(
     | {"__add__", "__sub__", "__mul__", "__truediv__", "__floordiv__", "__mod__", "__pow__"}
     | {"__radd__", "__iadd__", "__neg__"}
 )
-"""The methods with names of Python's that Monty calls."""
+"""The special methods that Monty calls."""
 _STORE: Final = ast.Store()
 _ORDERED: Final = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 

@@ -166,7 +166,7 @@ def bind(
 
 
 def _is_json(value: Any, hole: Hole, dialect: Dialect) -> bool:
-    """Return whether a value becomes JSON text; a list after ``IN`` is several values."""
+    """Return whether a value is bound as JSON text: a dict, or a list that stands for one value."""
     if isinstance(value, (list, tuple)) and not hole.in_list and dialect != "duckdb":
         return True
     return holds_dict(value)

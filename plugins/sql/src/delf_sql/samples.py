@@ -28,7 +28,7 @@ _SHARED: Final = 3
 """Distinct values are shown if each is in this number of rows on average."""
 _MAX_NUMBERS: Final = 6
 _SEVERAL: Final = 10
-"""Few rows tell little about the values of a number."""
+"""The number of rows above which the values of an integer column count as an enumeration."""
 _CHARS: Final = 300
 _MAX_JSON: Final = 100
 _MAX_KEYS: Final = 30

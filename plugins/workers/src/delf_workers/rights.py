@@ -110,7 +110,10 @@ class Workshop:
             raise type(error)(f"{where}: {error.message}", hint=error.hint) from None
 
     def _connection_by_name(self, name: str, where: str) -> ConnectionLike:
-        """Return the connection of the agent, else of ``delf.toml``, else a new one of the type."""
+        """Return the agent's connection of a name, or else make one.
+
+        A name in ``delf.toml`` has its settings there; another name is the type of the connection.
+        """
         if name in self.tools:
             return self.tools[name]
         try:
@@ -197,7 +200,7 @@ def lineage(registry: Registry, worker: WorkerDefinition) -> list[WorkerDefiniti
 
 
 def _with_create(root: Any) -> Any:
-    """Return a sandbox root that is created if missing and writable."""
+    """Return a sandbox root's settings with ``create = true``, unless the worker sets it."""
     if not isinstance(root, Mapping):
         return root
     return {"create": True, **cast("Mapping[str, Any]", root)}

@@ -44,7 +44,7 @@ CHAT: Final = Operations()
 DECIDE: Final = "delf_decide"
 """The function that a client offers to get questions as tool calls, and not as text."""
 CALL: Final = "call_"
-"""The begin of the id of a client's function call, which an answer makes."""
+"""The prefix of the ids of function calls that an answer asks the client to make."""
 Finish = Literal["stop", "tool_calls"]
 
 

@@ -338,7 +338,7 @@ class SqliteBackend:
     def _check_fits(self, session: _Child, bounds: Sequence[Bound]) -> None:
         """Refuse an integer for a float column if the conversion would round it.
 
-        SQLite changes no other value: a column holds any.
+        SQLite stores all other values unchanged, because its columns hold values of any type.
         """
         for bound in bounds:
             if any(isinstance(value, int) and is_rounded(value) for value in bound.values):

@@ -58,10 +58,11 @@ class CommandContract(Contract):
     """Tests for a command of ``delf``; set ``name`` to its name, as in its spec.
 
     The plugin must be installed. ``runs`` are lists of arguments with which the command succeeds,
-    each repeatable; ``failing_runs`` lists whose work fails, for example because a service refuses
-    it. ``waiting_run`` is a list with which the command waits or works for seconds, for the test of
-    Ctrl-C. Override the fixture ``delf_project`` for a project with files, and set ``environ``
-    for variables of the runs. ``secrets`` are keys and passwords that must never be shown.
+    each repeatable. ``failing_runs`` are lists with which the command fails, for example because a
+    service refuses the work. ``waiting_run`` is a list with which the command waits or works for
+    seconds, for the test of Ctrl-C. Override the fixture ``delf_project`` for a project with files,
+    and set ``environ`` for variables of the runs. ``secrets`` are keys and passwords that must
+    never be shown.
     """
 
     seconds: ClassVar[float] = 10.0

@@ -35,7 +35,7 @@ import pytest
 
 _LOOK_AGAIN: Final = 0.01
 _LOOKS: Final = 100
-"""The number of looks in which tasks, threads and processes may end after a plugin is closed."""
+"""The number of checks before tasks, threads and processes of a closed plugin must have ended."""
 _POOLS: Final = ("asyncio_", "AnyIO", "delf")
 """The beginnings of names of threads that belong to the event loop, not to a plugin."""
 _CONTAINERS: Final = (dict, list, set, deque, tuple, str)
