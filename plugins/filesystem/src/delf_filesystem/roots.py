@@ -1,4 +1,4 @@
-"""Named folders: from a path that a script gave to an open file, or to an error that helps."""
+"""Named folders: checks a script's path, and opens the file or raises an error with advice."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ class _Flow:
     Args:
         tree: The script.
         actions: The callable actions.
-        quotes: Whether a part of a text within quotes counts as whole.
+        quotes: Whether a text inserted between quotes of another text counts as used whole.
     """
 
     def __init__(self, tree: ast.Module, actions: Collection[str], *, quotes: bool) -> None:

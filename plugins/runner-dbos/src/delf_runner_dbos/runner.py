@@ -398,7 +398,7 @@ class Runner:
     async def _test(
         self, workflow_id: str, context: Mapping[str, Any], items: Sequence[Any]
     ) -> dict[str, Any]:
-        """Start the task with the first item of a reading, as a test."""
+        """Start the task of a schedule as a test, with the first of some items."""
         if not items:
             return {"tasks": [], "note": "the call returns no items now"}
         item = truncate_item(items[0])

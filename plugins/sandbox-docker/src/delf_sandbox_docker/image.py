@@ -121,7 +121,7 @@ def is_built(engine: Engine, recipe: Recipe) -> bool:
 def built_from(engine: Engine, recipe: Recipe) -> tuple[str, ...]:
     """Return the inputs of a build: name, network, and the local base image. Blocks.
 
-    One of these inputs changes if the base is pulled again or the network is changed.
+    Another base pulled, or another network, changes these inputs.
     """
     from docker.errors import NotFound
 

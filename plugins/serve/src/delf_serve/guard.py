@@ -206,7 +206,7 @@ class Guard:
     def _check_body(
         self, scope: Scope, headers: dict[bytes, bytes], path: str, method: str
     ) -> None:
-        """Refuse a body that is too large by its headers, or unexpected."""
+        """Refuse a body that its headers declare too large, and any body of a safe method."""
         settings = self._settings
         most = {"/login": _LOGIN_BYTES}.get(path, settings.body_bytes)
         if path.startswith(_WITH_FILES):

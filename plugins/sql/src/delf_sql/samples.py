@@ -177,7 +177,7 @@ def _texts(name: str, values: Sequence[str]) -> str:
 
 
 def _patterns_of(values: Sequence[str]) -> str:
-    """Return the patterns that all texts of a column have, if there are few; else empty."""
+    """Return the patterns of a column's texts, if there are few patterns; else empty."""
     masks: dict[str, str] = {}
     for mask in sorted({_pattern_of(value) for value in values}):
         masks.setdefault(re.sub("0+", "0", mask), mask)  # numbers of any length are alike
