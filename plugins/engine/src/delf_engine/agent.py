@@ -35,7 +35,7 @@ from delf.errors import (
     check_above_zero,
     check_one_of,
 )
-from delf.events import StoppedBy, end_event
+from delf.events import end_event
 from delf.protocols.approval import (
     AlreadyDone,
     Answered,
@@ -49,7 +49,6 @@ from delf.protocols.approval import (
 from delf.protocols.journal import Journal
 from delf.protocols.memory import SupportsStore
 from delf.protocols.services import Service
-from delf.protocols.shared_journal import SharedJournal
 from delf.terminal import visible
 from delf.tools.function import as_connections
 from delf.types import Settle, TaskState
@@ -57,12 +56,10 @@ from delf_engine.background import (
     BackgroundTask,
     BackgroundTasks,
     Granularity,
-    past_end,
     stream_of,
 )
 from delf_engine.closing import close_all
-from delf_engine.elsewhere import snapshot_of
-from delf_engine.handle import TaskHandle
+from delf_engine.handle import FollowsTasks, TaskHandle
 from delf_engine.options import AgentOptions
 from delf_engine.response import Response, past_response, response_of
 from delf_engine.sync import RuntimeHome
@@ -85,7 +82,7 @@ from delf_engine.views.trace import TASK_PRINTER
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from delf.events import ApprovalRequest, Covers, Event, Remember
+    from delf.events import Covers, Event, Remember
     from delf.messages import ModelDelta, Usage
     from delf.plugins.host import PluginHost
     from delf.protocols.memory import MemoryStore
@@ -100,7 +97,6 @@ if TYPE_CHECKING:
     from delf_engine.project.any_project import AnyProject
     from delf_engine.runtime import Runtime
     from delf_engine.views.records import StreamEvent
-    from delf_engine.views.snapshot import StreamSnapshot
 
     T = TypeVar("T", default=Any)
     Out = TypeVar("Out", default=Any)  # a JSON Schema does not determine the Python type
@@ -111,7 +107,7 @@ else:  # only type checkers need the defaults
     T = TypeVar("T")
 
 
-class Agent(FixedAttributes, Generic[T]):
+class Agent(FollowsTasks, FixedAttributes, Generic[T]):
     """Runs tasks by letting a model write scripts that call its tools.
 
     An agent starts on first use and works on one event loop: the loop of the first ``await``, or a
@@ -746,85 +742,7 @@ class Agent(FixedAttributes, Generic[T]):
         """Return an ASGI application for the agent; its lifespan starts and stops the agent."""
         return self.plugins.service(_HTTP_SERVER).asgi_app(self, **options)
 
-    def poll(self, task_id: str) -> StreamSnapshot:
-        """Return the state of a task from the journal.
-
-        Raises:
-            UnknownTaskError: If no such task is known.
-            AgentStateError: If called from the event loop that the agent works on.
-        """
-        self._home.check_elsewhere("poll", "apoll")
-        if (task := self._tasks.find(task_id)) is not None:
-            return task.snapshot()
-        return self._home.call(lambda r: snapshot_of(r.journal, str(task_id)), "poll", "apoll")
-
-    async def apoll(self, task_id: str) -> StreamSnapshot:
-        """Async version of :meth:`poll`."""
-        if (task := self._tasks.find(task_id)) is not None:
-            return task.snapshot()
-        return await self._home.call_async(lambda r: snapshot_of(r.journal, str(task_id)))
-
-    def wait(self, task_id: str, timeout: float | None = None) -> Response:
-        """Wait for a task of any process; raise ``TimeoutError`` past ``timeout``.
-
-        Raises:
-            AgentStateError: If called from the event loop that the agent works on.
-        """
-        self._home.check_elsewhere("wait", "await_task")
-        if self._tasks.find(task_id) is not None:
-            return self._tasks.wait(task_id, timeout)
-        return self._home.call(
-            lambda runtime: past_end(runtime, str(task_id), timeout), "wait", "await_task"
-        )
-
-    async def await_task(self, task_id: str, timeout: float | None = None) -> Response:
-        """Async version of :meth:`wait`. Cancelling the wait does not stop the task."""
-        if self._tasks.find(task_id) is not None:
-            return await self._tasks.await_end(task_id, timeout)
-        return await self._home.call_async(lambda r: past_end(r, str(task_id), timeout))
-
-    def cancel(self, task_id: str) -> bool:
-        """Stop a submitted task of any process; return False if the task was over.
-
-        Raises:
-            UnknownTaskError: If no such task is known.
-            AgentStateError: If called from the event loop that the agent works on.
-        """
-        self._home.check_elsewhere("cancel", "acancel")
-        if self._tasks.find(task_id) is not None or not self._shares_journal:
-            return self._tasks.cancel(task_id)
-        stopper = StoppedBy(self.agent_id)
-        return self._home.call(
-            lambda r: r.stop_anywhere(str(task_id), stopper), "cancel", "acancel"
-        )
-
-    async def acancel(self, task_id: str, *, by: str = "", via: str = "") -> bool:
-        """Async version of :meth:`cancel`; the journal records the person and the channel.
-
-        Args:
-            task_id: The task.
-            by: The person; the program when omitted.
-            via: The channel or address of the person.
-        """
-        if not by and self._tasks.find(task_id) is not None:
-            return self._tasks.cancel(task_id)
-        stopped_by = StoppedBy(by or self.agent_id, via)
-        return await self._home.call_async(lambda r: r.stop_anywhere(str(task_id), stopped_by))
-
-    @property
-    def _shares_journal(self) -> bool:
-        runtime = self._home.runtime
-        return runtime is not None and isinstance(runtime.journal, SharedJournal)
-
     # -- approvals -----------------------------------------------------------------------
-
-    def get_pending_approvals(self) -> list[ApprovalRequest]:
-        """Return the pending requests and questions, oldest first; thread-safe.
-
-        If no channel can ask, requests of submitted tasks wait for the program to answer them;
-        requests of :meth:`run` do only with ``wait_approvals=True``.
-        """
-        return self._pending.list()
 
     def approve(
         self,
@@ -1059,7 +977,10 @@ def leave_tasks(agent: Agent[Any]) -> None:
 
 
 class ChatsOnTerminal(Protocol):
-    """A chat with an agent on the terminal, exported by a plugin as ``terminal_chat``."""
+    """A chat with an agent on the terminal, exported by a plugin as ``terminal_chat``.
+
+    A protocol, because that plugin itself requires the engine.
+    """
 
     def run(self, agent: Agent[Any], *, timeout: float | None = None, **options: Any) -> None:
         """Run tasks that the user types, until the user leaves."""
@@ -1073,7 +994,10 @@ class ChatsOnTerminal(Protocol):
 
 
 class ServesAgents(Protocol):
-    """An HTTP server for an agent, exported by a plugin as ``http_server``."""
+    """An HTTP server for an agent, exported by a plugin as ``http_server``.
+
+    A protocol, because that plugin itself requires the engine.
+    """
 
     def serve(self, agent: Agent[Any], *, host: str, port: int, **options: Any) -> None:
         """Serve until the process is asked to stop."""

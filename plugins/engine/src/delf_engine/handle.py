@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self
+from typing import TYPE_CHECKING, Any, Generic, Self
+
+from delf.events import StoppedBy
+from delf.protocols.shared_journal import SharedJournal
+from delf_engine.background import past_end
+from delf_engine.elsewhere import snapshot_of
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from delf.events import ApprovalRequest
+    from delf_engine.approvals.pending import PendingRequests
+    from delf_engine.background import BackgroundTasks
     from delf_engine.response import Response
+    from delf_engine.sync import RuntimeHome
     from delf_engine.views.snapshot import StreamSnapshot
 
     T = TypeVar("T", default=Any)
@@ -19,36 +27,92 @@ else:  # what the default is good for, only type checkers know
     T = TypeVar("T")
 
 
-class FollowsTasks(Protocol):
-    """The methods of an agent that follow a task by its id."""
+class FollowsTasks:
+    """The part of an agent that follows submitted tasks by their ids."""
 
-    def wait(self, task_id: str, timeout: float | None = None) -> Response[Any]:
-        """Wait for a task."""
-        ...
-
-    async def await_task(self, task_id: str, timeout: float | None = None) -> Response[Any]:
-        """Async version of :meth:`wait`."""
-        ...
+    agent_id: str
+    """The agent's id, the author of its stops."""
+    _home: RuntimeHome
+    _tasks: BackgroundTasks
+    _pending: PendingRequests
 
     def poll(self, task_id: str) -> StreamSnapshot:
-        """Return the state of a task."""
-        ...
+        """Return the state of a task from the journal.
+
+        Raises:
+            UnknownTaskError: If no such task is known.
+            AgentStateError: If called from the event loop that the agent works on.
+        """
+        self._home.check_elsewhere("poll", "apoll")
+        if (task := self._tasks.find(task_id)) is not None:
+            return task.snapshot()
+        return self._home.call(lambda r: snapshot_of(r.journal, str(task_id)), "poll", "apoll")
 
     async def apoll(self, task_id: str) -> StreamSnapshot:
         """Async version of :meth:`poll`."""
-        ...
+        if (task := self._tasks.find(task_id)) is not None:
+            return task.snapshot()
+        return await self._home.call_async(lambda r: snapshot_of(r.journal, str(task_id)))
+
+    def wait(self, task_id: str, timeout: float | None = None) -> Response:
+        """Wait for a task of any process; raise ``TimeoutError`` past ``timeout``.
+
+        Raises:
+            AgentStateError: If called from the event loop that the agent works on.
+        """
+        self._home.check_elsewhere("wait", "await_task")
+        if self._tasks.find(task_id) is not None:
+            return self._tasks.wait(task_id, timeout)
+        return self._home.call(
+            lambda runtime: past_end(runtime, str(task_id), timeout), "wait", "await_task"
+        )
+
+    async def await_task(self, task_id: str, timeout: float | None = None) -> Response:
+        """Async version of :meth:`wait`. Cancelling the wait does not stop the task."""
+        if self._tasks.find(task_id) is not None:
+            return await self._tasks.await_end(task_id, timeout)
+        return await self._home.call_async(lambda r: past_end(r, str(task_id), timeout))
 
     def cancel(self, task_id: str) -> bool:
-        """Stop a task."""
-        ...
+        """Stop a submitted task of any process; return False if the task was over.
 
-    async def acancel(self, task_id: str) -> bool:
-        """Async version of :meth:`cancel`."""
-        ...
+        Raises:
+            UnknownTaskError: If no such task is known.
+            AgentStateError: If called from the event loop that the agent works on.
+        """
+        self._home.check_elsewhere("cancel", "acancel")
+        if self._tasks.find(task_id) is not None or not self._shares_journal:
+            return self._tasks.cancel(task_id)
+        stopper = StoppedBy(self.agent_id)
+        return self._home.call(
+            lambda r: r.stop_anywhere(str(task_id), stopper), "cancel", "acancel"
+        )
+
+    async def acancel(self, task_id: str, *, by: str = "", via: str = "") -> bool:
+        """Async version of :meth:`cancel`; the journal records the person and the channel.
+
+        Args:
+            task_id: The task.
+            by: The person; the program when omitted.
+            via: The channel or address of the person.
+        """
+        if not by and self._tasks.find(task_id) is not None:
+            return self._tasks.cancel(task_id)
+        stopped_by = StoppedBy(by or self.agent_id, via)
+        return await self._home.call_async(lambda r: r.stop_anywhere(str(task_id), stopped_by))
+
+    @property
+    def _shares_journal(self) -> bool:
+        runtime = self._home.runtime
+        return runtime is not None and isinstance(runtime.journal, SharedJournal)
 
     def get_pending_approvals(self) -> list[ApprovalRequest]:
-        """Return the pending requests for approval."""
-        ...
+        """Return the pending requests and questions, oldest first; thread-safe.
+
+        If no channel can ask, requests of submitted tasks wait for the program to answer them;
+        requests of :meth:`run` do only with ``wait_approvals=True``.
+        """
+        return self._pending.list()
 
 
 class TaskHandle(str, Generic[T]):
