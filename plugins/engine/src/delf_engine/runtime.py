@@ -177,7 +177,7 @@ class Runtime:
                 async with permit:
                     run = await TaskRun.begin(self.resources, request, permit)
                     run.replay.before = self._claims.before.pop(request.task_id, None)
-                    children = ChildTasks(self, run)
+                    children = self._children_of(run)
                     self._tell_learners(request)
                     while True:
                         pipeline = self._prepare(run, children)
@@ -254,7 +254,7 @@ class Runtime:
         return replace(request, past=(queued,))
 
     async def run_child(self, request: TaskRequest) -> ChildResult:
-        """Run a child task to its end. Implements :class:`delf_engine.calls.children.RunsTasks`.
+        """Run a child task to its end.
 
         Raises:
             DelfError: If the child has no end and can be resumed.
@@ -329,6 +329,11 @@ class Runtime:
                 learning = asyncio.ensure_future(learn(connection, connection.name))
                 self._learning.add(learning)
                 learning.add_done_callback(self._learning.discard)
+
+    def _children_of(self, run: TaskRun) -> ChildTasks:
+        # A child that ended at its parent's timeout continues with the parent.
+        claim = partial(self.claim, past_limit=True)
+        return ChildTasks(run, self.run_child, claim, self.keep_resumable)
 
     def _prepare(self, run: TaskRun, children: ChildTasks) -> TaskPipeline:
         """Build the parts that run a task in one sandbox."""

@@ -132,7 +132,7 @@ class _Checking:
             connection.name: connection for connection in map(connect, project.connections)
         }
         tools = {self._own.name: self._own, **connections}
-        self._shop = Workshop(registry, tools, connect, project.environ)
+        self._shop = Workshop(registry, tools, connect, project.environ, Workers.for_worker)
 
     def check(self, name: str) -> WorkerDefinition:
         """Make a worker's connections.

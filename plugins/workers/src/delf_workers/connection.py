@@ -77,7 +77,7 @@ class Workers(Connection[WorkersSettings]):
         """The calling worker; None for the agent itself."""
         self.agent: Workers = self
         """The agent's own connection."""
-        self.workshop: Workshop | None = None
+        self.workshop: Workshop[Workers] | None = None
         """Creates workers' connections; set at the agent's first call."""
         self.plugin_context: PluginContext | None = None
         """The agent's context, once started."""
@@ -86,17 +86,18 @@ class Workers(Connection[WorkersSettings]):
         """Implements :class:`delf.protocols.connection.SupportsPluginContext`."""
         self.plugin_context = context
 
-    def for_worker(self, worker: WorkerDefinition, *patterns: tuple[str, ...]) -> Workers:
+    def for_worker(self, worker: WorkerDefinition, patterns: tuple[str, ...]) -> Workers:
         """Return a copy for the calls of a worker.
 
         Args:
             worker: The worker.
-            patterns: Several lists of patterns; a worker can be called if every list has a pattern
-                that matches its name.
+            patterns: Patterns of callable workers. A generated worker may call only those that its
+                maker may call, too.
         """
         workers = Workers(name="workers", folders=[str(f) for f in self.registry.folders])
         workers.registry = self.registry
-        workers.patterns, workers.caller, workers.agent = patterns, worker, self.agent
+        workers.patterns = (patterns, *(self.patterns if worker.generated else ()))
+        workers.caller, workers.agent = worker, self.agent
         # The user's ``allow`` and ``confirm`` apply to calls by workers, too.
         workers.allow, workers.confirm = self.allow, self.confirm
         return workers
@@ -140,10 +141,12 @@ class Workers(Connection[WorkersSettings]):
             )
         return self.registry.find(name)
 
-    def _make_workshop(self, context: CallContext) -> Workshop:
+    def _make_workshop(self, context: CallContext) -> Workshop[Workers]:
         agent = self.agent
         if agent.workshop is None:
-            agent.workshop = Workshop(agent.registry, context.tools, context.connect, os.environ)
+            agent.workshop = Workshop(
+                agent.registry, context.tools, context.connect, os.environ, Workers.for_worker
+            )
         return agent.workshop
 
     # -- what is asked about ----------------------------------------------------------------

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Generic, TypeVar, cast
 
 from delf.errors import ConfigurationError
 from delf.protocols.connection import ConnectionLike, SupportsClose
@@ -19,20 +19,11 @@ from delf_workers.registry import Registry
 WORKERS: Final = "workers"
 _PERMISSIONS: Final = frozenset({"allow", "confirm"})
 _DEEPEST: Final = 20
-
-
-class CallsWorkers(Protocol):
-    """A connection to workers that can be copied for the calls of a worker."""
-
-    patterns: tuple[tuple[str, ...], ...]
-
-    def for_worker(self, worker: WorkerDefinition, *patterns: tuple[str, ...]) -> ConnectionLike:
-        """Make a copy for the calls of a worker."""
-        ...
+W = TypeVar("W", bound=ConnectionLike)
 
 
 @dataclass
-class Workshop:
+class Workshop(Generic[W]):
     """Makes the connections of workers, once for an agent, and closes them.
 
     Args:
@@ -40,17 +31,20 @@ class Workshop:
         tools: The agent's own connections, by name.
         connect: Makes further connections.
         environ: The environment for settings in ``tools.py`` files.
+        for_worker: Copies a connection to workers for the calls of a worker, which may call those
+            that match the patterns.
     """
 
     registry: Registry
     tools: Mapping[str, ConnectionLike]
     connect: Connect
     environ: Mapping[str, str] = field(repr=False)
+    for_worker: Callable[[W, WorkerDefinition, tuple[str, ...]], ConnectionLike]
     _connections_by_worker: dict[str, list[ConnectionLike]] = field(
         default_factory=dict[str, "list[ConnectionLike]"], repr=False
     )
 
-    def tools_of(self, worker: WorkerDefinition, own: CallsWorkers) -> list[ConnectionLike]:
+    def tools_of(self, worker: WorkerDefinition, own: W) -> list[ConnectionLike]:
         """Return the connections of a worker.
 
         Args:
@@ -65,7 +59,7 @@ class Workshop:
             self._connections_by_worker[key] = list(self._make(worker, own))
         return self._connections_by_worker[key]
 
-    def _make(self, worker: WorkerDefinition, own: CallsWorkers) -> Iterator[ConnectionLike]:
+    def _make(self, worker: WorkerDefinition, own: W) -> Iterator[ConnectionLike]:
         if worker.generated:
             yield from self._inherited_connections(worker, own)
             return
@@ -79,16 +73,14 @@ class Workshop:
         for name in worker.connections:
             yield from self._connection(worker, name, own)
 
-    def _connection(
-        self, worker: WorkerDefinition, name: str, own: CallsWorkers
-    ) -> Iterator[ConnectionLike]:
+    def _connection(self, worker: WorkerDefinition, name: str, own: W) -> Iterator[ConnectionLike]:
         where = worker.place("connections", name)
         settings = {key: v for key, v in worker.connections[name].items() if key != "type"}
         kind = worker.kind_of(name)
         if name == TOOLS:
             yield from self._custom(worker, settings, where)
         elif kind == WORKERS or (kind is None and name == WORKERS):
-            yield own.for_worker(worker, _patterns(settings, where))
+            yield self.for_worker(own, worker, _patterns(settings, where))
         elif kind == "filesystem" and worker.sandbox.paths and "roots" not in settings:
             settings["roots"] = {n: _with_create(root) for n, root in worker.sandbox.paths.items()}
             yield self._make_connection(name, kind, settings, where)
@@ -147,9 +139,7 @@ class Workshop:
                 tool.confirm = False
             yield cast("ConnectionLike", tool)
 
-    def _inherited_connections(
-        self, worker: WorkerDefinition, own: CallsWorkers
-    ) -> Iterator[ConnectionLike]:
+    def _inherited_connections(self, worker: WorkerDefinition, own: W) -> Iterator[ConnectionLike]:
         pool = self._maker_connections(worker, own)
         for name, settings in worker.connections.items():
             where = worker.place("connections", name)
@@ -161,14 +151,11 @@ class Workshop:
                 )
             inherited = pool[name]
             if name == WORKERS:
-                maker = cast("CallsWorkers", inherited)
-                yield maker.for_worker(worker, _patterns(settings, where), *maker.patterns)
+                yield self.for_worker(cast("W", inherited), worker, _patterns(settings, where))
             else:
                 yield _narrow_to_allowed(inherited, settings.get("allow"), where)
 
-    def _maker_connections(
-        self, worker: WorkerDefinition, own: CallsWorkers
-    ) -> Mapping[str, ConnectionLike]:
+    def _maker_connections(self, worker: WorkerDefinition, own: W) -> Mapping[str, ConnectionLike]:
         """Return the connections of a generated worker's maker."""
         if worker.maker is None:
             return self.tools

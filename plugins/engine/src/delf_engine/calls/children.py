@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from delf.errors import TaskLeftError, TaskLimitError, UnknownTaskError
 from delf.events import ChildFinished, ChildStarted, Event
@@ -27,22 +27,6 @@ _TOGETHER_SECONDS: Final = 0.05
 """Seconds without a new call after which concurrent calls count as one complete batch."""
 
 
-class RunsTasks(Protocol):
-    """The members of the runtime that child tasks use."""
-
-    async def run_child(self, request: TaskRequest) -> ChildResult:
-        """Run a child task to its end."""
-        ...
-
-    async def claim(self, task_id: str, *, past_limit: bool = False) -> Sequence[Event]:
-        """Claim a task of the journal for this agent; return its events."""
-        ...
-
-    def keep_resumable(self, task_id: str) -> None:
-        """Keep a task resumable if it is cancelled, by not recording its end."""
-        ...
-
-
 class _Batch:
     """Concurrent calls that each start a child task."""
 
@@ -59,13 +43,23 @@ class ChildTasks:
     repeated after its sandbox died therefore finds its children still running.
 
     Args:
-        runtime: Runs the child tasks.
         run: The parent.
+        run_child: Runs a child task to its end.
+        claim: Claims the task of an id in the journal for this agent, and returns its events.
+        keep_resumable: Keeps the task of an id resumable if it is cancelled.
     """
 
-    def __init__(self, runtime: RunsTasks, run: TaskRun) -> None:
-        self._runtime = runtime
+    def __init__(
+        self,
+        run: TaskRun,
+        run_child: Callable[[TaskRequest], Awaitable[ChildResult]],
+        claim: Callable[[str], Awaitable[Sequence[Event]]],
+        keep_resumable: Callable[[str], None],
+    ) -> None:
         self._run = run
+        self._run_child = run_child
+        self._claim = claim
+        self._keep_child_resumable = keep_resumable
         self._running: dict[tuple[int, str], asyncio.Task[ChildResult]] = {}
         """Running children whose results are not fetched yet, by call and id."""
         self._count = sum(isinstance(event, ChildStarted) for event in run.log.events)
@@ -192,7 +186,7 @@ class ChildTasks:
         works = [self._running.pop(key) for key in ending]
         for (_, child_id), work in zip(ending, works, strict=True):
             if self._stays_resumable and not work.done():
-                self._runtime.keep_resumable(child_id)
+                self._keep_child_resumable(child_id)
             work.cancel()
         if works:
             await to_its_end(asyncio.gather(*works, return_exceptions=True))
@@ -207,7 +201,7 @@ class ChildTasks:
         try:
             if is_resumed:
                 request = replace(request, past=await self._past(child_id))
-            result = await self._runtime.run_child(request)
+            result = await self._run_child(request)
         except asyncio.CancelledError:
             if not self._stays_resumable:
                 end_fields |= {"status": False, "duration_ms": _ms_since(started)}
@@ -228,8 +222,7 @@ class ChildTasks:
 
     async def _past(self, child_id: str) -> Sequence[Event]:
         try:
-            # A child that ended at its parent's timeout continues with the parent.
-            return await self._runtime.claim(child_id, past_limit=True)
+            return await self._claim(child_id)
         except UnknownTaskError:  # recorded as started, but the process died before the child began
             return ()
 
