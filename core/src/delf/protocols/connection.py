@@ -227,7 +227,10 @@ class SupportsCheck(Protocol):
 
 
 class SecretsKeeper(Protocol):
-    """A redactor that removes secrets from everything that leaves an agent."""
+    """A redactor that removes secrets from everything that leaves an agent.
+
+    A protocol, because connections declare secrets without a dependency on the engine.
+    """
 
     def learn(self, source: str, secrets: Sequence[str]) -> None:
         """Add secrets to redact. Thread-safe.
@@ -275,23 +278,12 @@ class SupportsSecrets(Protocol):
         ...
 
 
-class SetupAsk(Protocol):
-    """A function that asks a model during set-up; its cost is set-up cost."""
+SetupAsk = Callable[["Sequence[Message]", "str | LLMConfig | None"], Awaitable["ModelReply"]]
+"""Asks a model during set-up, at the cost of the set-up: the light model of the agent for None.
 
-    async def __call__(
-        self, messages: Sequence[Message], llm: str | LLMConfig | None = None
-    ) -> ModelReply:
-        """Return the model's answer.
-
-        Args:
-            messages: The conversation.
-            llm: The model; the agent's light one when None.
-
-        Raises:
-            BudgetExceededError: If the agent's budget is exhausted.
-            DelfError: If the model call failed after retries.
-        """
-        ...
+The function raises a :class:`delf.errors.DelfError` if the model call failed after retries, and
+:class:`delf.errors.BudgetExceededError` if the agent's budget is exhausted.
+"""
 
 
 @runtime_checkable

@@ -184,7 +184,10 @@ class KeptVariables:
 
 
 class TaskConversation(Protocol):
-    """A conversation that tasks continue, several at once if need be."""
+    """A conversation that tasks continue, several at once if need be.
+
+    A protocol, because the engine continues conversations of a plugin that requires the engine.
+    """
 
     @property
     def conversation_id(self) -> str:

@@ -151,7 +151,10 @@ class SupportsWrite(Protocol):
 
 
 class InstalledFormats(Protocol):
-    """The installed file formats, shared by all tasks of an agent."""
+    """The installed file formats, shared by all tasks of an agent.
+
+    A protocol, because connections use the formats without a dependency on the engine.
+    """
 
     def reader(self, ending: str) -> FileFormat | None:
         """Return the format that reads files with a suffix; None if no plugin does.

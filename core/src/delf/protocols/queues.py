@@ -11,7 +11,7 @@ from delf.protocols.services import Service
 
 
 class TaskQueue(Protocol):
-    """The queue of ``agent.submit(task, queue=…)``.
+    """The queue of ``agent.submit(task, queue=…)``, which a plugin with runners implements.
 
     Nothing is opened before the first task.
     """

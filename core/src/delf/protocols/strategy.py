@@ -188,6 +188,8 @@ class CallGuard(Protocol):
 class StrategyHost(Protocol):
     """The interface of a strategy to its task.
 
+    A protocol, because strategies work without a dependency on the engine.
+
     Everything through this interface is counted, approved and journalled. A resumed task runs its
     strategy from the beginning: recorded answers are returned, not repeated. So a strategy must be
     deterministic for the same answers.

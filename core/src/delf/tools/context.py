@@ -21,7 +21,10 @@ Check = Callable[[str], "str | None"]
 
 
 class Connect(Protocol):
-    """A function that creates further connections for a task."""
+    """A function that creates further connections for a task.
+
+    A protocol, because ``Callable`` cannot declare keywords.
+    """
 
     def __call__(
         self,

@@ -10,7 +10,10 @@ from delf.protocols.services import Service
 
 
 class ProjectEvaluations(Protocol):
-    """The evaluations of a project."""
+    """The evaluations of a project.
+
+    A protocol, because a server works without the plugin that brings evaluations.
+    """
 
     def names(self) -> Sequence[str]:
         """Return the names of the data sets."""

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class PeopleTasks(Protocol):
-    """The budgets and notices of a server's people, for their tasks in another process."""
+    """The budgets and notices of a server's people, for their tasks in another process.
+
+    A protocol, because runners work without the plugin that brings a server.
+    """
 
     @property
     def defaults(self) -> Mapping[str, Any]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class DraftRoutine(Protocol):
-    """A routine made from a task, not yet saved."""
+    """A routine made from a task, not yet saved; a protocol like :class:`AgentRoutines`."""
 
     routine: Any
     differences: Sequence[str]
@@ -31,7 +31,7 @@ class DraftRoutine(Protocol):
 
 
 class RunsRoutine(Protocol):
-    """A routine of an agent."""
+    """A routine of an agent; a protocol like :class:`AgentRoutines`."""
 
     routine: Any
 
@@ -41,7 +41,12 @@ class RunsRoutine(Protocol):
 
 
 class AgentRoutines(Protocol):
-    """The routines of an agent's project."""
+    """The routines of an agent's project: the export ``Routines`` of a plugin.
+
+    A protocol, because servers and commands work without that plugin.
+    """
+
+    def __init__(self, agent: Agent[Any]) -> None: ...
 
     def find(self, name: str) -> RunsRoutine:
         """Return a routine by name."""
@@ -55,17 +60,10 @@ class AgentRoutines(Protocol):
         """Make a routine from a task, for review before it is saved."""
         ...
 
-
-class MakesRoutines(Protocol):
-    """The export ``Routines`` of a plugin."""
-
-    def __call__(self, agent: Agent[Any], /) -> AgentRoutines:
-        """Return the routines of an agent's project."""
-        ...
-
-    def task_of(self, root: Path, trust: Trust, name: str, given: Mapping[str, object]) -> str:
+    @staticmethod
+    def task_of(root: Path, trust: Trust, name: str, given: Mapping[str, object]) -> str:
         """Return the task that runs a routine of a project."""
         ...
 
 
-ROUTINES: Final = Service("Routines", MakesRoutines, "routines")
+ROUTINES: Final[Service[type[AgentRoutines]]] = Service("Routines", None, "routines")

@@ -149,7 +149,10 @@ def _place(node: ast.expr) -> tuple[str | int, ...] | None:
 
 
 class Schedules(Protocol):
-    """The schedules of a project. Each method raises a DelfError if its database is away."""
+    """The schedules of a project. Each method raises a DelfError if its database is away.
+
+    A protocol, because a server works without the plugin that brings runners and schedules.
+    """
 
     async def all(self) -> Sequence[Schedule]:
         """Return all schedules, by name."""

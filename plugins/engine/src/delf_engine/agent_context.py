@@ -177,7 +177,15 @@ def _prices_of(root: Path, project: AnyProject | None) -> tuple[Path, ...]:
 
 @runtime_checkable
 class AgentChat(Protocol):
-    """The conversations that an agent's tasks continue: ``Chat`` of the plugin ``chat``."""
+    """The conversations that an agent's tasks continue: ``Chat`` of the plugin ``chat``.
+
+    A protocol, because that plugin is optional and itself requires the engine.
+    """
+
+    @classmethod
+    def of(cls, given: Any) -> Self:
+        """Make a chat: in memory for True, else from its options."""
+        ...
 
     def attach(self, context: AgentContext) -> None:
         """Use an agent's plugins, options, environment, models and budget."""
@@ -196,15 +204,7 @@ class AgentChat(Protocol):
         ...
 
 
-class MakesChats(Protocol):
-    """A factory of chats, exported by a plugin as ``Chat``."""
-
-    def of(self, given: Any) -> AgentChat:
-        """Make a chat: in memory for True, else from its options."""
-        ...
-
-
-_CHATS: Final = Service("Chat", MakesChats, "conversations")
+_CHATS: Final[Service[type[AgentChat]]] = Service("Chat", None, "conversations")
 
 
 def as_chat(chat: Any, host: PluginHost | None = None) -> AgentChat:

@@ -78,7 +78,7 @@ class Enrichment:
     async def _batch(self, batch: dict[str, str]) -> None:
         async with self._places:
             question = user(_QUESTION + "\n".join(batch.values()))
-            reply = await self._ask([question], llm=self._llm)
+            reply = await self._ask([question], self._llm)
         answered = _parse(reply.text)
         self._keep({name: _summary_of(answered.get(name)) for name in batch})
 

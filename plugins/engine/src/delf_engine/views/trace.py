@@ -370,7 +370,10 @@ def _finish(line: TimelineEntry, duration_ms: float, *, ok: bool) -> None:
 
 
 class PrintsTasks(Protocol):
-    """A printer of tasks on a terminal, exported by a plugin as ``task_printer``."""
+    """A printer of tasks on a terminal, exported by a plugin as ``task_printer``.
+
+    A protocol, because the engine works without that plugin, which itself requires the engine.
+    """
 
     def tell_of_event(self, event: ev.Event) -> None:
         """Print a line about an event to stderr."""

@@ -46,7 +46,10 @@ _SUFFIXES: Final = {"image/png": ".png", "image/jpeg": ".jpg", "application/pdf"
 
 @runtime_checkable
 class OffersWorkers(Protocol):
-    """A connection whose workers can be given whole tasks."""
+    """A connection whose workers can be given whole tasks.
+
+    A protocol, because a server works without the plugin that brings workers.
+    """
 
     def callable_workers(self) -> Sequence[str]:
         """Return the names of the workers that may be called; reads files."""
