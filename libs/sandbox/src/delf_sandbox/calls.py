@@ -99,16 +99,19 @@ class OpenCalls:
 
     def script_ended(self) -> None:
         """Drop the queued calls of an ended script."""
+        # A number instead of cancellations: running calls go on, and only queued ones are skipped.
         self._script += 1
 
     def clear(self) -> None:
         """Cancel all calls without answering them."""
+        # A copy: each end removes its call from the dict.
         for call in [*self.open.values()]:
             call.abandon()
             self._end(call)
 
     async def _serve(self, call: OpenCall, host: ScriptHost) -> None:
         """Make a call on the host once permitted, and pass its answer to the guest."""
+        # The first step may journal the call; :meth:`OpenCalls.abandon` depends on this.
         call.begun = True
         answer: CallAnswer | None = None
         try:
@@ -137,6 +140,7 @@ class OpenCalls:
         # clear() may have removed the call, and a later script may use its number again.
         if self.open.get(number) is not call:
             return False
+        # Before the callback, which reads the held bytes and may resume the guest.
         del self.open[number]
         self.held_bytes -= call.size
         if self.on_call_end is not None:

@@ -107,9 +107,11 @@ class SessionPool(Generic[S, K]):
         self.follow_loop()
         self.closed = True
         if self._filling is not None:
+            # First: the filling would start further sessions while these are being closed.
             self._filling.cancel()
             await asyncio.gather(self._filling, return_exceptions=True)
             self._filling = None
+        # In rounds: a start that was in flight may add a session while these are closing.
         while sessions := [*self.waiting, *self.open]:
             self.waiting.clear()
             self.open.clear()
@@ -146,12 +148,15 @@ class SessionPool(Generic[S, K]):
 
     async def _fill(self, kind: K) -> None:
         if kind != self._kind:
+            # Set before the first await, so that nobody takes a session of the old kind meanwhile.
             stale, self._kind = list(self.waiting), kind
             self.waiting.clear()
             await asyncio.gather(*(session.aclose() for session in stale))
         try:
             while len(self.waiting) < self._size and not self.closed:
                 session = await self._start_for_caller(kind)
+                # Before it is ready: a task may take it at once, and then waits for the rest of the
+                # start.
                 self.waiting.append(session)
                 await session.ready(_START_SECONDS)
         except SandboxUnavailableError as error:

@@ -102,6 +102,8 @@ class WireSession(asyncio.BufferedProtocol):
     def data_received(self, data: bytes) -> None:
         """Process received bytes."""
         try:
+            # Queued, not handled: while a large frame is parsed in its thread, later ones have to
+            # wait.
             self._unread.extend(self._reader.feed(data))
         except FrameTooLargeError as error:
             self._break(LimitReached(limit="frame", message=f"the sandbox sent {error}"))
@@ -179,6 +181,8 @@ class WireSession(asyncio.BufferedProtocol):
         """
         try:
             async with asyncio.timeout(timeout):
+                # Shielded: the timeout of one caller must not cancel the future, which is set only
+                # once.
                 await asyncio.shield(self._booted)
         except TimeoutError:
             self._process.kill()
@@ -200,6 +204,7 @@ class WireSession(asyncio.BufferedProtocol):
             readable: Further readable paths inside the sandbox.
         """
         self._spec = spec
+        # Only now, with the limits of this task: the session was started before they were known.
         self._reader = FrameReader(spec.limits.frame_bytes)
         self._budget = Budget(spec.limits)
         self._write(init_frame(spec, scratch, readable))
@@ -238,10 +243,13 @@ class WireSession(asyncio.BufferedProtocol):
         self.calls.clear()
         self._out.clear()
         if self._transport is not None:
+            # Not closed: a close would first send the buffered answers to a guest that reads
+            # nothing.
             self._transport.abort()
 
     async def aclose(self) -> None:
         """Kill the guest and release all resources. Idempotent."""
+        # First, so that frames that still arrive find the session closed.
         self._closed = True
         self.kill()
         await self._process.aclose()
@@ -321,6 +329,7 @@ class WireSession(asyncio.BufferedProtocol):
 
     def _start_call(self, request: CallRequest, length: int, size: int) -> None:
         if self._host is None:
+            # Answered, not dropped: a coroutine that a script left behind must not wait forever.
             refusal = Raised("ToolError", "the script is over; no call can be made any more")
             self._write(*answer_frame(request.call_id, refusal, 2**20)[0])
             return
@@ -367,8 +376,10 @@ class WireSession(asyncio.BufferedProtocol):
         """
         if self._lost:
             return
+        # Only the first answer of a turn schedules the write; the others join it.
         is_first = not self._out
         self._out += parts
+        # The end of :meth:`_handle_unread` flushes, with the answers of all frames that were read.
         if self._reading:
             return
         if not self.calls.open:

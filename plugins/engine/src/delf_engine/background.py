@@ -88,6 +88,7 @@ class BackgroundTasks:
         """Add a task."""
         with self._lock:
             self._tasks[task_id] = task
+        # Outside the lock: the callback of a finished task runs at once, and takes the lock itself.
         task.outcome.add_done_callback(lambda _: self._forget_old())
 
     def get(self, task_id: str) -> BackgroundTask:
@@ -131,9 +132,12 @@ class BackgroundTasks:
         outcome = self.get(task_id).outcome
         try:
             async with asyncio.timeout(timeout):
+                # Shielded: the caller's timeout must not cancel the task, which other callers may
+                # await.
                 return await asyncio.shield(asyncio.wrap_future(outcome))
         except asyncio.CancelledError:
             current_task = asyncio.current_task()
+            # Two cancellations look alike here: that of the task, and that of its waiting caller.
             if not outcome.cancelled() or (current_task is not None and current_task.cancelling()):
                 raise
             raise TaskStoppedError(f"task {task_id} was stopped") from None
@@ -172,16 +176,19 @@ async def stream_of(
 
     def put(item: StreamEvent | None) -> None:
         """Queue an item from the agent's loop; None ends the stream."""
+        # A reader that stopped may have closed its loop while the task still runs on another one.
         if not loop.is_closed():
             loop.call_soon_threadsafe(queue.put_nowait, item)
 
     on_delta = put if tokens else None
     request = replace(request, listeners=(put,), on_delta=on_delta, stream=tokens or None)
     work = asyncio.ensure_future(run(request))
+    # Through the queue, behind the last event: a direct end would overtake events in it.
     work.add_done_callback(lambda _: put(None))
     try:
         while (item := await queue.get()) is not None:
             yield item
         await work
     finally:
+        # A no-op after the end; otherwise the reader has stopped, and nobody wants the rest.
         work.cancel()

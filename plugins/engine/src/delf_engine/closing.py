@@ -28,6 +28,7 @@ async def close_all(parts: Mapping[str, object]) -> None:
 
 async def all_ended(closing: Iterable[Awaitable[None]]) -> None:
     """Await all, even if some fail; then raise the failure, or several as an ``ExceptionGroup``."""
+    # All at the same time and to the end: one part that hangs or fails must not leak the others.
     results = await asyncio.gather(*closing, return_exceptions=True)
     failures = [one for each in results if isinstance(each, Exception) for one in failures_in(each)]
     if len(failures) > 1:

@@ -62,6 +62,8 @@ class Runtime:
         self._pipelines: dict[str, TaskPipeline] = {}
         self._claims = Claims()
         most_tasks = _most_tasks()
+        # Two limits: places count tasks that run, rooms tasks with open files, waiting ones
+        # included.
         self._places = asyncio.Semaphore(min(resources.config.max_tasks, most_tasks))
         self._rooms = asyncio.Semaphore(most_tasks)
         self._closing: dict[str, asyncio.Future[None]] = {}
@@ -122,6 +124,7 @@ class Runtime:
         work = asyncio.ensure_future(self._work(self._noted(request)))
         self._running.add(work)
         work.add_done_callback(self._running.discard)
+        # Before the work has begun: a resume in between must find that this agent has the task.
         self._claims.claimed.add(request.task_id)
         with self._stops.stoppable(request.task_id, work) as stop:
             try:
@@ -176,6 +179,7 @@ class Runtime:
             try:
                 async with permit:
                     run = await TaskRun.begin(self.resources, request, permit)
+                    # Taken out: only the first run after a claim has to fear the previous process.
                     run.replay.before = self._claims.before.pop(request.task_id, None)
                     children = self._children_of(run)
                     self._tell_learners(request)
@@ -189,6 +193,8 @@ class Runtime:
             finally:
                 self._release_descriptors(request)
         except asyncio.CancelledError:
+            # A pipeline records its own end. A task of a stopped agent stays in the queue for
+            # another.
             if pipeline is None and not (self._stopped or self._stays_resumable(request)):
                 await to_its_end(self._never_begun(request))
             raise
@@ -296,6 +302,7 @@ class Runtime:
         """
         if self._stopped:
             raise AgentStateError("the agent was stopped")
+        # A task of its own, which :meth:`stop` awaits: a caller that is cancelled does not end it.
         claiming = asyncio.ensure_future(self._claim(task_id, past_limit=past_limit))
         self._background.add(claiming)
         claiming.add_done_callback(self._background.discard)
@@ -304,6 +311,7 @@ class Runtime:
     async def _claim(self, task_id: str, *, past_limit: bool) -> Sequence[Event]:
         events = await self._claims.claim(self.journal, task_id, past_limit=past_limit)
         if self._stopped:
+            # The agent was stopped meanwhile, and would keep the claim without working on the task.
             if task_id in self._claims.claimed:
                 await self._claims.release(self.journal, task_id)
             raise AgentStateError("the agent was stopped")
@@ -370,6 +378,7 @@ class Runtime:
         """Cancel running tasks (or ``leave`` them resumable) and release everything. Idempotent."""
         if self._stopped:
             return
+        # Before anything is awaited: no task may begin any more, and a second call returns at once.
         self._stopped = True
         if leave:
             self.keep_all_resumable()

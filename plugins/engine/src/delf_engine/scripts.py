@@ -187,6 +187,7 @@ class ScriptRunner(ScriptHost):
         self, code: str, attempt: int, guard: CallGuard | None, *, is_approved: bool
     ) -> Outcome:
         """Run a script, or return its recorded end if the script must not be repeated."""
+        # Also for a script that is not repeated: gate and replay count the scripts.
         recorded_script = self._begin(attempt, guard)
         recorded_end = None if recorded_script is None else recorded_script.finished
         if (
@@ -194,6 +195,7 @@ class ScriptRunner(ScriptHost):
             and recorded_end is not None
             and recorded_end.status in ("crashed", "limit")
         ):
+            # As recorded: the prints belong to the answer, and nothing prints them a second time.
             self.printed_text += recorded_script.printed
             self._replay.end_script("crashed", "")
             return _lost_as_recorded(recorded_end)
@@ -208,6 +210,8 @@ class ScriptRunner(ScriptHost):
         if isinstance(outcome, Crashed) and not outcome.by_script:
             await self._gate.wait_for_calls(LATE_SECONDS)
             if self._restarts.take(self._calls_made()):
+                # The restarted task has a gate of its own; a late call of this sandbox must not
+                # pass.
                 self._gate.close()
                 raise SandboxDied(f"{outcome.message}; the script is run once more")
         if self._replay.recorded:
@@ -224,6 +228,7 @@ class ScriptRunner(ScriptHost):
             if recorded_script is None
             else (tuple(recorded_script.clock), tuple(recorded_script.turns))
         )
+        # Per script, so that a script's random numbers do not depend on how much earlier ones drew.
         seed = f"{self._seed}/{attempt}"
         self.script_start = ScriptStart(seed=seed, clock=clock, turns=turns)
         self.printed_text.clear()
@@ -243,6 +248,7 @@ class ScriptRunner(ScriptHost):
             self.sandbox.note_unapproved()
         self._printed = 0
         outcome = self._within_limits(await self._run_in(session, code))
+        # After the script, which does not wait for its files, and before its success is believed.
         problems = await self.output.all_written()
         if problems and isinstance(outcome, (Done, Rerun)):
             message = "; ".join(problems)
@@ -252,6 +258,7 @@ class ScriptRunner(ScriptHost):
     async def _run_in(self, session: SandboxSession, code: str) -> Outcome:
         """Run a script until it ends or is stopped from outside."""
         stop_future = self._stopped = asyncio.get_running_loop().create_future()
+        # A task of its own: a call of the script can stop it from outside, see :meth:`_stop`.
         execution = asyncio.ensure_future(session.execute(code, self))
         self._is_running = True
         try:
@@ -288,11 +295,15 @@ class ScriptRunner(ScriptHost):
         self._budget.called()
         try:
             if self._budget.calls_left < 0:
+                # The calls within the limit end first: their results would be lost with the
+                # sandbox.
                 await self._gate.until_idle()
                 await self._stop(self._budget.no_calls)
             check_size([request.args, request.kwargs], self.sandbox.limits.frame_bytes)
             answer = await self._gate.call(request)
             if isinstance(answer, Raised):
+                # Kept for the end: a script may fail by this error much later, and say only its
+                # number.
                 self._raised[request.call_id] = answer
             return answer
         except UnsupportedValueError as error:

@@ -60,6 +60,7 @@ class Permit:
             yield
         finally:
             self._waiting_calls.remove(work)
+            # A task of its own, so that the permit also comes back if this call is being cancelled.
             if not (self._held or self._waiting_calls or self._is_over):
                 self.returning = asyncio.create_task(self._take())
         await self.regained()
@@ -89,6 +90,7 @@ class Permit:
 
     def _leave(self) -> None:
         if self.returning is not None:
+            # Another call begins to wait for a person: a permit acquired now would be held in vain.
             self.returning.cancel()
             self.returning = None
         if self._held:
@@ -139,6 +141,8 @@ class TaskClock:
         timeout = self._timeout
         if timeout is not None and not self._never_stops and not timeout.expired():
             self._remaining_seconds = (timeout.when() or 0.0) - asyncio.get_running_loop().time()
+            # Not a new timeout: the block that waits under this one cannot be left and entered
+            # again.
             timeout.reschedule(None)
 
     def _go_on(self) -> None:
@@ -184,6 +188,7 @@ async def to_its_end(
     Raises:
         asyncio.CancelledError: If the wait was cancelled, even if the work failed.
     """
+    # A task of its own: a cancellation of this one does not reach it.
     end = asyncio.ensure_future(work)
     try:
         await asyncio.wait({end})
@@ -232,6 +237,7 @@ class Stops:
     @contextmanager
     def stoppable(self, task_id: str, work: asyncio.Task[Any]) -> Generator[Stop]:
         """Cancel some work of a task once a stop is requested, while the block runs."""
+        # One poll for all tasks of the agent: a timer per task would query the journal as often.
         stop = self._tasks[task_id] = Stop(work)
         if self._next is None and self._journal is not None:
             self._look_later(self._journal)
@@ -260,6 +266,8 @@ class Stops:
             self._looking = asyncio.ensure_future(self._look(journal))
 
         loop = asyncio.get_running_loop()
+        # Without the context of the task that came first: its values must not reach the later
+        # tasks.
         self._next = without_context(loop.call_later, _LOOK_SECONDS, look)
 
     async def _look(self, journal: SharedJournal) -> None:

@@ -98,6 +98,7 @@ class Owner:
         columns = ("owner", "pid", "birth", "host", "place", "heartbeat", "lease")
         now = database.now(connection)
         row = (self.key, self.pid, self.birth, self.host, self.place, now, self.lease)
+        # Deleted and inserted anew: one statement for both would need each database's own upsert.
         self.leave(connection)
         connection.insert("delf_owners", columns, [row])
 

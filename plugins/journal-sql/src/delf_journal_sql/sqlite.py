@@ -152,6 +152,7 @@ class SqliteConnection:
         except OSError:
             status = None
         file = None if status is None else (status.st_dev, status.st_ino)
+        # Remembered at the first write, when the file certainly exists.
         self._file = self._file or file
         if file is None or file != self._file:
             raise JournalError(
@@ -269,6 +270,8 @@ class SqliteDatabase:
         while free:
             connection.run_to_end(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})")
             before, ((free,),) = free, connection.execute("PRAGMA freelist_count")
+            # Nothing was freed, as in a file without incremental vacuum: asking again would never
+            # end.
             if free >= before:
                 return
 
@@ -372,6 +375,7 @@ class SqliteChanges:
                 self._version = version
                 self._pause = _QUICKEST
                 return True
+            # Back off while nobody writes, because the poll wakes up the processor.
             self._pause = min(self._pause * 1.3, _SLOWEST)
         self._poked.clear()
         self._pause = _QUICKEST

@@ -35,6 +35,7 @@ async def stop_task(journal: SharedJournal, task_id: str, by: StoppedBy) -> bool
     """
     if (await journal.task(task_id)).state.is_terminal:
         return False
+    # Before the state is read again, so that an end in between wakes the wait below.
     coming = journal.subscribe(task_id)
     deadline, is_requested = time.monotonic() + STOP_SECONDS, False
     while not (record := await journal.task(task_id)).state.is_terminal:
@@ -67,6 +68,7 @@ async def end_task(
         if (await journal.task(record.task_id)).state in _FREE:
             raise
         return
+    # After the claim: from here on no other process can append to the task.
     events = await journal.read(record.task_id)
     if not isinstance(events[-1], TaskFinished):
         await journal.append(end_of(events, error, by))

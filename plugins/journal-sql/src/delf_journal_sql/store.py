@@ -251,6 +251,7 @@ def resolve_id(connection: Connection, text: str, keys: Collection[str] | None =
     if not text:
         raise DelfError("the id of a task is empty")
     condition, values = _on_behalf_of(keys)
+    # An exact id first: it may be the prefix of another one.
     exact = connection.execute(
         f"SELECT 1 FROM delf_tasks AS t WHERE t.task_id = :id AND {condition}",  # noqa: S608
         {"id": text, **values},
@@ -366,6 +367,7 @@ def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) ->
     if not removed:
         return Pruned()
     keys = f"({', '.join(map(str, removed))})"
+    # Before the deletion, because the events name the files.
     files, inputs = written_files(connection, keys), input_files(connection, keys)
     ((events,),) = connection.execute(
         f"SELECT COUNT(*) FROM delf_events WHERE task IN {keys}"  # noqa: S608 - own names
@@ -383,6 +385,7 @@ def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) ->
         "DELETE FROM delf_removed WHERE at < :before", {"before": now - _REMOVED_SECONDS}
     )
     connection.execute(f"DELETE FROM delf_tasks WHERE id IN {keys}")  # noqa: S608 - own names
+    # After the deletion: a copy that another task still uses must stay.
     still_used = input_files(connection) if inputs else set[str]()
     return Pruned(
         tasks=tuple(removed.values()),
@@ -430,6 +433,7 @@ def forget_prompts(connection: Connection, before: float, limit: int) -> int:
         'AND (data LIKE \'%"prompt":"%\' OR blobs LIKE \'%"prompt":%\') LIMIT :limit',
         {"before": before, "limit": limit},
     )
+    # Read to the end first: the loop changes the rows that the query runs over.
     rows_to_change = list(rows)
     for pos, task, data, blobs in rows_to_change:
         fields, digests = json.loads(data), json.loads(blobs or "{}")

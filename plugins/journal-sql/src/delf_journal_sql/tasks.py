@@ -56,6 +56,7 @@ class Tasks:
         store no further event of that task, and so starts no call. The same is true for a removed
         task.
         """
+        # One question for the whole batch, because it is asked in each transaction.
         keys = {self.open[task_id].key: task_id for task_id in task_ids if task_id in self.open}
         if not keys:
             return

@@ -70,7 +70,11 @@ class Subscription(Generic[T]):
             if self._ended:
                 raise StopAsyncIteration
             if self._position is None:
+                # Read lazily: subscribing does not block, and starts at the moment of the
+                # subscription.
                 self._position = await asyncio.wrap_future(self._start)
+            # Before the read: an item that is written during it sets the signal again, and is not
+            # missed.
             self._signal.clear()
             items = await self._reader(self._next)
             if items:
@@ -152,6 +156,7 @@ class Watcher:
             if self._changes is not None:
                 self._changes.close()
         if thread is not None:
+            # Outside the lock, which the thread takes before it ends.
             thread.join()
 
     def _run(self) -> None:
@@ -166,11 +171,14 @@ class Watcher:
         self._ready()
         changes = self._database.changes()
         with self._lock:
+            # Under the lock: a stop either sees this watch and closes it, or is seen here.
             self._changes = changes
             if self._stopping:
                 changes.close()
         try:
             with self._database.reader() as connection:
+                # After ``changes`` has begun to watch: a write in between is then noticed twice,
+                # not never.
                 position = newest_position(connection)
             self._outage.record_success()
             self._wake(None)  # for writes before the watch began

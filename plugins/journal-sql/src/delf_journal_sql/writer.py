@@ -99,6 +99,7 @@ class Writer:
         self._connection: Connection | None = None
         self.beat_at = time.monotonic() + self.owner.heartbeat_seconds
         """The time of the next heartbeat."""
+        # A daemon: a database that hangs must not keep the interpreter from ending.
         self._thread = threading.Thread(target=self._run, name="delf-journal", daemon=True)
         self._thread.start()
 
@@ -111,6 +112,7 @@ class Writer:
         """
 
         def take(connection: Connection) -> PerhapsAlive | None:
+            # Raises for an unknown task, before anything is written.
             key_of(connection, task_id)
             self._write_heartbeat(connection)
             return self._tasks.take(connection, task_id, failed=failed)
@@ -149,6 +151,7 @@ class Writer:
             self._stopping = True
             self._ready.notify()
         self._thread.join(_STOP_SECONDS)
+        # A slow commit is waited for; a database that is gone would block the shutdown forever.
         while self._thread.is_alive() and self._database.answers():
             self._thread.join(_STOP_SECONDS)
         return not self._thread.is_alive()
@@ -158,9 +161,11 @@ class Writer:
     def _run(self) -> None:
         try:
             while (batch := self._take()) is not None:
+                # In the order of the queue: a claim must not overtake the events before it.
                 for run in _runs(batch):
                     self._do(run)
                 self.beat()
+                # Otherwise the frame keeps the last events in memory while the thread waits.
                 del batch
         finally:
             self._leave()
@@ -173,6 +178,7 @@ class Writer:
                 if due <= 0:
                     return []
                 self._ready.wait(due)
+            # Stopping, and nothing is left: queued operations are executed first.
             if not self._queue:
                 return None
             return [self._queue.popleft() for _ in range(min(_MAX, len(self._queue)))]
@@ -202,6 +208,7 @@ class Writer:
                 self._wrote()
             if run.registers:
                 self._confirm_heartbeat()
+            # Only after the commit: a claim that was rolled back is none.
             if run.kept is not None:
                 run.kept(result)
             run.done.set_result(result)
@@ -230,6 +237,8 @@ class Writer:
                 self._tasks.check(connection, {operation.packed.event.task_id for operation in run})
                 self._tasks.create(connection, [operation.packed for operation in run])
                 for operation in run:
+                    # The transaction may be a repetition: errors of the first attempt do not count
+                    # any more.
                     operation.error = None
                     try:
                         self._tasks.add(connection, operation.packed)
@@ -242,6 +251,7 @@ class Writer:
             # a conflict.
             self._tasks.forget(operation.packed.event.task_id for operation in run)
             raise
+        # After the commit: a retry still needs the positions of the tasks that end in this batch.
         self._tasks.drop_finished()
 
     def _connect(self) -> Connection:

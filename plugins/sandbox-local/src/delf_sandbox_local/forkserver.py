@@ -72,6 +72,7 @@ class ForkServer:
             raise SandboxUnavailableError(error.message, hint=error.hint) from error
         self._loop = asyncio.get_running_loop()
         self._guests: dict[int, LocalProcess] = {}
+        # Two messages race: the answer to a fork, and the end of a guest that lived very shortly.
         self._early_ends: dict[int, list[Any]] = {}
         self._buffer = b""
         self._scratch = ScratchFolders()
@@ -175,6 +176,8 @@ class ForkServer:
                 remove_folder(scratch)
             raise
         finally:
+            # The guest has its own copy: with this one open, the host would never see the stream
+            # end.
             guest_end.close()
         host_end.setblocking(False)
         process = LocalProcess(pid, scratch, limits, owns_scratch=not shared)
@@ -182,6 +185,7 @@ class ForkServer:
 
     async def _ask(self, request: dict[str, Any], wire: socket.socket) -> int:
         """Request a guest; return its pid. Requests are sequential."""
+        # Outside the lock: a request with many files takes a while, and forks wait in line.
         payload = json.dumps(request).encode()
         async with self._turn:
             if not self.alive:
@@ -209,6 +213,7 @@ class ForkServer:
 
     async def _send(self, data: bytes, wire: socket.socket, reply: asyncio.Future[Any]) -> None:
         """Send a request with a descriptor; long lists of file names need several messages."""
+        # The descriptor belongs to the first bytes, with which the template receives it.
         sent = socket.send_fds(self._control, [data], [wire.fileno()])
         if sent == len(data):
             return
@@ -237,6 +242,7 @@ class ForkServer:
         if not data:
             self._handle_template_end()
             return
+        # The stream has no message boundaries: the last part may be half a line.
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         for line in lines:
             self._handle_message(json.loads(line))
@@ -273,6 +279,8 @@ class ForkServer:
         if self._answer is not None and not self._answer.done():
             self._answer.set_result({"error": f"the template process ended{last_words}"})
         for guest in self._guests.values():
+            # The template's end kills its guests, and nobody is left who could report how they
+            # ended.
             guest.ended(-9)
         self._guests.clear()
 
@@ -288,6 +296,7 @@ class ForkServer:
     def kill(self) -> None:
         """Kill the template, which takes its guests along."""
         self._process.kill()
+        # Also one by one, so that each knows that it was killed, and its whole group goes.
         for guest in list(self._guests.values()):
             guest.kill()
 
@@ -306,6 +315,7 @@ class ForkServer:
         """Kill everything and wait until it is gone. Idempotent."""
         self.kill()
         if self._process.returncode is None:
+            # Reaped before the folders go: a dying process may still write into them.
             await asyncio.to_thread(self._process.wait)
         self._handle_template_end()
         if self._process.stderr is not None:

@@ -86,6 +86,7 @@ class MontyRewriting(Rewriting):
     everywhere = True
 
     def _write(self) -> None:
+        # On the original tree: the messages of this check name the lines and names of the script.
         check_lazy(cast("ast.Module", self._seen.module.node), self._functions)
         super()._write()
         for place, is_called in self._seen.attributes:
@@ -97,6 +98,7 @@ class MontyRewriting(Rewriting):
         node = place.node
         word = getattr(node.value, "id", "")
         methods = self._initial_names.tools.get(word, ())
+        # The rewriting may have replaced the node; a hand-over would then undo its work.
         is_there = place.current is node
         if is_there and not is_called and node.attr in methods and not place.scope.find(word):
             place.put(name(node, method_name(word, node.attr)))
@@ -199,6 +201,7 @@ class Lowering(ast.NodeTransformer):
             elif isinstance(node, ast.Call) and (label_of(node.func) or "").endswith("wraps"):
                 self._wrapped.update(item.id for item in node.args if isinstance(item, ast.Name))
         self.visit(tree)
+        # Afterwards: only what is left is unsupported.
         _check_syntax(tree)
 
     # -- modules ------------------------------------------------------------------------
@@ -231,6 +234,7 @@ class Lowering(ast.NodeTransformer):
         """Replace imported names by the prelude's."""
         source = node.module or ""
         new: list[ast.stmt] = []
+        # A copy, because replaced names are removed from the list.
         for item in list(node.names):
             value = self._replacement_of_import(node, source, item.name)
             if value is not None:
@@ -246,6 +250,7 @@ class Lowering(ast.NodeTransformer):
         if (source, word) in _FUNCTIONS:
             return name(node, _FUNCTIONS[source, word])
         if source in ("typing", "typing_extensions") and word not in _TYPES:
+            # Types mean nothing at run time here, so that any value does.
             return ast.Constant(value=None, **position_of(node))
         return None
 
@@ -291,6 +296,7 @@ class Lowering(ast.NodeTransformer):
         self.generic_visit(node)
         node.iter = await_node(call(SETTLE, node.iter))
         plain: Any = node
+        # In place: other parts of the tree refer to this node, and the fields are the same.
         plain.__class__ = ast.For
         return plain
 
@@ -306,6 +312,7 @@ class Lowering(ast.NodeTransformer):
         """Expand an ``async with`` to plain statements."""
         self.generic_visit(node)
         body = node.body
+        # From the innermost to the outermost, because each wraps the statements so far.
         for item in reversed(node.items):
             body = self._expand_async_with(node, item, body)
         return body
@@ -313,6 +320,7 @@ class Lowering(ast.NodeTransformer):
     def _expand_async_with(
         self, node: Any, item: ast.withitem, body: list[ast.stmt]
     ) -> list[ast.stmt]:
+        # Numbered names, because statements nest: an inner one must not overwrite the outer flag.
         self._number += 1
         manager, fine, error = (
             f"__delf_{word}_{self._number}__" for word in ("manager", "fine", "error")

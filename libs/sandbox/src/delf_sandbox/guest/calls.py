@@ -263,11 +263,13 @@ class Caller:
     async def _make(self, number: int, line: int, frame: list[Any]) -> Any:
         """Send a call and wait for its answer, blocking if nothing else can run."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        # Before the call is sent: a refused call must leave no trace on the host.
         self._check_end()
         is_alone = not self._waiting
         is_blocking = is_alone and self._loop.only_waits()
         # Send a lone call at once; calls of the same turn are sent together at its end.
         self._send([*frame, is_blocking, line], is_alone)
+        # After the sending: a call that could not be sent has no answer, and nothing waits for it.
         self._waiting[number] = future
         try:
             if is_blocking:
@@ -282,6 +284,7 @@ class Caller:
                 self._send(["cancel", number], False)
             raise
         finally:
+            # Whatever happened: an answer that comes later finds no waiter, and is dropped.
             del self._waiting[number]
             if not self._waiting and self._idle is not None and not self._idle.done():
                 self._idle.set_result(None)

@@ -46,6 +46,7 @@ class WireLock:
 
     def take_if_free(self) -> bool:
         """Acquire the lock unless any thread, this one included, holds it."""
+        # An RLock would let the handler in that interrupts its own thread in the middle of a frame.
         if self._holder == get_ident() or not self._lock.acquire(blocking=False):
             return False
         self._holder = get_ident()
@@ -144,6 +145,7 @@ class Channel:
                 if deadline:
                     self._spin.was_in_vain()
                     deadline = 0.0
+                # A short sleep means that spinning on would have paid: the next wait spins again.
                 slept_at = perf_counter()
                 self._wait.poll()
                 if perf_counter() - slept_at < SPIN_SECONDS:

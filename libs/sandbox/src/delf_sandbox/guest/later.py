@@ -176,6 +176,8 @@ class Later:
             return
         self._visited.add((owner, word, path))
         for value, scope, how in bindings:
+            # A ``-`` says that the value is an item of the container: the path's first step leads
+            # to it.
             levels = sum(step == "-" for step in how)  # of containers to step out of
             self._keep(value, scope, (*how[levels:], *path[levels:]))
 

@@ -43,6 +43,8 @@ class _Task(asyncio.Task[Any]):
     """A task whose hash is its number, so that a set's order is the same in each run."""
 
     def __init__(self, coro: Any, *, loop: GuestLoop, **options: Any) -> None:
+        # Before the base class, which puts the task into a set of all tasks and so asks for its
+        # hash.
         loop.tasks += 1
         self._number = loop.tasks
         super().__init__(coro, loop=loop, **options)
@@ -88,6 +90,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         Args:
             threads: Whether threads may wake up the loop.
         """
+        # Counted after the fork: more than these are threads of the script's libraries.
         self._threads = _count_threads()
         if threads:
             self._open_wake_up()
@@ -171,6 +174,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
 
     def unretrieved_exceptions(self) -> list[BaseException]:
         """Return exceptions of the script's tasks that were never retrieved, in creation order."""
+        # asyncio's own mark of an exception that nobody has fetched; there is no public question
+        # for it.
         failed_tasks = [task for task in self._tasks if task.done() and task._log_traceback]
         failed_tasks.sort(key=hash)
         return [
@@ -192,6 +197,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
         """
         outer = asyncio.current_task(self)
         if self._depth >= _DEEPEST:
+            # Otherwise Python warns of a coroutine that was never awaited, and hides the real
+            # error.
             coro.close()
             raise RecursionError(
                 "too many plain functions wait for calls at the same time: make them async, "
@@ -202,6 +209,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
             asyncio.tasks._leave_task(self, outer)
         self._depth += 1
         try:
+            # Turns of the one loop, not a second loop: other tasks of the script must go on
+            # meanwhile.
             while not task.done():
                 self._run_once()
         finally:
@@ -250,6 +259,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Return the loop's time for timers."""
         now = self._now() if self._read_clock is None else self._read_clock(self._now)
+        # A replayed reading moves the clock, so that the following times continue the recorded
+        # ones.
         self._offset = now - monotonic_ns()
         return now / 1e9
 
@@ -262,6 +273,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         # Replaces asyncio's method, whose order of descriptors and timers depends on timing: a
         # repeated script would see another order.
         self._drop_cancelled()
+        # Before the wait: an answer can only come for calls that have left this process.
         self._at_turn()
         self._turn += 1
         if self._recorded:
@@ -279,6 +291,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         if not self._ready:
             # Do not count an idle wake-up as a turn: their number depends on the machine.
             self._turn -= 1
+        # Only those that are ready now: callbacks that they schedule belong to the next turn.
         for _ in range(len(self._ready)):
             if not self._ready:  # a callback ran the loop, and with it the remaining callbacks
                 break
@@ -317,6 +330,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
             timeout = max(0.0, self._scheduled[0]._when - self._now() / 1e9)
         self._process_events(self._watched.select(timeout))
         end = self._now() / 1e9 + self._clock_resolution
+        # All due timers in this turn, and each is recorded: a replay fires the same number.
         while self._scheduled and self._scheduled[0]._when < end:
             if self._ready_timer():
                 self.note(_TIMER)

@@ -91,6 +91,7 @@ class Rewriting:
 
     def _write(self) -> None:
         """Rewrite all loops, calls, contexts and functions of the script."""
+        # Before anything is rewritten: the question is about the names of the original script.
         may_give_coroutines = self.may_give_coroutines()
         for scope in self._seen.functions:
             if isinstance(scope.node, ast.AsyncFunctionDef):
@@ -102,7 +103,10 @@ class Rewriting:
                 self._write_await(place, is_sure=False)
         for place in self._later.handed_over:
             self.hand_over_later(place)
+        # By the identity of nodes: equal calls on two lines are different places.
         calls_in_awaits = {id(place.node.value): place for place in self._seen.awaits}
+        # Found before the calls are rewritten, whose nodes then stand elsewhere in the tree;
+        # written afterwards, around the rewritten calls.
         lazy = self._lazy_calls()
         for place in self._seen.calls.values():
             self._write_call(place, calls_in_awaits.get(id(place.node)), may_give_coroutines)
@@ -122,6 +126,8 @@ class Rewriting:
         """Let the result of a cached async function be awaited several times."""
         for decorator in function.decorator_list:
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
+            # Also with arguments and by module: ``@cache``, ``@lru_cache(maxsize=9)``,
+            # ``@functools.cache``.
             if (label_of(called) or "").rpartition(".")[2] in ("cache", "lru_cache"):
                 # Innermost, so that the cache stores the repeatable result: a coroutine can be
                 # awaited only once, so the second hit would raise.
@@ -319,5 +325,6 @@ class Rewriting:
         )
 
     def _write_lazy(self, place: Place) -> None:
+        # A statement of its own is run for its effect; a value may be iterated later, once.
         word = ALL if isinstance(place.box, ast.Expr) else ONCE
         place.put(call(word, place.current))

@@ -182,6 +182,7 @@ class Seen:
         self.awaitables: list[tuple[ast.expr, Scope, Path]] = []
         """The values passed where an awaitable is expected."""
         self._tries = 0
+        # A dict made once, because it is asked for each node of the script.
         self._visit_by = self._visitors()
         for index, node in enumerate(tree.body):
             self._visit(node, self.module, tree.body, index)
@@ -327,6 +328,7 @@ class Seen:
 
     def _named(self, node: ast.NamedExpr, scope: Scope, box: Any, key: Any) -> None:
         owner = scope
+        # PEP 572: ``:=`` in a comprehension binds in the function around it.
         while owner.kind in ("list", "generator") and owner.parent is not None:
             owner = owner.parent
         self._visit(node.value, scope, node, "value")
@@ -360,6 +362,8 @@ class Seen:
 
     def _arguments(self, node: Any, inner: Scope, scope: Scope) -> Scope:
         arguments = node.args
+        # In the outer scope: Python evaluates defaults at the definition, before the function has
+        # names.
         self._each(arguments.defaults, scope)
         self._each(arguments.kw_defaults, scope)
         positional = [*arguments.posonlyargs, *arguments.args]
@@ -388,12 +392,14 @@ class Seen:
         if is_lazy:
             self.generators.append(Place(node, scope, box, key))
         for index, part in enumerate(node.generators):
+            # Python evaluates the first iterable outside the comprehension, and the others inside.
             around = scope if index == 0 else inner
             self.loops.append(Place(part, around, node.generators, index))
             self._visit(part.iter, around, part, "iter")
             self._record_binding(part.target, part.iter, inner, (EACH,))
             self._visit(part.target, inner, part, "target")
             self._each(part.ifs, inner)
+        # Last, as Python runs them: the loops have bound the names that the item uses.
         for name in ("key", "value", "elt"):
             part = getattr(node, name, None)
             if part is not None:
@@ -432,6 +438,7 @@ class Seen:
                 self.asyncio_names.add(bound_name)
 
     def _try(self, node: Any, scope: Scope, box: Any, key: Any) -> None:
+        # Only with handlers: ``try … finally`` does not catch a failed import.
         self._tries += bool(node.handlers)
         self._each(node.body, scope)
         self._tries -= bool(node.handlers)

@@ -84,6 +84,7 @@ class GuestSession:
         self._waiting = Waiting(loop, self._tools)
         self._tolerant = Tolerant(loop)
         self._tolerant.install()
+        # Tracebacks show the script's frames only: the model cannot mend the sandbox.
         hide_own_frames("delf_sandbox/guest")
         records.install()
         self._stand_ins = make_modules(self._printer, self._waiting.wait)
@@ -124,6 +125,7 @@ class GuestSession:
         sys.modules["__main__"] = self._module
         sys.stdout = sys.stderr = self._printer
         self._printer.use_alarm()
+        # ``input()`` fails at once, because nobody could answer it.
         sys.stdin = None
         sys.argv = ["script.py"]  # for argparse
         await self.rehearse()  # copies shared memory pages in advance
@@ -143,6 +145,7 @@ class GuestSession:
         if frame[0] in ("return", "raise", "message"):
             self._caller.answer(frame)
         else:
+            # Queued: this runs inside a turn of the loop, where no script can be started.
             self._commands.put_nowait(frame)
 
     def _flush(self) -> None:
@@ -189,6 +192,8 @@ class GuestSession:
         csv.field_size_limit(2**31 - 1)  # a cell may fill a whole file
         if spec["libraries"]:
             _make_home(spec["scratch"])
+        # For the C library, which localtime asks; set for each session, because the template is
+        # shared.
         os.environ["TZ"] = spec["zone"]
         time.tzset()
         methods: dict[str, list[str]] = {}
@@ -231,7 +236,9 @@ class GuestSession:
     def _request_rerun(self, context: str, remaining: str, carry: Any = None) -> NoReturn:
         """End this script, so that the next one is written with new context."""
         names = [carry] if isinstance(carry, str) else [str(name) for name in carry or ()]
+        # Cut here: the text is part of the final frame, whose size is limited.
         self._rerun = [str(context)[:_MAX_TEXT], str(remaining)[:_MAX_TEXT], names]
+        # A BaseException, so that the script's own ``except Exception`` does not catch it.
         raise RerunSignal
 
     async def _execute(self, number: int, source: str) -> list[Any]:
@@ -246,6 +253,7 @@ class GuestSession:
         self._loop.begin(self._turns)
         filename = f"{SCRIPT_NAME}{number}>"
         self._sources[filename] = source
+        # A task of its own: the script may cancel the current task, and must not end the session.
         task = asyncio.ensure_future(self._run(source, filename))
         while not task.done():
             with contextlib.suppress(asyncio.CancelledError):  # a script may cancel all tasks
@@ -259,9 +267,13 @@ class GuestSession:
             self._caller.script_ended(is_over=False)
             await self._finish_tasks()
             self._caller.script_ended(is_over=True)
+        # Also after a failure: a task that is left would run into the next script.
         await self._stop_stray_tasks()
+        # After the tasks have ended: the value may be a future that one of them completes.
         value = _script_result(value)
         if error is None:
+            # The order of causes: a call that was never made explains a wrong value and missing
+            # files.
             error = self._unfinished_call_error() or misuse_in(value) or self._hand_over_files()
         with self._lock:
             self._send_gathered()
@@ -289,6 +301,7 @@ class GuestSession:
         """Run leftover tasks of a script until they have made their calls."""
         current_task = asyncio.current_task()
         for _ in range(_MAX_TURNS):
+            # Without abandoned ones: after a timeout the script no longer wants their results.
             stray = asyncio.all_tasks() - {current_task, *self._tolerant.abandoned}
             if not stray:
                 return
@@ -306,6 +319,8 @@ class GuestSession:
         for task in stray:
             task.cancel()
         if stray:
+            # Limited: a task may swallow its cancellation, and the script's outcome must not wait
+            # for it.
             await wait(stray, timeout=_STOP_SECONDS)
 
     def _describe_end(self, value: Any, error: BaseException | None) -> list[Any]:

@@ -93,11 +93,15 @@ class ChildTasks:
             batch = self._batch = _Batch()
             batch.calls.add(call.number)
             try:
+                # Calls of ``asyncio.gather`` arrive one by one, and no message says how many are
+                # still to come.
                 size = 0
                 while size < len(batch.calls) and not call.alone:  # until a pause without new calls
                     size = len(batch.calls)
                     await asyncio.sleep(_TOGETHER_SECONDS)
             finally:
+                # First, and even if cancelled: calls that come from now on belong to the next
+                # batch, and those that wait for this one must be woken.
                 self._batch = None
                 self._judge(batch)
         else:
@@ -161,10 +165,15 @@ class ChildTasks:
         key = call.number, request.task_id
         work = self._running.get(key)
         if work is None:
+            # A task of its own: the child lives on if this call is cancelled with its sandbox, and
+            # the repeated call finds it by its key.
             child_work = self._work(call, request, is_resumed=recorded is not None)
             work = self._running[key] = asyncio.create_task(child_work)
+        # The child needs a permit itself: parents that keep theirs would block all places forever.
         async with self._run.permit.released():
             await asyncio.wait({work})
+        # Only after the wait: cancelled during it, the call is made again and fetches the result
+        # then.
         self._running.pop(key, None)
         return work.result()
 
@@ -183,6 +192,7 @@ class ChildTasks:
             call: The ended call; None for all calls.
         """
         ending = [key for key in self._running if call is None or key[0] == call.number]
+        # Removed before the cancellation, so that nobody waits for the result of a cancelled child.
         works = [self._running.pop(key) for key in ending]
         for (_, child_id), work in zip(ending, works, strict=True):
             if self._stays_resumable and not work.done():
@@ -208,6 +218,8 @@ class ChildTasks:
                 log.record_soon(ChildFinished, **end_fields, error="the task was cancelled")
             raise
         except TaskLeftError as error:
+            # The parent has no end without its child's: it is resumed later, together with the
+            # child.
             self._stays_resumable, self.unfinished = True, error
             raise
         await log.record(

@@ -63,6 +63,7 @@ class CallContexts:
         """
         if (output := self._outputs.pop(call.number, None)) is not None:
             self._tell(call.number, output.end())
+        # A script that runs again makes the call again, and fetches the results of its children.
         if not is_cut_off:
             await self.children.end(call)
             if self.children.unfinished is not None:
@@ -79,6 +80,7 @@ class CallContexts:
             call: The call.
             again: Whether the call was started before a resume.
         """
+        # Shared by all children of the call, so that two equal ones continue two recorded ones.
         starts = self.children.begun(call.number) if again else []
         context = self._run.resources.agent.context
 
@@ -125,6 +127,8 @@ class CallContexts:
         """
         file_names = self._files()
         texts = _texts_in(call.arguments)
+        # Scripts name files with and without folders, and only the last part names a file of the
+        # task.
         argument_texts = {*texts, *(text.rpartition("/")[2] for text in texts)}
         for name in sorted(argument_texts & {*file_names}):
             # The action itself reports an unreadable file.

@@ -155,6 +155,7 @@ class Gate:
         Raises:
             UnrecordedCallError: If the end of a call could not be recorded.
         """
+        # Without the current task, which may be a call itself: it would wait for its own end.
         pending_calls = self._call_tasks - {asyncio.current_task()}
         if pending_calls:
             _, pending_calls = await asyncio.wait(pending_calls, timeout=seconds)
@@ -224,6 +225,8 @@ class Gate:
                 )
             else:
                 call = self._check(number, bound_action, arguments, description)
+            # Not arguments of the check: they say how the script waits, and are no part of the
+            # identity.
             call.alone, call.line = request.alone, request.line
         except ToolRefusedError as error:
             desc = request.kwargs.get("desc")
@@ -253,8 +256,11 @@ class Gate:
                 self._is_outdated = self._runs_script
             return recorded_call.answer()
         if recorded_call is not None:
+            # The recorded number: further events of this call must name the call that the journal
+            # has.
             call.number = recorded_call.call_id
             call.begun = call.again = recorded_call.started is not None
+        # Only from here on: a call answered from the journal has its end, and cannot be abandoned.
         self._records.serve(request.call_id, call)
         if recorded_call is None and self._is_outdated:
             return await self._reject(call, "changes to the script were requested")
@@ -311,6 +317,8 @@ class Gate:
             return await self._turn_down(call, _refused(call, verdict.message))
         if call.bound.name == ASK:
             return await self._question(call, recorded_call)
+        # A connection can only be stricter than the settings: ``Allowed`` does not overrule
+        # ``confirm``.
         needs_nobody = not call.bound.asks and isinstance(verdict, Allowed)
         if needs_nobody and not await self._approvals.requires_review(call):
             if recorded_call is not None:
@@ -356,6 +364,7 @@ class Gate:
         check = call.bound.check
         if check is None:
             return Allowed()
+        # Counted by hand: a check has no record in the journal, and a hanging one must be named.
         self._checks.append(f"the check of {call.bound.name}")
         try:
             proposed_call = ProposedCall(
@@ -524,6 +533,8 @@ class Gate:
         changed = self._edited_before(call, recorded_call)
         for _ in range(_MAX_QUESTIONS):
             try:
+                # Files are read before the question, so that the person's answer is about the bytes
+                # to be sent.
                 await self._contexts.freeze(call)
                 answer = await self._approvals.decide(
                     call,
@@ -564,6 +575,7 @@ class Gate:
         """
         if recorded_call is None or recorded_call.started is not None:
             return False
+        # Kept to undo all edits at once: half of them would make a call that nobody has seen.
         original, is_edited = call.arguments, False
         for request_event, decision_event in recorded_call.edits:
             edit = with_secrets(
@@ -585,6 +597,7 @@ class Gate:
             ToolRefusedError: If they are invalid; the call is unchanged.
         """
         checked = self._check(call.number, call.bound, arguments, call.description)
+        # A sentinel: None may be the value of an argument that was omitted before.
         before, nothing = call.arguments, object()
         call.edited |= {n for n, v in checked.arguments.items() if before.get(n, nothing) != v}
         call.arguments, call.digest = checked.arguments, checked.digest

@@ -89,6 +89,8 @@ class CallMaker:
                         if isinstance(result, Coroutine):
                             result = await cast("Coroutine[Any, Any, Any]", result)
             finally:
+                # Abandoned by the script is an end; cut off with its sandbox is none, and children
+                # must live on.
                 is_cut_off = is_cancelled() and not call.abandoned
                 await self._contexts.ended(call, is_cut_off=is_cut_off)
             result, encoded, note = await self._results.take(result)
@@ -101,6 +103,7 @@ class CallMaker:
             raise
         except ToolException as error:
             return await self._tell(call, started, error)
+        # The coroutine is being destroyed: awaiting the record of an end is not allowed any more.
         except GeneratorExit:
             raise
         except BaseException as error:  # pytest's outcomes and SystemExit are not Exceptions
@@ -113,6 +116,8 @@ class CallMaker:
                 await self._until_others_ended(call, started)
             return await self._fail(call, started, message, cause=error)
         await self._records.end(call, "ok", started, result=result, public_texts=_CLEAN)
+        # After the end, so that a failed warning cannot leave a call without its end in the
+        # journal.
         for warning in [*notes, *([] if note is None else [note])]:
             await self._log.record(Warned, message=f"{call.bound.name}: {warning}")
         return Returned(result, encoded)

@@ -54,6 +54,8 @@ class CallRecords:
         self._at_limit.add(call.number)
         try:
             while self._under_way.keys() - self._at_limit:
+                # Cleared before the wait and set by any end, so that the condition is checked after
+                # each end.
                 self._one_ended.clear()
                 await self._one_ended.wait()
         finally:
@@ -91,6 +93,7 @@ class CallRecords:
         Raises:
             DelfError: If the journal failed to store it; the call must not be made.
         """
+        # Before the journal has the start: a task that ends now has to wait for this call, too.
         self._under_way[call.number] = call
         if call.begun:
             return
@@ -174,8 +177,11 @@ class CallRecords:
         """
         if call.ended:
             return
+        # Before the first await: of two ends at once, such as a result and a cancellation, one
+        # counts.
         call.ended = True
         self._under_way.pop(call.number, None)
+        # Even if the journal fails below: waiting calls must not hang on an end that has come.
         self._one_ended.set()
         # A function in a thread runs to its end, which is recorded even if the task is left.
         is_own = status in ("ok", "error") and not call.bound.action.is_async
@@ -203,6 +209,8 @@ class CallRecords:
             if not call.begun:
                 raise
             unrecorded = _unrecorded(call, failure)
+            # The first error is kept: later ones follow from it, and the gate raises it for each
+            # new call.
             self.lost = self.lost or unrecorded
             raise unrecorded from failure
 

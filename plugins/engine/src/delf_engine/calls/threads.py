@@ -45,6 +45,7 @@ class ToolThreads:
         """
         # A list that is cleared on the call or withdrawal: the pool itself keeps queued functions.
         pending_work: list[Callable[[], Any]] = [partial(copy_context().run, function)]
+        # The frame would keep the function, and with it the arguments of a withdrawn call, alive.
         del function
         job: Future[Ended] = Future()
         try:
@@ -58,6 +59,7 @@ class ToolThreads:
         try:
             await _end_of(job)
         except asyncio.CancelledError:
+            # Only a job that has not begun can be cancelled; then the tool is certainly not called.
             if job.cancel():
                 pending_work.clear()
                 raise
@@ -106,6 +108,7 @@ def _finish(end: asyncio.Future[None]) -> None:
 
 def _call(job: Future[Ended], pending_work: list[Callable[[], Any]]) -> None:
     """Run a queued function unless it was withdrawn, and pass any exception to its future."""
+    # Decided by the job's own lock: the withdrawal on the loop and this start cannot both succeed.
     if not job.set_running_or_notify_cancel():
         return
     try:

@@ -37,6 +37,7 @@ class Predecessor:
 
     async def over(self) -> None:
         """Wait for one lease period, after which the previous process has stopped its calls."""
+        # Waits only for the rest of the lease: the question to a person took a part of it already.
         if (seconds := self.until - monotonic()) > 0:
             await sleep(seconds)
 
@@ -68,6 +69,7 @@ class Claims:
 
     @staticmethod
     async def _release(journal: SharedJournal, task_id: str) -> None:
+        # Short: a shutdown must not hang on a journal that is away, and the lease ends by itself.
         async with asyncio.timeout(_RELEASE_SECONDS):
             await journal.release(task_id)
 

@@ -69,6 +69,8 @@ class TaskLog:
         self._prints = RedactedStream(self.redactor)
         self._readings: list[int] = []
         self._turns: list[int] = []
+        # Events without their numbers: a number is given at the write, so that no cancelled event
+        # leaves a gap.
         self._waiting: list[tuple[type[Event], dict[str, Any]]] = []
         self._unconfirmed: Event | None = None
         """An event whose append was cancelled, so that it is unknown if the journal stored it."""
@@ -155,6 +157,8 @@ class TaskLog:
             async with self._lock:
                 if self._has_more:
                     await self._write_waiting()
+                # Set before the write: a cancelled append is kept in ``_unconfirmed``, and queueing
+                # the event once more would journal it twice.
                 is_written = True
                 await self._write(kind, fields)
         except asyncio.CancelledError:
@@ -211,6 +215,8 @@ class TaskLog:
             async with asyncio.timeout_at(self._deadline):
                 await self._flush()
         finally:
+            # Even if the flush failed: another process may continue the task, and must not be
+            # disturbed.
             self._over = True
 
     def say(self, text: str) -> None:
@@ -284,6 +290,7 @@ class TaskLog:
 
     async def _write_waiting(self) -> None:
         """Write queued events; events that the journal fails to store stay queued."""
+        # First: the journal may have stored this event, so that the next number is not free.
         if self._unconfirmed is not None:
             await self._confirm(self._unconfirmed)
         self._queue_output()
@@ -302,10 +309,12 @@ class TaskLog:
 
     async def _write(self, kind: type[Event], fields: dict[str, Any]) -> None:
         """Append an event to the journal, unless a replay finds it recorded."""
+        # Before the check of the end: events of a replay are in the journal already, and harmless.
         if self._replay.recorded and self._replay.knows(kind, fields):
             return
         if self._over:
             raise self._ended(kind)
+        # Under the lock, which makes numbers and the order in the journal the same.
         seq = len(self.events) + 1
         self._unconfirmed = event = kind(task_id=self.task_id, seq=seq, at=time.time(), **fields)
         try:

@@ -51,6 +51,8 @@ class _Course:
         # Without the steps of abandoned calls: whether the script makes them again depends on
         # timing, and a replay that waited for them would hang.
         self._steps = deque(step for step in script.steps if abs(step) in self._expected)
+        # Counted once and then decreased: a search through the steps at each call would be
+        # quadratic.
         self._answers = sum(step > 0 for step in self._steps)
         self._waiting: defaultdict[int, list[asyncio.Future[None]]] = defaultdict(list)
         self._count = 0
@@ -260,6 +262,8 @@ class Replay:
         if recorded_call is not None and recorded_call.was_abandoned:
             if alone and script_end is not None:
                 raise _beyond(script_end)
+            # The script gave this call up before its end, and will do so again: no answer may reach
+            # it.
             await asyncio.get_running_loop().create_future()  # until it is given up again
         # Before the check below: until its turn comes, the recorded calls of other coroutines may
         # still be due.

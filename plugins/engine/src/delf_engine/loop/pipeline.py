@@ -129,6 +129,7 @@ class TaskPipeline:
             if error is None and self._run.config.learn:
                 await learn(self._run, text)
         except asyncio.CancelledError:
+            # To its end: a task that is cut off here would have no end in the journal.
             await to_its_end(self._cancel(work))
             raise
         return await to_its_end(self._finish(text, error), on_failure=self._log_lost_end)
@@ -223,7 +224,9 @@ class TaskPipeline:
         if not work.done():
             # A replay that waited for a missing call is a mismatch, not a timeout.
             unfinished = self._run.replay.unfinished()
+            # Asked before the work is cut off, when it still waits for something.
             awaited_work = self._waits_for()
+            # Before the work is cancelled: what it does last must not reach tools or the journal.
             host.close(is_abandoned=unfinished is not None, was_cut=True)
             await self._abandon(work)
             seconds = self._run.clock.seconds
@@ -302,6 +305,7 @@ class TaskPipeline:
         Args:
             work: The running work; None if it has not started.
         """
+        # Read once: a shutdown may change it while the end is being written.
         stays_resumable = self._stays_resumable
         self._log.hurry(_LAST_SECONDS)
         try:
