@@ -6,28 +6,29 @@ from typing import Any, Final
 
 from delf.machine.filenames import check_file_name
 from delf.protocols.sandbox import Crashed, LimitReached, Limits, ScriptHost
-from delf_sandbox.guest.output import MAX_FILES
-from delf_sandbox.wire import WireError
+from delf_sandbox.guest.output import FileLimits
+from delf_sandbox.wire import WireError, limits_by_name
 
 _MAX_OPEN: Final = 16
 _MAX_NAME: Final = 1000
 
 
 class IncomingFiles:
-    """The incomplete files of one session, and the total size received."""
+    """The incomplete files of one session.
 
-    def __init__(self) -> None:
+    Args:
+        limits: The limits of the session.
+    """
+
+    def __init__(self, limits: Limits) -> None:
         self._open: dict[str, bytearray] = {}
-        self._bytes = 0
-        self._complete = 0
+        self._limits = FileLimits(limits_by_name(limits))
 
     def begin_script(self) -> None:
         """Drop incomplete files of an earlier script."""
         self._open.clear()
 
-    def take(
-        self, frame: list[Any], limits: Limits, host: ScriptHost
-    ) -> LimitReached | Crashed | None:
+    def take(self, frame: list[Any], host: ScriptHost) -> LimitReached | Crashed | None:
         """Process a ``file`` or ``rows`` frame; pass a complete file to the host.
 
         Returns:
@@ -43,20 +44,14 @@ class IncomingFiles:
                 raise WireError("the sandbox sent a malformed file")
         content = self._open.setdefault(key, bytearray())
         content += chunk
-        self._bytes += len(chunk)
-        if len(content) > limits.file_bytes or self._bytes > limits.total_file_bytes:
-            message = f"output files are limited to {limits.file_bytes:,} bytes each and "
-            message += f"{limits.total_file_bytes:,} together"
-            return LimitReached(limit="file", message=message)
+        excess = self._limits.excess(name, len(content), len(chunk), complete=last)
+        if excess is not None:
+            return LimitReached(limit="file", message=excess)
         if len(self._open) > _MAX_OPEN:
             raise WireError("the sandbox has too many output files open")
         if not last:
             return None
         del self._open[key]
-        self._complete += 1
-        if self._complete > MAX_FILES:
-            message = f"a task can have {MAX_FILES:,} files"
-            return LimitReached(limit="file", message=message)
         pass_on = host.wrote_rows if kind == "rows" else host.wrote_file
         try:
             pass_on(check_file_name(name), bytes(content))

@@ -74,7 +74,7 @@ class WireSession(asyncio.BufferedProtocol):
         self._spec: SessionSpec | None = None
         self.calls = OpenCalls(loop, self._answer)
         self._out: list[bytes] = []
-        self._files = IncomingFiles()
+        self._files = IncomingFiles(Limits())
         self._budget = Budget(Limits())
         self._scripts = 0
         self._lost = False
@@ -207,6 +207,7 @@ class WireSession(asyncio.BufferedProtocol):
         # Only now, with the limits of this task: the session was started before they were known.
         self._reader = FrameReader(spec.limits.frame_bytes)
         self._budget = Budget(spec.limits)
+        self._files = IncomingFiles(spec.limits)
         self._write(init_frame(spec, scratch, readable))
 
     async def execute(self, code: str, host: ScriptHost) -> Outcome:
@@ -321,7 +322,7 @@ class WireSession(asyncio.BufferedProtocol):
     def _take_chunk(self, frame: list[Any]) -> None:
         if self._host is None or self._spec is None:
             return
-        outcome = self._files.take(frame, self._spec.limits, self._host)
+        outcome = self._files.take(frame, self._host)
         if outcome is not None:
             self._break(outcome)
 

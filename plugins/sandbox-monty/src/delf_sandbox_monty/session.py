@@ -31,7 +31,7 @@ from delf_sandbox.budget import Budget
 from delf_sandbox.folders import remove_folder, used_space
 from delf_sandbox.guest.arguments import ADD_FILE, RERUN, OwnFunction
 from delf_sandbox.guest.names import rebound_names_note
-from delf_sandbox.guest.output import NOT_GIVEN, FileSender, LimitReachedError
+from delf_sandbox.guest.output import NOT_GIVEN, FileLimits, FileSender, LimitReachedError
 from delf_sandbox.guest.scratch import Scratch
 from delf_sandbox.modules import modules_of
 from delf_sandbox.wire import limits_by_name, size_in_memory
@@ -112,7 +112,7 @@ class MontySession:
         self._copied_bytes = 2 * spec.limits.frame_bytes
         self._chunks: list[bytes] = []
         self._files = FileSender(self._take_chunk)
-        self._files.limits = limits_by_name(spec.limits)
+        self._files.limits = FileLimits(limits_by_name(spec.limits))
         self._files.row_files = spec.row_files
         self._files.scratch = Scratch(str(folder / "scratch"), SCRATCH)
         self._lookup = self._names()

@@ -141,6 +141,38 @@ class Printer(io.TextIOBase):
 NOT_GIVEN: Any = object()
 
 
+class FileLimits:
+    """The limits on the output files of a session, which the guest and the host each count.
+
+    Args:
+        limits: The limits of the session by name.
+    """
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        self.file_bytes = int(limits["file_bytes"])
+        self._total_bytes = int(limits["total_file_bytes"])
+        self._bytes = self._files = 0
+
+    def excess(self, name: str, size: int, added: int, *, complete: bool) -> str | None:
+        """Count a piece of a file, and return the limit that the files exceed, in words.
+
+        Args:
+            name: The file's name.
+            size: The bytes of the file so far, with this piece.
+            added: The bytes of this piece.
+            complete: Whether this piece is the last one.
+        """
+        self._bytes += added
+        self._files += complete
+        if size > self.file_bytes:
+            return f"{name[:80]!r} has {size:,} bytes; at most {self.file_bytes:,} are allowed"
+        if self._bytes > self._total_bytes:
+            return f"the output files together pass {self._total_bytes:,} bytes"
+        if self._files > MAX_FILES:
+            return f"a task can have {MAX_FILES:,} files"
+        return None
+
+
 class FileSender:
     """``add_to_output_files`` as scripts see it.
 
@@ -148,14 +180,13 @@ class FileSender:
         send: Sends a chunk: ``file`` or ``rows``, name, last flag, bytes.
     """
 
+    limits: FileLimits
+    """The limits of the session; to be set before a script runs."""
+
     def __init__(self, send: Callable[[str, str, bool, bytes], None]) -> None:
-        self.limits: Mapping[str, float] = {}
-        """The limits of the session by name; to be set before a script runs."""
         self.row_files: Collection[str] = ()
         self.scratch: Scratch | None = None
         """The folder in which scripts write files of their own."""
-        self._total = 0
-        self._count = 0
         self._send = send
 
     def __call__(self, name: Any, content: Any = NOT_GIVEN) -> Nothing:
@@ -185,7 +216,7 @@ class FileSender:
 
     def _hand_over(self, name: Any, content: Any) -> Nothing:
         """Check a file against the limits, and send it in chunks."""
-        limit = int(self.limits["file_bytes"])
+        limit = self.limits.file_bytes
         try:
             content_to_send = make_content(check_file_name(name), content, self.row_files, limit)
         except ContentTooLargeError:
@@ -193,16 +224,8 @@ class FileSender:
             raise LimitReachedError("file", message) from None
         name += content_to_send.ending
         data, kind = content_to_send.data, "rows" if content_to_send.is_rows else "file"
-        if len(data) > limit:
-            message = f"{name!r} has {len(data):,} bytes; at most {limit:,} are allowed"
-            raise LimitReachedError("file", message)
-        self._total += len(data)
-        self._count += 1
-        if self._total > self.limits["total_file_bytes"]:
-            total_limit = self.limits["total_file_bytes"]
-            raise LimitReachedError("file", f"the output files together pass {total_limit:,} bytes")
-        if self._count > MAX_FILES:
-            raise LimitReachedError("file", f"a task can have {MAX_FILES:,} files")
+        if (excess := self.limits.excess(name, len(data), len(data), complete=True)) is not None:
+            raise LimitReachedError("file", excess)
         for start in range(0, max(len(data), 1), _CHUNK):
             chunk = data[start : start + _CHUNK]
             self._send(kind, name, start + _CHUNK >= len(data), chunk)

@@ -44,7 +44,7 @@ from delf_sandbox.guest.failure import (
 from delf_sandbox.guest.frames import FrameTooLargeError
 from delf_sandbox.guest.loop import GuestLoop
 from delf_sandbox.guest.names import InitialNames, rebound_names_note
-from delf_sandbox.guest.output import FileSender, LimitReachedError, Printer
+from delf_sandbox.guest.output import FileLimits, FileSender, LimitReachedError, Printer
 from delf_sandbox.guest.policy import can_import, link_inputs, make_builtins, make_open
 from delf_sandbox.guest.scratch import Scratch
 from delf_sandbox.guest.script import Script
@@ -186,7 +186,7 @@ class GuestSession:
         limits = spec["limits"]
         self._channel.limit = limits["frame_bytes"]
         self._printer.limit = limits["output_bytes"]
-        self._files.limits = limits
+        self._files.limits = FileLimits(limits)
         self._files.row_files = spec["row_files"]
         self._files.scratch = Scratch(spec["scratch"])
         csv.field_size_limit(2**31 - 1)  # a cell may fill a whole file
