@@ -42,12 +42,14 @@ class Shop(Connection):
         return [action_from_function(find, name=self.found, effect="read")]
 
     async def setup(self, ask: SetupAsk) -> bool:
-        self.found = (await ask([user("What is it called?")], llm=self._llm)).text
+        self.found = (await ask([user("What is it called?")], self._llm)).text
         self.done += 1
         return True
 
 
-def test_setup_runs_once_before_the_first_task(make_agent, scripted_model: ScriptedModel) -> None:
+def test_setup_runs_once_before_the_first_task(
+    make_agent: Any, scripted_model: ScriptedModel
+) -> None:
     shop = Shop()
     assert isinstance(shop, SupportsSetup)
     scripted_model.says(priced("look_up"))
@@ -61,7 +63,7 @@ def test_setup_runs_once_before_the_first_task(make_agent, scripted_model: Scrip
     assert "async def find(" not in scripted_model.prompts[1]
 
 
-def test_setup_cost_belongs_to_the_agent(make_agent, scripted_model) -> None:
+def test_setup_cost_belongs_to_the_agent(make_agent: Any, scripted_model: ScriptedModel) -> None:
     scripted_model.says(priced("look_up", 0.25), priced("```python\nprint(1)\n```", 0.5))
     scripted_model.says(priced("```python\nprint(2)\n```", 0.5))
     agent = make_agent(Shop())
@@ -76,7 +78,9 @@ def test_setup_cost_belongs_to_the_agent(make_agent, scripted_model) -> None:
     assert [call.purpose for call in first.trace.model_calls] == ["setup", "generate"]
 
 
-def test_setup_uses_the_model_of_its_connection(make_agent, scripted_model: ScriptedModel) -> None:
+def test_setup_uses_the_model_of_its_connection(
+    make_agent: Any, scripted_model: ScriptedModel
+) -> None:
     scripted_model.says("look_up", "search").writes("print(1)")
     tools = Shop(), Shop(name="other", llm="scripted:own")
     agent = make_agent(*tools, llm=None, light_llm="scripted:light", heavy_llm="scripted:heavy")
@@ -88,7 +92,12 @@ def test_setup_uses_the_model_of_its_connection(make_agent, scripted_model: Scri
 @pytest.mark.parametrize(
     "failure", [LLMExecutionError("the model is down"), ValueError("inside the plugin")]
 )
-def test_failing_setup_is_a_warning(failure, make_agent, scripted_model, caplog) -> None:
+def test_failing_setup_is_a_warning(
+    failure: Exception,
+    make_agent: Any,
+    scripted_model: ScriptedModel,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def fail(request: ModelRequest) -> Any:
         raise failure
 
@@ -108,11 +117,11 @@ def test_failing_setup_is_a_warning(failure, make_agent, scripted_model, caplog)
     assert "inside the plugin" not in warning
 
 
-def test_setup_stops_at_the_budget(make_agent, scripted_model: ScriptedModel) -> None:
+def test_setup_stops_at_the_budget(make_agent: Any, scripted_model: ScriptedModel) -> None:
     class Greedy(Shop):
         async def setup(self, ask: SetupAsk) -> bool:
             for _ in range(10):
-                await ask([user("more")])
+                await ask([user("more")], None)
             return True
 
     scripted_model.says(*[priced("x", 0.4)] * 5)
@@ -125,7 +134,9 @@ def test_setup_stops_at_the_budget(make_agent, scripted_model: ScriptedModel) ->
     assert "budget" in response.error
 
 
-async def test_tasks_wait_until_setup_is_done(make_agent, scripted_model: ScriptedModel) -> None:
+async def test_tasks_wait_until_setup_is_done(
+    make_agent: Any, scripted_model: ScriptedModel
+) -> None:
     going = asyncio.Event()
 
     async def slowly(request: ModelRequest) -> str:

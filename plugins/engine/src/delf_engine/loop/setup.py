@@ -50,7 +50,7 @@ async def _begin(connection: SupportsSetup, ask: SetupAsk) -> bool:
 def _asker(run: TaskRun) -> SetupAsk:
     asker = replace(run.models, stream=False)
 
-    async def ask(messages: Sequence[Message], llm: str | LLMConfig | None = None) -> ModelReply:
+    async def ask(messages: Sequence[Message], llm: str | LLMConfig | None) -> ModelReply:
         config = run.config.quick_llm if llm is None else run.chosen_llm(llm)
         request = ModelRequest(messages=tuple(messages), purpose="setup")
         return await awaited_in(run.log.context, asker.ask(config, request))
