@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -10,30 +11,30 @@ from delf_sandbox import calls as calls_module
 from delf_sandbox.guest.frames import encode
 from support.until import until
 
-DONE = ["done", None, {}]
+DONE: list[Any] = ["done", None, {}]
 
 
-def call(number, *args, method="wait"):
+def call(number: Any, *args: Any, method: Any = "wait") -> Any:
     return ["call", number, "shop", method, list(args), {}]
 
 
 @pytest.fixture
-def few(monkeypatch):
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """At most ten calls are served at a time."""
     monkeypatch.setattr(calls_module, "MAX_SERVED", 10)
 
 
 @pytest.fixture
-def waiting(guest):
+def waiting(guest: Any) -> Any:
     """A tool that waits: which calls of it are in progress, and which were cancelled."""
 
     class Waiting:
-        def __init__(self):
-            self.inside = []
-            self.cancelled = []
+        def __init__(self) -> None:
+            self.inside: list[int] = []
+            self.cancelled: list[int] = []
             self.release = asyncio.Event()
 
-        async def __call__(self, number):
+        async def __call__(self, number: Any) -> Any:
             self.inside.append(number)
             try:
                 await self.release.wait()
@@ -44,14 +45,14 @@ def waiting(guest):
                 self.inside.remove(number)
             return number
 
-        async def until(self, count):
+        async def until(self, count: Any) -> None:
             await until(lambda: len(self.inside) == count)
 
     tool = guest.host.tools["shop.wait"] = Waiting()
     return tool
 
 
-async def ended(running):
+async def ended(running: Any) -> Any:
     """How a script ended, unless nobody notices."""
     async with asyncio.timeout(10):
         return await running
@@ -60,45 +61,29 @@ async def ended(running):
 # -- given up ---------------------------------------------------------------------------------
 
 
-async def test_cancelled_call_is_cancelled_on_the_host(guest):
-    cancelled = asyncio.Event()
-
-    async def wait():
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cancelled.set()
-
-    guest.host.tools["shop.wait"] = wait
+async def test_cancelled_call_is_cancelled_on_the_host(guest: Any, waiting: Any) -> None:
     running = await guest.start()
-    await guest.send(["call", 1, "shop", "wait", [], {}])
-    await guest.host.called.wait()
+    await guest.send(call(1, 1))
+    await waiting.until(1)
     await guest.send(["cancel", 1], ["cancel", 1], ["cancel", 77])
-    await cancelled.wait()
+    await until(lambda: waiting.cancelled == [1])
     await guest.send(DONE)
     assert isinstance(await running, Done)
 
 
-async def test_calls_in_flight_are_cancelled_when_the_script_ends(guest):
-    cancelled = asyncio.Event()
-
-    async def wait():
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cancelled.set()
-
-    guest.host.tools["shop.wait"] = wait
+async def test_calls_in_flight_are_cancelled_when_the_script_ends(guest: Any, waiting: Any) -> None:
     running = await guest.start()
-    await guest.send(["call", 1, "shop", "wait", [], {}])
-    await guest.host.called.wait()
+    await guest.send(call(1, 1))
+    await waiting.until(1)
     await guest.send(DONE)
     assert isinstance(await running, Done)
-    await asyncio.wait_for(cancelled.wait(), 10)
-    assert cancelled.is_set()
+    await until(lambda: waiting.cancelled == [1])
+    assert not waiting.inside
 
 
-async def test_calls_cancelled_before_their_first_step_are_released(guest, waiting):
+async def test_calls_cancelled_before_their_first_step_are_released(
+    guest: Any, waiting: Any
+) -> None:
     """Cancelled before their first step, they never say so themselves."""
     running = await guest.start()
     for first in range(0, 100, 20):
@@ -109,10 +94,10 @@ async def test_calls_cancelled_before_their_first_step_are_released(guest, waiti
     assert guest.session.calls.held_bytes == 0
 
 
-async def test_second_cancel_does_not_interrupt_cleanup(guest):
+async def test_second_cancel_does_not_interrupt_cleanup(guest: Any) -> None:
     cleaning, may_end, cleaned = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-    async def wait():
+    async def wait() -> None:
         try:
             await asyncio.Event().wait()
         finally:
@@ -132,8 +117,8 @@ async def test_second_cancel_does_not_interrupt_cleanup(guest):
     assert await asyncio.wait_for(cleaned.wait(), 10)
 
 
-async def test_self_cancelled_call_is_answered_with_an_error(guest):
-    async def wait():
+async def test_self_cancelled_call_is_answered_with_an_error(guest: Any) -> None:
+    async def wait() -> None:
         raise asyncio.CancelledError
 
     guest.host.tools["shop.wait"] = wait
@@ -150,8 +135,8 @@ async def test_self_cancelled_call_is_answered_with_an_error(guest):
 # -- numbers ----------------------------------------------------------------------------------
 
 
-async def test_duplicate_call_number_in_flight_crashes_the_session(guest):
-    async def wait():
+async def test_duplicate_call_number_in_flight_crashes_the_session(guest: Any) -> None:
+    async def wait() -> None:
         await asyncio.Event().wait()
 
     guest.host.tools["shop.wait"] = wait
@@ -161,7 +146,7 @@ async def test_duplicate_call_number_in_flight_crashes_the_session(guest):
     assert [call.method for call in guest.host.calls] in ([], ["wait"])
 
 
-async def test_finished_call_number_can_be_reused(guest):
+async def test_finished_call_number_can_be_reused(guest: Any) -> None:
     running = await guest.start()
     for value in ("a", "b"):
         await guest.send(["call", 1, "echo", "", [value], {}])
@@ -170,7 +155,7 @@ async def test_finished_call_number_can_be_reused(guest):
     await running
 
 
-async def test_cancelled_call_number_can_be_reused(guest, waiting):
+async def test_cancelled_call_number_can_be_reused(guest: Any, waiting: Any) -> None:
     """What ends late of the first one is not taken for an end of the second."""
     running = await guest.start()
     await guest.send(call(1, "first"))
@@ -189,10 +174,10 @@ async def test_cancelled_call_number_can_be_reused(guest, waiting):
     await running
 
 
-async def test_late_answer_of_a_previous_script_is_dropped(guest):
+async def test_late_answer_of_a_previous_script_is_dropped(guest: Any) -> None:
     release = asyncio.Event()
 
-    async def wait():
+    async def wait() -> Any:
         while not release.is_set():
             with suppress(asyncio.CancelledError):
                 await release.wait()
@@ -215,7 +200,9 @@ async def test_late_answer_of_a_previous_script_is_dropped(guest):
 # -- many -------------------------------------------------------------------------------------
 
 
-async def test_open_calls_are_served_in_order_within_a_limit(few, guest, waiting):
+async def test_open_calls_are_served_in_order_within_a_limit(
+    few: Any, guest: Any, waiting: Any
+) -> None:
     running = await guest.start()
     await guest.send(*(call(n, n) for n in range(500)))
     await waiting.until(10)
@@ -228,7 +215,9 @@ async def test_open_calls_are_served_in_order_within_a_limit(few, guest, waiting
     assert isinstance(await running, Done)
 
 
-async def test_script_end_is_read_while_many_calls_are_open(few, guest, waiting):
+async def test_script_end_is_read_while_many_calls_are_open(
+    few: Any, guest: Any, waiting: Any
+) -> None:
     running = await guest.start()
     for number in range(50):
         await guest.send(call(number, number))
@@ -242,7 +231,7 @@ async def test_script_end_is_read_while_many_calls_are_open(few, guest, waiting)
     assert len(guest.host.calls) == 10
 
 
-async def test_queued_calls_can_be_cancelled(few, guest, waiting):
+async def test_queued_calls_can_be_cancelled(few: Any, guest: Any, waiting: Any) -> None:
     running = await guest.start()
     for number in range(50):
         await guest.send(call(number, number))
@@ -259,7 +248,9 @@ async def test_queued_calls_can_be_cancelled(few, guest, waiting):
     assert guest.session.calls.held_bytes == 0
 
 
-async def test_duplicate_number_of_a_queued_call_crashes_the_session(few, guest, waiting):
+async def test_duplicate_number_of_a_queued_call_crashes_the_session(
+    few: Any, guest: Any, waiting: Any
+) -> None:
     running = await guest.start()
     await guest.send(*(call(n, n) for n in range(12)), call(11, 11))
     assert isinstance(await ended(running), Crashed)
@@ -268,13 +259,17 @@ async def test_duplicate_number_of_a_queued_call_crashes_the_session(few, guest,
 # -- large ------------------------------------------------------------------------------------
 
 
-async def test_queued_call_arguments_are_bounded_in_memory(open_guest):
+async def test_queued_call_arguments_are_bounded_in_memory(open_guest: Any) -> None:
     guest = await open_guest(memory_bytes=10**6)
     release = asyncio.Event()
-    guest.host.tools["shop.wait"] = lambda _: release.wait()
+
+    async def wait(_: str) -> None:
+        await release.wait()
+
+    guest.host.tools["shop.wait"] = wait
     running = await guest.start()
 
-    async def calls():
+    async def calls() -> None:
         for number in range(60):
             await guest.send(["call", number, "shop", "wait", ["x" * 90_000], {}])
 
@@ -289,11 +284,11 @@ async def test_queued_call_arguments_are_bounded_in_memory(open_guest):
     assert isinstance(await running, Done)
 
 
-async def test_paused_guest_is_read_again_after_its_script_ends(open_guest):
+async def test_paused_guest_is_read_again_after_its_script_ends(open_guest: Any) -> None:
     guest = await open_guest(memory_bytes=10**6)
     release = asyncio.Event()
 
-    async def wait(_):
+    async def wait(_: Any) -> None:
         while not release.is_set():
             with suppress(asyncio.CancelledError):
                 await release.wait()

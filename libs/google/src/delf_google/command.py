@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -19,25 +19,35 @@ from delf_google.store import TokenStore
 
 _TYPES: Final = ("gmail", "drive", "sheets", "docs", "calendar")
 
-connections_option = click.option(
-    "-c",
-    "--connection",
-    "names",
-    multiple=True,
-    metavar="NAME",
-    help="Only this connection, or this type. May be repeated.",
-)
-credentials_option = click.option(
-    "--credentials",
-    metavar="FILE",
-    help="The OAuth client (client_secrets.json), if no connection names it.",
+_LOGIN_OPTIONS: Final = (
+    click.option(
+        "-c",
+        "--connection",
+        "names",
+        multiple=True,
+        metavar="NAME",
+        help="Only this connection, or this type. May be repeated.",
+    ),
+    click.option(
+        "--credentials",
+        metavar="FILE",
+        help="The OAuth client (client_secrets.json), if no connection names it.",
+    ),
+    click.option(
+        "--account",
+        metavar="NAME",
+        help="The login's name, if there are several and no connection names one.",
+    ),
 )
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
-account_option = click.option(
-    "--account",
-    metavar="NAME",
-    help="The login's name, if there are several and no connection names one.",
-)
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def login_options(command: F) -> F:
+    """Add the options that choose logins to a command."""
+    for option in reversed(_LOGIN_OPTIONS):  # decorators apply from the last to the first
+        command = option(command)
+    return command
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +82,7 @@ def google() -> None:
 
 
 @google.command("login")
-@connections_option
-@credentials_option
-@account_option
+@login_options
 @click.option(
     "--no-browser",
     is_flag=True,
@@ -112,9 +120,7 @@ def login_command(
 
 
 @google.command("logout")
-@connections_option
-@credentials_option
-@account_option
+@login_options
 @as_json_option
 @click.pass_context
 def logout_command(
@@ -148,9 +154,7 @@ def logout_command(
 
 
 @google.command("status")
-@connections_option
-@credentials_option
-@account_option
+@login_options
 @as_json_option
 @click.pass_context
 def status_command(

@@ -53,8 +53,18 @@ def watch():
 '''
 
 
+RAISES = 'raise ConfigurationError(f"there is no order {number}", hint="delf orders list")'
+SLEEPS = "        time.sleep(0.05)"
+
+
 def code(lists=LISTS, shows=SHOWS):
     return f"{START}{lists}{shows}"
+
+
+def showing(before, after):
+    """The command with another text in ``show`` or ``watch``."""
+    assert before in SHOWS
+    return code(shows=SHOWS.replace(before, after))
 
 
 class Suite(CommandContract):
@@ -105,7 +115,7 @@ class TestGoodWithoutAGroup(FlatSuite):
 class TestHasNoHelp(Suite):
     breaks = ("test_help_describes_every_command_and_option",)
     says = "`delf orders show` has no help"
-    text = code(shows=SHOWS.replace('"""Show an order."""', ""))
+    text = showing('"""Show an order."""', "")
 
 
 class TestHasAnOptionWithoutHelp(Suite):
@@ -133,7 +143,7 @@ class TestLoadsAtOnce(Suite):
 
 class TestNeedsAnAnswer(Suite):
     breaks = ("test_runs_succeed_without_input",)
-    text = code(shows=SHOWS.replace("    if number", "    input('Sure? ')\n    if number"))
+    text = showing("    if number", "    input('Sure? ')\n    if number")
 
 
 class TestAsksForever(Suite):
@@ -147,7 +157,7 @@ class TestAsksForever(Suite):
         except EOFError:
             pass
     if number"""
-    text = code(shows=SHOWS.replace("    if number", asks))
+    text = showing("    if number", asks)
 
 
 class TestIgnoresOptions(FlatSuite):
@@ -167,23 +177,13 @@ class TestIgnoresOptions(FlatSuite):
 class TestFailsWithStatusZero(Suite):
     breaks = ("test_failure_has_a_message_and_a_status",)
     says = "ends with the status 0"
-    text = code(
-        shows=SHOWS.replace(
-            'raise ConfigurationError(f"there is no order {number}", hint="delf orders list")',
-            "return click.echo(f'there is no order {number}', err=True)",
-        )
-    )
+    text = showing(RAISES, "return click.echo(f'there is no order {number}', err=True)")
 
 
 class TestFailsOnTheStandardOutput(Suite):
     breaks = ("test_failure_has_a_message_and_a_status",)
     says = "says nothing on the standard error"
-    text = code(
-        shows=SHOWS.replace(
-            'raise ConfigurationError(f"there is no order {number}", hint="delf orders list")',
-            "click.echo('there is no such order'); sys.exit(1)",
-        )
-    )
+    text = showing(RAISES, "click.echo('there is no such order'); sys.exit(1)")
 
 
 class TestPrintsNotesIntoItsJson(FlatSuite):
@@ -195,23 +195,13 @@ class TestPrintsNotesIntoItsJson(FlatSuite):
 class TestSwallowsInterrupts(Suite):
     breaks = ("test_interrupt_ends_the_command",)
     says = "after Ctrl-C"
-    text = code(
-        shows=SHOWS.replace(
-            "        time.sleep(0.05)",
-            "        try:\n            time.sleep(0.05)\n        except BaseException: pass",
-        )
-    )
+    text = showing(SLEEPS, f"        try:\n    {SLEEPS}\n        except BaseException: pass")
 
 
 class TestInterruptIsSuccess(Suite):
     breaks = ("test_interrupt_ends_the_command",)
     says = "the status 0"
-    text = code(
-        shows=SHOWS.replace(
-            "        time.sleep(0.05)",
-            "        try:\n            time.sleep(0.05)\n        except KeyboardInterrupt: return",
-        )
-    )
+    text = showing(SLEEPS, f"        try:\n    {SLEEPS}\n        except KeyboardInterrupt: return")
 
 
 class TestTakesAPassword(Suite):

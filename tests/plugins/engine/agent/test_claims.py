@@ -49,6 +49,24 @@ def make(delf_host: TestHost, scripted_model: ScriptedModel, journals: Open) -> 
 SCRIPT = "print(await look(1))"
 
 
+class Desk:
+    """A tool that notes its calls, and answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.begun, self.go_on = asyncio.Event(), asyncio.Event()
+        self.calls: list[int] = []
+
+        @tool(effect="read", confirm=False)
+        async def look(n: int) -> int:
+            """Look."""
+            self.calls.append(n)
+            self.begun.set()
+            await self.go_on.wait()
+            return n
+
+        self.look = look
+
+
 async def interrupted(journal: Any, *more: ev.Event) -> str:
     """A task in the journal on which nobody works."""
     started = ev.TaskStarted(task_id="task_1", seq=1, at=1.0, task="Look.", seed="a")
@@ -60,50 +78,30 @@ async def interrupted(journal: Any, *more: ev.Event) -> str:
 
 
 async def test_second_agent_cannot_resume_a_claimed_task(make: Make, journals: Open) -> None:
-    begun, go_on = asyncio.Event(), asyncio.Event()
-    calls: list[int] = []
-
-    @tool(effect="read", confirm=False)
-    async def look(n: int) -> int:
-        """Look."""
-        calls.append(n)
-        begun.set()
-        await go_on.wait()
-        return n
-
+    desk = Desk()
     task = await interrupted(journals())
-    async with make(look) as one, make(look) as other:
+    async with make(desk.look) as one, make(desk.look) as other:
         resuming = [asyncio.ensure_future(agent.aresume(task)) for agent in (one, other)]
-        await begun.wait()
+        await desk.begun.wait()
         (late,) = (await asyncio.wait(resuming, return_when=asyncio.FIRST_COMPLETED))[0]
         assert isinstance(late.exception(), DelfError)
         assert "is being worked on by another agent" in str(late.exception())
-        go_on.set()
+        desk.go_on.set()
         (first,) = [work for work in resuming if work is not late]
         assert (await first).raise_for_status().text == "1"
         assert (await other.aresume(task)).text == "1", "what is over is answered"
-    assert calls == [1]
+    assert desk.calls == [1]
 
 
 async def test_running_task_cannot_be_resumed_by_another_agent(make: Make, journals: Open) -> None:
-    begun, go_on = asyncio.Event(), asyncio.Event()
-    calls: list[int] = []
-
-    @tool(effect="read", confirm=False)
-    async def look(n: int) -> int:
-        """Look."""
-        calls.append(n)
-        begun.set()
-        await go_on.wait()
-        return n
-
-    async with make(look) as one, make(look) as other:
+    desk = Desk()
+    async with make(desk.look) as one, make(desk.look) as other:
         first = asyncio.ensure_future(one.arun("Look."))
-        await asyncio.wait_for(begun.wait(), 10)
+        await asyncio.wait_for(desk.begun.wait(), 10)
         (task,) = await journals().find()
         with pytest.raises(DelfError, match="is being worked on by another agent"):
             await asyncio.wait_for(other.aresume(task.task_id), 10)
-        go_on.set()
+        desk.go_on.set()
         assert (await first).raise_for_status().text == "1"
         assert (await other.aresume(task.task_id)).text == "1"
-    assert calls == [1]
+    assert desk.calls == [1]
