@@ -16,11 +16,11 @@ from delf_cli.as_json import as_json_option, write_result
 from delf_cli.errors import say
 from delf_cli.lazy import BareGroup
 from delf_cli.options import run_options
-from delf_cli.schedules import Firing, Schedule, Schedules
+from delf_cli.schedules import Firing, Schedule
 from delf_cli.session import Options, Setup
 from delf_cli.streams import wrap_text
 from delf_cli.tables import one_line, table
-from delf_runner_dbos.schedules import open_schedules
+from delf_runner_dbos.schedules import DbosSchedules, open_schedules
 
 if TYPE_CHECKING:
     from delf_cli.state import State
@@ -190,7 +190,7 @@ def test(ctx: click.Context, name: str, *, as_json: bool) -> None:
     it is. With --each the task gets the first item.
     """
 
-    async def tested(schedules: Schedules) -> Firing:
+    async def tested(schedules: DbosSchedules) -> Firing:
         made = await schedules.test(name)
         firing = await schedules.firing(made)
         deadline = time.monotonic() + _TEST_SECONDS
@@ -208,7 +208,7 @@ def test(ctx: click.Context, name: str, *, as_json: bool) -> None:
         ctx.exit(1)
 
 
-def _with_schedules(ctx: click.Context, work: Callable[[Schedules], Awaitable[T]]) -> T:
+def _with_schedules(ctx: click.Context, work: Callable[[DbosSchedules], Awaitable[T]]) -> T:
     state: State = ctx.find_root().obj
 
     async def main() -> T:
@@ -236,7 +236,7 @@ async def _check_watched(state: State, options: Options, call: str) -> None:
 
 
 def _set_paused(ctx: click.Context, name: str, *, paused: bool, as_json: bool) -> None:
-    async def change(schedules: Schedules) -> Schedule:
+    async def change(schedules: DbosSchedules) -> Schedule:
         await schedules.pause(name, paused=paused)
         return await schedules.find(name)
 
