@@ -54,7 +54,7 @@ class DelfError(Exception):
         """Put advice in front of the hint, and return the error.
 
         Args:
-            advice: The likeliest cause or next step; no text changes nothing.
+            advice: The likeliest cause or next step; an empty text changes nothing.
         """
         old = self.hint
         if advice and advice not in (old or ""):
@@ -100,19 +100,19 @@ class UnknownKeywordError(ConfigurationError, TypeError):
     code = "ERR-CONFIG-002"
 
     @classmethod
-    def check(cls, method: str, given: Iterable[str], known: Iterable[str]) -> None:
+    def check(cls, method: str, keywords: Iterable[str], known: Iterable[str]) -> None:
         """Refuse keywords that a method does not have.
 
         Args:
             method: The method's name.
-            given: The keywords.
+            keywords: The keywords.
             known: The keywords that are accepted.
 
         Raises:
             UnknownKeywordError: For the first unknown keyword.
         """
         names = list(known)
-        for name in given:
+        for name in keywords:
             if name not in names:
                 message = f"{method}() has no keyword {name!r}{did_you_mean(name, names)}"
                 raise cls(message, hint=f"it takes: {', '.join(names)}")

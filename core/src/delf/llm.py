@@ -252,7 +252,7 @@ def _effort(value: Any) -> str:
     return value
 
 
-def _server_side_tools(given: Any) -> list[dict[str, Any]]:
+def _server_side_tools(setting_value: Any) -> list[dict[str, Any]]:
     """Validate the setting of server-side tools and return each tool as a table.
 
     Raises:
@@ -260,7 +260,7 @@ def _server_side_tools(given: Any) -> list[dict[str, Any]]:
     """
     setting = f"model setting {SERVER_SIDE_TOOLS!r}"
     tools: dict[str, dict[str, Any]] = {}
-    for item in _as_sequence(given):
+    for item in _as_sequence(setting_value):
         table = {"tool_type": item} if isinstance(item, str) else item
         if not isinstance(table, Mapping):
             raise ModelConfigurationError(

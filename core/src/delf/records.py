@@ -86,10 +86,10 @@ def _methods(cls: type, *, frozen: bool, slots: bool) -> Mapping[str, Callable[.
     shown_fields = [field.name for field in fields if field.repr]
     values = _values([field.name for field in fields if field.compare])
 
-    def start(self: Any, *args: Any, **given: Any) -> None:
+    def start(self: Any, *args: Any, **keywords: Any) -> None:
         init = _initialiser(cls)
         cls.__init__ = init
-        init(self, *args, **given)
+        init(self, *args, **keywords)
 
     @reprlib.recursive_repr()
     def show(self: Any) -> str:

@@ -144,11 +144,11 @@ def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-def _display_name(found: re.Match[str]) -> str:
+def _display_name(match: re.Match[str]) -> str:
     """Return the display form of an address or host name; look-alikes are in machine form."""
-    before, display_name, host = found["before"], found["who"], found["host"]
+    before, display_name, host = match["before"], match["who"], match["host"]
     if not before and not re.search(_BARE, host) and not _mixes_letters(host):
-        return found[0]
+        return match[0]
     if display_name and _passes_for_another(f"{display_name}.{host}"):
         before = "".join(map(_escape_letter, before))
     if _passes_for_another(host):

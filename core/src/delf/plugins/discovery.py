@@ -89,7 +89,7 @@ def discover() -> tuple[Candidate, ...]:
 @lru_cache(4)
 def _discover(_installed: Hashable) -> tuple[Candidate, ...]:
     """Discover the plugins of all distributions; cached by a stamp of the installation."""
-    found: list[Candidate] = []
+    installed: list[Candidate] = []
     seen_names: set[str] = set()
     for read_text in distributions():
         candidates = _read(read_text)
@@ -99,8 +99,8 @@ def _discover(_installed: Hashable) -> tuple[Candidate, ...]:
         owner = normalise(candidates[0].distribution or "")
         if owner not in seen_names:
             seen_names.add(owner)
-            found += candidates
-    return tuple(sorted(found, key=lambda item: (item.name, item.distribution or "")))
+            installed += candidates
+    return tuple(sorted(installed, key=lambda item: (item.name, item.distribution or "")))
 
 
 def in_code(plugins: Iterable[tuple[str, object]]) -> Iterator[Candidate]:

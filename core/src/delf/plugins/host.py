@@ -183,7 +183,7 @@ class PluginHost:
             origin = f"plugin {plugin.name!r} ({plugin.origin})"
             raise _load_error(f"{origin}: cannot load {name} from {target}", error) from error
 
-    def service(self, wanted: Service[P]) -> P:
+    def service(self, service: Service[P]) -> P:
         """Return a service that a plugin gives.
 
         Raises:
@@ -192,14 +192,14 @@ class PluginHost:
             PluginError: If several plugins export the service, or the export does not fit the
                 protocol.
         """
-        implementation = self.load_export(wanted.name, wanted.purpose)
-        protocol = wanted.protocol
+        implementation = self.load_export(service.name, service.purpose)
+        protocol = service.protocol
         member_names = ["__call__"] if protocol is None else members(protocol)
         missing = [name for name in member_names if not has(implementation, name)]
         if missing:
             kind = "function" if protocol is None else protocol.__name__
             raise PluginError(
-                f"the service {wanted.name!r} has no {', '.join(missing)}",
+                f"the service {service.name!r} has no {', '.join(missing)}",
                 hint=f"its author has to give a {kind}",
             )
         return cast("P", implementation)

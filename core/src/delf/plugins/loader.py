@@ -192,8 +192,8 @@ def _ask(hook: str, function: Any) -> list[Spec]:
 def _check_spec(hook: str, expected: type[Spec], item: object) -> Spec:
     """Return the item if it is a spec with fields of the declared types; raise otherwise."""
     if not isinstance(item, expected):
-        given = item.__name__ if isinstance(item, type) else type(item).__name__
-        raise _BadPluginError(f"{hook} returned a {given}, not a {expected.__name__}")
+        type_name = item.__name__ if isinstance(item, type) else type(item).__name__
+        raise _BadPluginError(f"{hook} returned a {type_name}, not a {expected.__name__}")
     name: Any = item.name
     words: list[str] = name.split() if isinstance(name, str) else []
     max_words = 2 if isinstance(item, CommandSpec) else 1  # a command may name its group first
@@ -205,11 +205,13 @@ def _check_spec(hook: str, expected: type[Spec], item: object) -> Spec:
     factory: Any = item.factory
     if not isinstance(factory, str) or not _FACTORY.fullmatch(factory):
         raise _BadPluginError(f"{subject} has the factory {factory!r}, not 'module:attribute'")
-    for given in fields(item):
-        value = getattr(item, given.name)
+    for item_field in fields(item):
+        value = getattr(item, item_field.name)
         # A lone text is the usual slip: it would be read letter by letter.
-        if given.type == "tuple[str, ...]" and not _are_texts(value):
-            raise _BadPluginError(f"{subject} has {given.name}={value!r}, not a tuple of texts")
+        if item_field.type == "tuple[str, ...]" and not _are_texts(value):
+            raise _BadPluginError(
+                f"{subject} has {item_field.name}={value!r}, not a tuple of texts"
+            )
     if isinstance(item, SandboxSpec) and item.isolation not in ISOLATION_ORDER:
         level_names = ", ".join(ISOLATION_ORDER)
         raise _BadPluginError(f"{subject} has isolation {item.isolation!r}; one of: {level_names}")

@@ -71,21 +71,21 @@ def members(protocol: type) -> Iterator[str]:
             yield from (name for name in names if not (name in seen_names or seen_names.add(name)))
 
 
-def has(made: object, name: str) -> bool:
+def has(value: object, name: str) -> bool:
     """Return whether an object or its class has a member; attributes of ``__init__`` count.
 
     Args:
-        made: The object, or its class.
+        value: The object, or its class.
         name: The member.
     """
-    if hasattr(made, name):
+    if hasattr(value, name):
         return True
-    if not isinstance(made, type):
+    if not isinstance(value, type):
         return False
-    if any(name in _annotations_of(base) for base in made.__mro__):
+    if any(name in _annotations_of(base) for base in value.__mro__):
         return True
     try:
-        source = inspect.getsource(made)
+        source = inspect.getsource(value)
     except (OSError, TypeError):
         return False
     return f"self.{name} = " in source or f"self.{name}: " in source

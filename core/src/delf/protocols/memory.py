@@ -81,7 +81,7 @@ class DoneTask:
     Args:
         task: The user's task.
         answer: The answer.
-        known: The facts that were recalled for the task.
+        recalled_facts: The facts that were recalled for the task.
         ask: Asks the agent's light model; its cost is the task's.
         trust: ``own`` if the task had read nothing that others wrote; facts of other tasks are
             marked.
@@ -89,6 +89,6 @@ class DoneTask:
 
     task: str
     answer: str
-    known: Sequence[str]
+    recalled_facts: Sequence[str]
     ask: Callable[[str], Awaitable[str]]
     trust: Trust = "own"

@@ -43,7 +43,7 @@ class Catalog(Sequence[CatalogEntry]):
 
     def __init__(self, entries: Iterable[CatalogEntry] = ()) -> None:
         self._entries = tuple(entries)
-        self.kept: dict[str, Any] = {}
+        self.cache: dict[str, Any] = {}
         """Cached data of its readers, such as an index, by name."""
 
     @overload
@@ -93,11 +93,11 @@ class Choice:
         name: The prefilter's name.
         mode: The value of ``prefilter_mode``.
         forced: Whether the user named the prefilter, so the task fails if it is unavailable.
-        made: Returns the prefilter, which all tasks share, creating it on the first call; raises
+        load: Returns the prefilter, which all tasks share, creating it on the first call; raises
             ``DelfError`` if it cannot be created.
     """
 
     name: str
     mode: str
     forced: bool
-    made: Callable[[], Prefilter]
+    load: Callable[[], Prefilter]

@@ -102,42 +102,42 @@ class Question:
             except DelfError as error:
                 raise ToolRefusedError(f"default cannot be the answer: {error.message}") from None
 
-    def read(self, given: object) -> str | bool | int | float:
+    def read(self, reply: object) -> str | bool | int | float:
         """Convert an answer, which a channel may give as text, to the value for the script.
 
         Raises:
             DelfError: If it does not answer the question.
         """
         if self.options:
-            return self._option(given)
+            return self._option(reply)
         match self.answer:
             case "yes/no":
-                value = given if isinstance(given, bool) else _YES_NO.get(_comparable(given))
+                value = reply if isinstance(reply, bool) else _YES_NO.get(_comparable(reply))
                 if value is None:
-                    raise _unfit(given, "answer yes or no")
+                    raise _unfit(reply, "answer yes or no")
                 return value
             case "number":
-                return _number(given)
+                return _number(reply)
             case _:
-                if not isinstance(given, str) or not given.strip():
-                    raise _unfit(given, "answer with a text")
-                if len(given) > _LONGEST:
+                if not isinstance(reply, str) or not reply.strip():
+                    raise _unfit(reply, "answer with a text")
+                if len(reply) > _LONGEST:
                     raise DelfError(f"the answer has more than {_LONGEST:,} characters")
-                return given
+                return reply
 
-    def _option(self, given: object) -> str:
+    def _option(self, reply: object) -> str:
         """Return the option that an answer means, ignoring case and spaces."""
-        if given in self.options:
-            return cast("str", given)
+        if reply in self.options:
+            return cast("str", reply)
         matching_options = [
-            option for option in self.options if _comparable(option) == _comparable(given)
+            option for option in self.options if _comparable(option) == _comparable(reply)
         ]
         if len(matching_options) == 1:
             return matching_options[0]
         omitted_count = len(self.options) - _MAX_NAMED
         option_names = ", ".join(map(repr, self.options[:_MAX_NAMED]))
         raise _unfit(
-            given,
+            reply,
             f"one of {option_names}" + (f" and {omitted_count} more" if omitted_count > 0 else ""),
         )
 
@@ -162,7 +162,7 @@ def _number(answer: object) -> int | float:
     raise _unfit(answer, "answer with a number, as 12 or 12.5")
 
 
-def _unfit(given: object, hint: str) -> DelfError:
-    answer_text = repr(given)
+def _unfit(reply: object, hint: str) -> DelfError:
+    answer_text = repr(reply)
     answer_text = answer_text if len(answer_text) <= 100 else f"{answer_text[:100]}…"
     return DelfError(f"{answer_text} does not answer the question", hint=hint)

@@ -143,9 +143,9 @@ def in_turn(rankings: Sequence[Sequence[int]]) -> list[int]:
 
 def _ranking(catalog: Catalog) -> Ranking:
     """Return the catalog's search index, creating it on the first call."""
-    cached_ranking = catalog.kept.get(_KEPT)
+    cached_ranking = catalog.cache.get(_KEPT)
     if not isinstance(cached_ranking, Ranking):
-        cached_ranking = catalog.kept[_KEPT] = Ranking(
+        cached_ranking = catalog.cache[_KEPT] = Ranking(
             (
                 (
                     (e.name, _NAME),

@@ -303,29 +303,29 @@ def _function(
     hints: dict[str, Any] = {}
     parameters: list[inspect.Parameter] = []
     docs: list[str] = []
-    for given, own in names.items():
+    for python_name, own in names.items():
         hint = _type(parts[own], schema)
         if not validates_itself and not _is_covered(parts[own], schema):
             hint = _with_validation(hint, own, schema, name)
         if own not in required_names:
             hint = Union[hint, None]  # noqa: UP007 - of a value
-        hints[given] = hint
+        hints[python_name] = hint
         default = inspect.Parameter.empty if own in required_names else parts[own].get("default")
         kind = inspect.Parameter.KEYWORD_ONLY
-        parameters.append(inspect.Parameter(given, kind, default=default, annotation=hint))
+        parameters.append(inspect.Parameter(python_name, kind, default=default, annotation=hint))
         words = " ".join(str(parts[own].get("description") or "").split())
-        docs += [f"    {given}: {words}"] if words else []
+        docs += [f"    {python_name}: {words}"] if words else []
 
-    def arguments(given: Mapping[str, Any]) -> dict[str, Any]:
+    def arguments(keywords: Mapping[str, Any]) -> dict[str, Any]:
         return {
-            names[n]: v for n, v in given.items() if v is not None or names[n] in required_names
+            names[n]: v for n, v in keywords.items() if v is not None or names[n] in required_names
         }
 
-    async def call_async(**given: Any) -> Any:
-        return await work(**arguments(given))
+    async def call_async(**keywords: Any) -> Any:
+        return await work(**arguments(keywords))
 
-    def call(**given: Any) -> Any:
-        return work(**arguments(given))
+    def call(**keywords: Any) -> Any:
+        return work(**arguments(keywords))
 
     function: Any = call_async if inspect.iscoroutinefunction(work) else call
     function.__name__ = function.__qualname__ = _name(name)

@@ -198,7 +198,7 @@ class _Reader:
         """
         if level > 3 * _DEEPEST:
             raise ValueError("nested too deeply")
-        found: list[str | _Group] = []
+        parts: list[str | _Group] = []
         plain_letters: list[str] = []
         depth = 0
         text = self._text
@@ -210,7 +210,7 @@ class _Reader:
                 continue
             is_literal = char == "L" and text.startswith(_LITERAL, self._at)
             if char == "{" or is_literal:
-                found += ["".join(plain_letters), self._group(is_literal, level)]
+                parts += ["".join(plain_letters), self._group(is_literal, level)]
                 plain_letters.clear()
                 continue
             if not depth and char in ends:
@@ -223,7 +223,7 @@ class _Reader:
         else:
             if ends:
                 raise ValueError("a bracket is missing")
-        return (*found, "".join(plain_letters))
+        return (*parts, "".join(plain_letters))
 
     def _group(self, is_literal: bool, level: int) -> _Group:
         """Parse a record or a ``Literal``, from its opening bracket to its end."""

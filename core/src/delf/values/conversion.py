@@ -420,10 +420,11 @@ def _numpy_moment(value: Any) -> Any:
     converted = value.item()
     if not isinstance(converted, int):
         return converted
+    # item() gives an int for nanoseconds. Whole microseconds are exact in Python's types, too.
     try:
-        exact = value.astype(f"{value.dtype.kind}8[us]")
-        if exact == value and not isinstance(exact.item(), int):
-            return exact.item()
+        microseconds = value.astype(f"{value.dtype.kind}8[us]")
+        if microseconds == value and not isinstance(microseconds.item(), int):
+            return microseconds.item()
     except _REFUSALS:
         pass
     return str(value)

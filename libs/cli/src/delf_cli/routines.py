@@ -61,7 +61,7 @@ class AgentRoutines(Protocol):
         ...
 
     @staticmethod
-    def task_of(root: Path, trust: Trust, name: str, given: Mapping[str, object]) -> str:
+    def task_of(root: Path, trust: Trust, name: str, values: Mapping[str, object]) -> str:
         """Return the task that runs a routine of a project."""
         ...
 

@@ -78,8 +78,11 @@ def load_module(path: Path, option: str, reader: Read | None = None) -> ModuleTy
     return _import(path.resolve(), path, reader)
 
 
-class _Beside:
-    """An import finder for the modules in one folder; ignores packages and compiled files."""
+class _VerifiedSources:
+    """A finder of modules in one folder, which imports their verified source only.
+
+    Python's own finder would also take a package or a compiled copy, which nobody was shown.
+    """
 
     def __init__(self, folder: Path, reader: Read) -> None:
         self._folder = folder
@@ -109,15 +112,16 @@ class _Source(SourceFileLoader):
 
 def _make_importable(folder: Path, reader: Read | None) -> None:
     """Make a folder's modules importable, from verified sources if ``reader`` is given."""
-    place = str(folder)
-    # Python's own finder would take a compiled copy or a package, which nobody was shown.
-    is_known = place in sys.path
-    if not is_known:
-        sys.path.insert(0, place)
-    if reader is not None and (
-        not is_known or isinstance(sys.path_importer_cache.get(place), _Beside)
-    ):
-        sys.path_importer_cache[place] = cast("Any", _Beside(folder, reader))
+    entry = str(folder)
+    is_on_path = entry in sys.path
+    if not is_on_path:
+        sys.path.insert(0, entry)
+    # A folder that the user put on the path keeps Python's finder.
+    added_by_delf = not is_on_path or isinstance(
+        sys.path_importer_cache.get(entry), _VerifiedSources
+    )
+    if reader is not None and added_by_delf:
+        sys.path_importer_cache[entry] = cast("Any", _VerifiedSources(folder, reader))
 
 
 def _import(path: Path, shown_path: Path, reader: Read | None) -> ModuleType:

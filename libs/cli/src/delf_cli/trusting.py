@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option("--list", "as_list", is_flag=True, help="List the folders that are trusted.")
 @as_json_option
 @click.pass_context
-def trust(ctx: click.Context, folder: str | None, **given: bool) -> None:
+def trust(ctx: click.Context, folder: str | None, **flags: bool) -> None:
     """Show what the files of FOLDER (by default this one) would do, and ask you to trust them.
 
     Without trust, a project's files have no effect: delf.toml, .env, pricing.json, workers, and
@@ -40,29 +40,29 @@ def trust(ctx: click.Context, folder: str | None, **given: bool) -> None:
     delf trust --show
     delf trust --list
     """  # noqa: D301 - click's mark for lines that stay as they are
-    modes = [name for name in ("show", "yes", "revoke", "as_list") if given[name]]
+    modes = [name for name in ("show", "yes", "revoke", "as_list") if flags[name]]
     if len(modes) > 1:
         words = " and ".join(f"--{name.removeprefix('as_')}" for name in modes)
         raise click.UsageError(f"{words} cannot be used together", ctx)
-    if given["as_list"]:
-        _list(as_json=given["as_json"])
+    if flags["as_list"]:
+        _list(as_json=flags["as_json"])
         return
     state = state_of(ctx)
     folder_files = read(
         Path(folder or "."), state.config if folder is None else None, state.discover()
     )
-    if given["revoke"]:
+    if flags["revoke"]:
         _revoke(folder_files.root)
         return
-    if given["as_json"]:
+    if flags["as_json"]:
         click.echo(
             json.dumps(state.clean_data(_as_data(folder_files)), ensure_ascii=False, indent=2)
         )
     else:
-        for line in lines(folder_files, state.clean, everything=given["show"]):
+        for line in lines(folder_files, state.clean, everything=flags["show"]):
             click.echo(line)
-    look = given["show"] or (given["as_json"] and not given["yes"])
-    if not look and folder_files.items and not _ask_trust(folder_files, yes=given["yes"]):
+    look = flags["show"] or (flags["as_json"] and not flags["yes"])
+    if not look and folder_files.items and not _ask_trust(folder_files, yes=flags["yes"]):
         ctx.exit(1)
 
 

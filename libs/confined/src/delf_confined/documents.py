@@ -217,9 +217,9 @@ def _value_of(field: Any) -> str:
         state = str(fields.get("/AS") or "/Off")
         value = "" if state == "/Off" else state.removeprefix("/")
     else:
-        given = fields.get("/V") if fields.get("/FT") in ("/Tx", "/Ch") else None
-        given = None if given is None else given.get_object()
-        several = cast("list[Any]", given) if isinstance(given, list) else [given]
+        entry = fields.get("/V") if fields.get("/FT") in ("/Tx", "/Ch") else None
+        entry = None if entry is None else entry.get_object()
+        several = cast("list[Any]", entry) if isinstance(entry, list) else [entry]
         value = ", ".join(str(each).strip() for each in several if isinstance(each, str))
     return f"{'.'.join(names)}: {value}" if value else ""
 

@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
-def parse(given: str | Sequence[str]) -> list[Address]:
+def parse(texts: str | Sequence[str]) -> list[Address]:
     """Parse the addresses in one or several texts, like a mail server does.
 
     Args:
-        given: The texts, such as ``Ada <ada@example.com>, bob@example.com``.
+        texts: One or several texts, such as ``Ada <ada@example.com>, bob@example.com``.
 
     Raises:
         ValueError: If the text has no address, or an invalid one.
     """
-    texts = [given] if isinstance(given, str) else given
-    return [person for text in texts if text.strip() for person in _parse_text(text)]
+    all_texts = [texts] if isinstance(texts, str) else texts
+    return [person for text in all_texts if text.strip() for person in _parse_text(text)]
 
 
 def _parse_text(text: str) -> list[Address]:
@@ -45,14 +45,14 @@ def _parse_text(text: str) -> list[Address]:
     return result
 
 
-def people(addresses_given: str | Sequence[str]) -> list[str]:
+def people(texts: str | Sequence[str]) -> list[str]:
     """Parse addresses into one text for each person, such as ``Ada <ada@example.com>``."""
-    return [str(person) for person in parse(addresses_given)]
+    return [str(person) for person in parse(texts)]
 
 
-def addresses(addresses_given: str | Sequence[str]) -> list[str]:
+def addresses(texts: str | Sequence[str]) -> list[str]:
     """Return the addresses alone, each once."""
-    return list(dict.fromkeys(person.addr_spec for person in parse(addresses_given)))
+    return list(dict.fromkeys(person.addr_spec for person in parse(texts)))
 
 
 def address(text: str) -> str:

@@ -26,19 +26,19 @@ _TEXT_TYPES: Final = ("text/", "application/json", "application/xml", "applicati
 
 
 def messages(
-    given: Sequence[Message], endpoint: Endpoint | None = None, *, system_role: Any = None
+    history: Sequence[Message], endpoint: Endpoint | None = None, *, system_role: Any = None
 ) -> list[dict[str, Any]]:
     """Convert messages to the chat completions format.
 
     Args:
-        given: The messages.
+        history: The messages.
         endpoint: The endpoint. Some models refuse calls without reasoning while they reason, so the
             calls of another model get an empty one.
         system_role: The role for instructions if "system" is not supported, such as "developer".
             With "user" the instructions are prepended to the user's message, because such models
             require alternating roles.
     """
-    converted = [one for message in given for one in _message(message)]
+    converted = [one for message in history for one in _message(message)]
     if endpoint is not None and _WANTS_REASONING.search(f"{endpoint.provider} {endpoint.name}"):
         for one in converted:
             if "tool_calls" in one:
@@ -99,13 +99,13 @@ def _call(call: ToolCall) -> dict[str, Any]:
     return {**kept_fields, "id": call.id, "type": "function", "function": function}
 
 
-def tools(given: Sequence[ModelTool], *, must_call: bool) -> dict[str, Any]:
+def tools(model_tools: Sequence[ModelTool], *, must_call: bool) -> dict[str, Any]:
     """Describe the tools for a model, as chat completions take them."""
-    if not given:
+    if not model_tools:
         return {}
     functions = [
         {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
-        for tool in given
+        for tool in model_tools
     ]
     choice: dict[str, Any] = {"tool_choice": "required"} if must_call else {}
     return {"tools": [{"type": "function", "function": each} for each in functions], **choice}

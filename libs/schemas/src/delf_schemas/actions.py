@@ -111,8 +111,8 @@ def action_from_schema(
     docs = read_docstring(inspect.cleandoc(description))
     argument_schema = _Arguments(final, arguments, docs.parameters)
 
-    async def call(**given: Any) -> Any:
-        return await send(argument_schema.named(given))
+    async def call(**keywords: Any) -> Any:
+        return await send(argument_schema.named(keywords))
 
     @functools.cache
     def full() -> FullTypes:

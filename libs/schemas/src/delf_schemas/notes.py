@@ -136,18 +136,18 @@ def _rank(schema: Mapping[str, Any]) -> int:
     return 1 if "string" in kinds and "enum" not in schema else 2
 
 
-def _text(document: Document, name: str, found: Mapping[str, Any]) -> str:
+def _text(document: Document, name: str, schema: Mapping[str, Any]) -> str:
     """Return a key's description or title, the meanings of its values, its unit and example."""
     words = ("allOf", "anyOf", "oneOf")
-    parts = [_resolve_schema(document, part) for word in words for part in _list_at(found, word)]
-    values = value_texts(found, parts)
+    parts = [_resolve_schema(document, part) for word in words for part in _list_at(schema, word)]
+    values = value_texts(schema, parts)
     without_constants = [part for part in parts if "const" not in part]
     texts = [
-        each.get(key) for key in ("description", "title") for each in (found, *without_constants)
+        each.get(key) for key in ("description", "title") for each in (schema, *without_constants)
     ]
     informative_texts = (text for text in texts if isinstance(text, str) and says_more(name, text))
     text = _first_sentences(next(informative_texts, "")).rstrip(".")
-    return "; ".join(filter(None, [text, values, _range_and_format(found), example_of(found)]))
+    return "; ".join(filter(None, [text, values, _range_and_format(schema), example_of(schema)]))
 
 
 def _first_sentences(text: str) -> str:

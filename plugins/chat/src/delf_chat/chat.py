@@ -132,20 +132,20 @@ class Chat(FixedAttributes):
         """Conversations that are being summarised by a task of this process."""
 
     @classmethod
-    def of(cls, given: Any) -> Self:
+    def of(cls, value: Any) -> Self:
         """Make a chat from the options of ``Agent(chat=…)`` or ``delf.toml``.
 
         Args:
-            given: A chat itself, True for one in memory, or its options.
+            value: A chat itself, True for one in memory, or its options.
 
         Raises:
             ConfigurationError: For any other value, and for an unknown option.
         """
-        if isinstance(given, cls):
-            return given
-        if given is not True and not isinstance(given, Mapping):
-            raise ConfigurationError(f"chat is a {type(given).__name__}", hint="give a Chat")
-        options: dict[str, Any] = {} if given is True else dict(cast("Mapping[str, Any]", given))
+        if isinstance(value, cls):
+            return value
+        if value is not True and not isinstance(value, Mapping):
+            raise ConfigurationError(f"chat is a {type(value).__name__}", hint="give a Chat")
+        options: dict[str, Any] = {} if value is True else dict(cast("Mapping[str, Any]", value))
         names = list(inspect.signature(cls).parameters)
         for name in options:
             if name not in names:

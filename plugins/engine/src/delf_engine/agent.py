@@ -297,8 +297,8 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         return self._requests.chat
 
     @chat.setter
-    def chat(self, given: AgentChat | Mapping[str, Any] | bool | None) -> None:
-        chat = self._chat_of(given, self._host)
+    def chat(self, value: AgentChat | Mapping[str, Any] | bool | None) -> None:
+        chat = self._chat_of(value, self._host)
         if chat is not None and self._context is not None:
             self._attach(chat, self._context)
         self._requests.chat = chat
@@ -380,7 +380,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
     def run(
         self, task: str, timeout: float | None = None, **more: Unpack[OfTask]
     ) -> Response[T]: ...
-    def run(self, task: str, timeout: float | None = None, **given: Any) -> Response[Any]:
+    def run(self, task: str, timeout: float | None = None, **options: Any) -> Response[Any]:
         """Run a task and wait for it.
 
         Args:
@@ -388,7 +388,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
             timeout: Seconds until this method returns at the latest; the task is then stopped and
                 the response has a timeout error. When omitted, the configuration's timeout (60)
                 applies, which does not count time spent waiting for a person.
-            given: Options of this task instead of the agent's: ``output`` (the type of
+            options: Options of this task instead of the agent's: ``output`` (the type of
                 ``response.value``), ``files`` (input files), ``conversation_id`` (the current
                 conversation when omitted), ``strategy`` and ``llm`` (names).
 
@@ -397,8 +397,8 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
                 conversation cannot be opened, or a file cannot be read.
             AgentStateError: If called from the event loop that the agent works on.
         """
-        UnknownKeywordError.check("run", given, RUN)
-        request = self._requests.make(task, timeout, bounded=timeout is not None, **given)
+        UnknownKeywordError.check("run", options, RUN)
+        request = self._requests.make(task, timeout, bounded=timeout is not None, **options)
         return self._home.call(lambda runtime: self._run(runtime, request), "run", "arun")
 
     @overload

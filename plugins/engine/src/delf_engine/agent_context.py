@@ -196,7 +196,7 @@ class AgentChat(Protocol):
         ...
 
     def in_memory(self) -> AgentChat:
-        """Return a chat with the same conversation in memory; itself if nothing is stored."""
+        """Return a new chat in memory with the same id; itself if nothing is stored."""
         ...
 
     async def aclose(self) -> None:

@@ -43,18 +43,18 @@ def _schema() -> dict[str, Any]:
     }
 
 
-def _validated(named: Mapping[str, Any]) -> dict[str, Any]:
+def _validated(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Check the arguments of a question.
 
     Raises:
         ToolRefusedError: If they are no question that a person can answer.
     """
     parameter_names = [parameter.name for parameter in _PARAMETERS]
-    unknown = [name for name in named if name not in parameter_names]
-    if unknown or "question" not in named:
+    unknown = [name for name in arguments if name not in parameter_names]
+    if unknown or "question" not in arguments:
         problem = f"no parameter {unknown[0]!r}" if unknown else "needs a question"
         raise ToolRefusedError(f"{ASK} {problem}; {ASK}{_ACTION.signature}")
-    values = {name: value for name, value in named.items() if value is not None}
+    values = {name: value for name, value in arguments.items() if value is not None}
     if not isinstance(values.get("question"), str):
         raise ToolRefusedError(f"the question of {ASK} is a text")
     options = values.get("options", ())
@@ -70,12 +70,12 @@ def _validated(named: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _option(given: object) -> str:
+def _option(option: object) -> str:
     # The answer is a text: a script that compares it with a number would never find it.
-    if isinstance(given, str):
-        return given
+    if isinstance(option, str):
+        return option
     raise ToolRefusedError(
-        f"an option of {ASK} is of the type {type(given).__name__}: give what tells it apart as "
+        f"an option of {ASK} is of the type {type(option).__name__}: give what tells it apart as "
         "a text, and look the answer up or convert it"
     )
 

@@ -37,28 +37,31 @@ def find_inputs(files: Sequence[str]) -> dict[str, str]:
     """
     inputs: dict[str, str] = {}
     for file_path in files:
-        given = Path(os.path.expanduser(file_path))  # noqa: PTH111 - pathlib's raises for "~nobody"
-        path = _checked(given)
+        given_path = Path(os.path.expanduser(file_path))  # noqa: PTH111 - pathlib's raises for "~nobody"
+        path = _checked(given_path)
         if str(path) not in inputs:
-            inputs[str(path)] = _free_name(given.name, inputs.values())
+            inputs[str(path)] = _free_name(given_path.name, inputs.values())
     return inputs
 
 
-def _checked(given: Path) -> Path:
+def _checked(given_path: Path) -> Path:
     """Return the resolved path of an input file; raise if it is not readable."""
     try:
-        path = given.resolve()
+        path = given_path.resolve()
         if path.is_dir():
             raise ConfigurationError(
-                f"input file {str(given)!r} is a folder", hint="name the files in it one by one"
+                f"input file {str(given_path)!r} is a folder",
+                hint="name the files in it one by one",
             )
         if not path.is_file():
             problem = "is not an ordinary file" if path.exists() else "does not exist"
-            raise ConfigurationError(f"input file {str(given)!r} {problem}: {path}")
+            raise ConfigurationError(f"input file {str(given_path)!r} {problem}: {path}")
     except (OSError, ValueError, RuntimeError) as error:
-        raise ConfigurationError(f"input file {str(given)!r} cannot be used: {error}") from error
+        raise ConfigurationError(
+            f"input file {str(given_path)!r} cannot be used: {error}"
+        ) from error
     if not os.access(path, os.R_OK):
-        raise ConfigurationError(f"input file {str(given)!r} may not be read by this user")
+        raise ConfigurationError(f"input file {str(given_path)!r} may not be read by this user")
     return path
 
 

@@ -154,7 +154,7 @@ class AgentMemory:
         facts = await propose(done_task, await self.guidelines())
         mark = _OWN if done_task.trust == "own" else _FROM_OTHERS
         facts = [fact if fact.endswith(mark) else f"{fact} {mark}" for fact in facts]
-        facts = [fact for fact in facts if fact not in done_task.known]
+        facts = [fact for fact in facts if fact not in done_task.recalled_facts]
         if facts:
             await self.save(facts)
         return facts
@@ -263,7 +263,7 @@ async def propose(done_task: DoneTask, guidelines: str | None) -> Sequence[str]:
     """
     question = _QUESTION.format(
         guidelines="" if guidelines is None else f"\nWhat is worth it: {guidelines}\n",
-        known="\n".join(f"- {fact}" for fact in done_task.known) or "- nothing",
+        known="\n".join(f"- {fact}" for fact in done_task.recalled_facts) or "- nothing",
         task=done_task.task[:_MAX_SHOWN],
         answer=done_task.answer[:_MAX_SHOWN],
         max_facts=_MAX_FACTS,
@@ -273,9 +273,9 @@ async def propose(done_task: DoneTask, guidelines: str | None) -> Sequence[str]:
             text = await done_task.ask(question)
     except TimeoutError:
         raise DelfError(f"the model did not answer within {_MODEL_SECONDS:g} s") from None
-    known_facts = {fact.removesuffix(_FROM_OTHERS).strip() for fact in done_task.known} | set(
-        done_task.known
-    )
+    known_facts = {
+        fact.removesuffix(_FROM_OTHERS).strip() for fact in done_task.recalled_facts
+    } | set(done_task.recalled_facts)
     return [fact for fact in _facts_in(text) if fact not in known_facts]
 
 
@@ -283,9 +283,9 @@ def _facts_in(text: str) -> list[str]:
     """Parse the facts in a model's answer; an empty list if it has no list of texts."""
     start, end = text.find("["), text.rfind("]")
     try:
-        found: Any = json.loads(text[start : end + 1])
+        data: Any = json.loads(text[start : end + 1])
     except ValueError:
         return []
-    items = cast("list[Any]", found) if isinstance(found, list) else []
+    items = cast("list[Any]", data) if isinstance(data, list) else []
     facts = [" ".join(item.split()) for item in items if isinstance(item, str)]
     return [fact for fact in facts if 0 < len(fact) <= _MAX_LETTERS][:_MAX_FACTS]

@@ -67,10 +67,10 @@ class Output(Generic[T]):
         Args:
             plain_value: The result of :meth:`plain`.
         """
-        made: T = (
+        typed_value: T = (
             plain_value if self._adapter is None else self._adapter.validate_python(plain_value)
         )
-        return made
+        return typed_value
 
     def plain(self, value: Any) -> Any:
         """Validate a script's value and convert it to plain JSON data.
@@ -134,16 +134,16 @@ class Output(Generic[T]):
             },
         )
 
-    def _validated(self, named: Mapping[str, Any]) -> dict[str, Any]:
+    def _validated(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Validate a value that is given whole or as keyword fields."""
-        if list(named) != ["value"]:
-            return {"value": self.plain(dict(named))}
+        if list(arguments) != ["value"]:
+            return {"value": self.plain(dict(arguments))}
         try:
-            return {"value": self.plain(named["value"])}
+            return {"value": self.plain(arguments["value"])}
         except ToolRefusedError:
             if "value" not in self.schema.get("properties", ()):
                 raise
-            return {"value": self.plain(dict(named))}
+            return {"value": self.plain(dict(arguments))}
 
 
 class AnswerTool:

@@ -59,7 +59,7 @@ class Prefilters:
 
     def _choice(self, spec: PrefilterSpec, mode: str, *, forced: bool) -> Choice:
         prefilter = functools.partial(self._prefilter, spec, mode)
-        return Choice(name=spec.name, mode=mode, forced=forced, made=prefilter)
+        return Choice(name=spec.name, mode=mode, forced=forced, load=prefilter)
 
     def _prefilter(self, spec: PrefilterSpec, mode: str) -> Prefilter:
         key = spec.name, mode

@@ -134,7 +134,7 @@ class Runtime:
                 # Re-raise a cancellation of the caller. After a stop request only the work is
                 # cancelled, and the caller gets the outcome of the stopped task.
                 if (current_task is not None and current_task.cancelling()) or not (
-                    self._stopped or stop.asked
+                    self._stopped or stop.is_requested
                 ):
                     raise
                 if self._stopped:

@@ -106,13 +106,13 @@ ASUBMIT: Final = (*SUBMIT, "listeners", "task_id", "ledger")
 """Keywords of the methods that pass options on, for errors about unknown keywords."""
 
 
-def queue_options(given: Mapping[str, Any]) -> HandingIn | None:
+def queue_options(keywords: Mapping[str, Any]) -> HandingIn | None:
     """Return the queue options of a submitted task; None if there are none.
 
     ``key`` and ``setup`` count only with a queue, because any task may have them.
     """
-    excluded = () if "queue" in given else ("key", "setup")
-    options: Any = {n: given[n] for n in _QUEUED if n in given and n not in excluded}
+    excluded = () if "queue" in keywords else ("key", "setup")
+    options: Any = {n: keywords[n] for n in _QUEUED if n in keywords and n not in excluded}
     return options or None
 
 

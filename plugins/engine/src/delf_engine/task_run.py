@@ -146,7 +146,7 @@ class TaskRun:
         """The variables of the conversation's previous task, available to scripts."""
         self.context = TaskContext(
             files=[file.line for file in inputs],
-            given={name: shown(value) for name, value in request.variables.items()},
+            task_variables={name: shown(value) for name, value in request.variables.items()},
         )
         """The context of the task for the model."""
         self._values = self._origins()

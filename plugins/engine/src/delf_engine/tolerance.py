@@ -72,9 +72,9 @@ def fitting(
 def _other_readings(action: Action, keywords: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     schema = action.schema() if action.schema is not None else {}
     names = [parameter.name for parameter in action.parameters]
-    for given in (dict(keywords), _spread(keywords, names), _gathered(keywords, names, schema)):
-        if given is not None:
-            reading = _Converter(schema).record(given, schema)
+    for arguments in (dict(keywords), _spread(keywords, names), _gathered(keywords, names, schema)):
+        if arguments is not None:
+            reading = _Converter(schema).record(arguments, schema)
             if reading != keywords:
                 yield reading
 
@@ -117,10 +117,10 @@ class _Converter:
         """Yield the alternatives of a schema, with references resolved."""
         reference = schema.get("$ref")
         if isinstance(reference, str):
-            found: _Schema = self._root
+            target: _Schema = self._root
             for part in reference.removeprefix("#/").split("/"):
-                found = found.get(part, {})
-            yield from self.options(found)
+                target = target.get(part, {})
+            yield from self.options(target)
             return
         alternatives = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
         for option in alternatives:
@@ -134,24 +134,24 @@ class _Converter:
         arguments = respelled(values, fields) if fields else values
         return {name: self.value(value, fields.get(name, {})) for name, value in arguments.items()}
 
-    def value(self, given: Any, schema: _Schema) -> Any:
+    def value(self, argument: Any, schema: _Schema) -> Any:
         """Convert a value to a schema."""
         options = list(self.options(schema))
-        match given:
+        match argument:
             case str():
-                return self._text(given, options)
+                return self._text(argument, options)
             case dict():
                 records = [option for option in options if option.get("properties")]
-                record = cast("dict[str, Any]", given)
+                record = cast("dict[str, Any]", argument)
                 return self.record(record, records[0]) if len(records) == 1 else record
             case dt.datetime() if any(option.get("format") == "date" for option in options):
-                return given.date()  # a datetime for a date
+                return argument.date()  # a datetime for a date
             case list():
                 lists = [option["items"] for option in options if option.get("items")]
-                items = cast("list[Any]", given)
+                items = cast("list[Any]", argument)
                 return [self.value(item, lists[0]) for item in items] if lists else items
             case _:
-                return given
+                return argument
 
     def _text(self, text: str, options: list[_Schema]) -> Any:
         """Convert a text to an allowed word, a date, JSON data or a list of one text."""

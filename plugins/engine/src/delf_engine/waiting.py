@@ -209,13 +209,13 @@ class Stop:
     """A request to stop a task, with the work to cancel."""
 
     work: asyncio.Task[Any]
-    asked: bool = False
+    is_requested: bool = False
     by: StoppedBy | None = None
 
     def cancel(self, by: StoppedBy | None) -> None:
         """Stop the task at a person's request; the first request counts."""
-        if not self.asked:
-            self.asked, self.by = True, by
+        if not self.is_requested:
+            self.is_requested, self.by = True, by
             self.work.cancel()
 
 

@@ -86,17 +86,17 @@ class Routines:
         )
 
     @staticmethod
-    def task_of(root: Path, trust: Trust, name: str, given: Mapping[str, object]) -> str:
+    def task_of(root: Path, trust: Trust, name: str, values: Mapping[str, object]) -> str:
         """Return the task that runs a routine, with its values read and checked.
 
         Args:
             root: The project's folder.
             trust: The trust decisions for the folder.
             name: The routine.
-            given: The values, as text or data.
+            values: The values, as text or data.
 
         Raises:
             ConfigurationError: If there is no such routine, or a value is invalid.
             FolderNotTrustedError: If its file is not trusted.
         """
-        return call_text(name, RoutineStore(root, trust).find(name).values(given))
+        return call_text(name, RoutineStore(root, trust).find(name).values(values))

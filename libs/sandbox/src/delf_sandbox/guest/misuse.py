@@ -117,8 +117,8 @@ class _Uses:
             if node.id in self._tools and scope.find(node.id) is None:
                 yield _Use(node.id, self._tools[node.id], node, scope)
         for place, _ in (*self._names.seen.loads, *self._names.seen.attributes):
-            given: Any = place.current  # other spellings were replaced before
-            node = given.value if isinstance(given, ast.Attribute) else given
+            expression: Any = place.current  # other spellings were replaced before
+            node = expression.value if isinstance(expression, ast.Attribute) else expression
             match node:
                 case ast.Subscript(
                     value=ast.Name(id=table), slice=ast.Constant(value=str(word))

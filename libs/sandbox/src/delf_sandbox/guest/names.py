@@ -340,10 +340,10 @@ def _annotations(tree: ast.Module) -> Iterator[ast.AST]:
     annotations: list[ast.expr | None] = []
     for node in ast.walk(tree):
         match node:
-            case ast.arg(annotation=given) | ast.AnnAssign(annotation=given):
-                annotations.append(given)
-            case ast.FunctionDef(returns=given) | ast.AsyncFunctionDef(returns=given):
-                annotations.append(given)
+            case ast.arg(annotation=annotation) | ast.AnnAssign(annotation=annotation):
+                annotations.append(annotation)
+            case ast.FunctionDef(returns=annotation) | ast.AsyncFunctionDef(returns=annotation):
+                annotations.append(annotation)
             case _:
                 pass
     waiting: list[ast.AST] = [node for node in annotations if node is not None]

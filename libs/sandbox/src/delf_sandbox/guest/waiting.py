@@ -317,9 +317,9 @@ class Tolerant:
     def gather(self, *awaitables: Any, **options: Any) -> Any:
         return _gather(*self._futures(awaitables), **options)
 
-    async def wait(self, *given: Any, **options: Any) -> Any:
+    async def wait(self, *awaitables: Any, **options: Any) -> Any:
         by_keyword = [options.pop(name) for name in ("fs", "aws") if name in options]
-        done_futures, pending = await _wait(self._futures((*given, *by_keyword)), **options)
+        done_futures, pending = await _wait(self._futures((*awaitables, *by_keyword)), **options)
         self.abandoned += pending
         return done_futures, pending
 

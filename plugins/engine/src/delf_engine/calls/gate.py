@@ -492,10 +492,10 @@ class Gate:
             return await self._reject(call, f"its result cannot be passed on: {error}")
 
     def _check(
-        self, number: int, bound: BoundAction, named: Mapping[str, Any], description: str | None
+        self, number: int, bound: BoundAction, keywords: Mapping[str, Any], description: str | None
     ) -> Call:
-        named, arguments = fitting(bound.action, named)
-        digest = identity(bound.name, named, bound.action.defaults)
+        keywords, arguments = fitting(bound.action, keywords)
+        digest = identity(bound.name, keywords, bound.action.defaults)
         return Call(number, bound, arguments, description, digest)
 
     async def _refuse(

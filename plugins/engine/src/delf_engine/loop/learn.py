@@ -19,7 +19,7 @@ async def learn(run: TaskRun, answer: str) -> None:
     done_task = DoneTask(
         task=redact(run.request.task),
         answer=redact(answer),
-        known=run.context.facts,
+        recalled_facts=run.context.facts,
         ask=functools.partial(run.ask, "learn"),
         trust=run.trust,
     )

@@ -69,7 +69,7 @@ async def _chosen(run: TaskRun, choice: Choice, task: str, seconds: float) -> Se
     redactor = run.log.redactor
     try:
         async with asyncio.timeout(seconds):
-            prefilter = choice.made()
+            prefilter = choice.load()
             ask = functools.partial(run.ask, "prefilter")
             selection = await prefilter.select(task, run.tools.catalog(), ask)
             require_type(selection, Selection, f"the prefilter {choice.name!r}")

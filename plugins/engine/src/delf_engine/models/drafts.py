@@ -24,8 +24,8 @@ class Draft:
         self._text: list[str] = []
         self._calls: list[ToolCall] = []
         self.is_empty = True
-        self.kept: list[str] = []
-        self.kept_calls: list[ToolCall] = []
+        self._stored_texts: list[str] = []
+        self._stored_calls: list[ToolCall] = []
 
     def add(self, delta: ModelDelta) -> None:
         """Add a piece."""
@@ -48,12 +48,12 @@ class Draft:
             self._calls.clear()
             if text or calls:
                 await self._log.record(ModelWrote, purpose=self._purpose, text=text, calls=calls)
-                self.kept.append(text)
-                self.kept_calls += calls
+                self._stored_texts.append(text)
+                self._stored_calls += calls
 
     @property
     def reply(self) -> ModelReply:
         """The answer as far as it is journalled."""
-        text = "".join(self.kept)
-        calls = tuple(self.kept_calls)
+        text = "".join(self._stored_texts)
+        calls = tuple(self._stored_calls)
         return ModelReply(text=text, calls=calls, model="", finish_reason="cut")

@@ -73,11 +73,11 @@ class ModelPool:
         model = self._open.get(key)
         if model is None:
             spec = self._host.model_spec(config)
-            made: Model = self._made(spec, config)
-            if isinstance(made, SupportsPrice):
-                self._priced[key] = made
+            client: Model = self._made(spec, config)
+            if isinstance(client, SupportsPrice):
+                self._priced[key] = client
             self._names[key] = self.name_of(config)
-            model = self._open[key] = self._recorded(made)
+            model = self._open[key] = self._recorded(client)
         return model
 
     def name_of(self, config: LLMConfig) -> str:

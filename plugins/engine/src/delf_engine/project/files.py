@@ -121,10 +121,10 @@ def check_instance_name(place: str, name: str) -> None:
 
 
 def check_connection_key(place: str, key: str) -> None:
-    """Raise for a key with another meaning in a connection's constructor.
+    """Check that a connection's section may set a key, which becomes a constructor's argument.
 
     Raises:
-        ConfigurationError: If the section is invalid; the error names it.
+        ConfigurationError: If delf itself passes that argument; the error names the section.
     """
     if key in _RESERVED:
         raise ConfigurationError(

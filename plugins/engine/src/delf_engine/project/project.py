@@ -289,16 +289,16 @@ def _put_overrides(
     overrides: Sequence[str], connections: dict[str, Values], plugins: dict[str, Values]
 ) -> list[_Setting]:
     """Apply overrides of connections and plugins; return the overrides of the agent."""
-    rest: list[_Setting] = []
+    agent_settings: list[_Setting] = []
     for section, key, value in map(texts.from_override, overrides):
         label = f"--set {section}.{'.'.join(key)}"
         if section == "agent":
-            rest.append((key, value, label, _TYPED))
+            agent_settings.append((key, value, label, _TYPED))
         else:
             group = connections if section == "connections" else plugins
             values = group.setdefault(key[0], Values())
             values.put(key[1:], value, lambda _, at=label: at, source=_TYPED)
-    return rest
+    return agent_settings
 
 
 def _put_layer(agent: Values, settings: Sequence[_Setting]) -> None:

@@ -100,7 +100,7 @@ class _Bait:
     """Files, processes and servers of the host that test scripts try to reach."""
 
     secret: str = field(default_factory=lambda: secrets.token_hex(16))
-    given: str = field(default_factory=lambda: secrets.token_hex(16))
+    input_text: str = field(default_factory=lambda: secrets.token_hex(16))
     folders: list[Path] = field(default_factory=list[Path])
     inputs: list[Path] = field(default_factory=list[Path])
     port: int = 0
@@ -133,7 +133,7 @@ class _Bait:
 
     def has_changed_inputs(self) -> bool:
         """Return True if a script changed or removed an input file."""
-        original = self.given.encode()
+        original = self.input_text.encode()
         return any(not path.is_file() or path.read_bytes() != original for path in self.inputs)
 
 
@@ -160,7 +160,7 @@ async def _bait() -> AsyncGenerator[_Bait]:
                 bait.folders.append(folder)
                 path = folder / "inputs" / "given.txt"
                 path.parent.mkdir()
-                path.write_text(bait.given, encoding="utf-8")
+                path.write_text(bait.input_text, encoding="utf-8")
                 bait.inputs.append(path)
         server = await asyncio.start_server(visited, "127.0.0.1", 0)
         stack.push_async_callback(_close, server)
