@@ -73,7 +73,7 @@ async def test_learned_shapes_persist_without_values() -> None:
 
 
 @pytest.mark.parametrize("value", [[{"a": 1}, {"a": 2, "b": [{}]}], [{"x": 1}, {"y": 2}], "[1]"])
-def test_known_shape_sets_no_has_news(value: Any) -> None:
+def test_known_shape_is_not_reported_as_news(value: Any) -> None:
     samples = Samples(None)
     samples.note("it", value)
     samples.has_news = False

@@ -274,26 +274,28 @@ def _fit_rate(spec: ModelSpec, model: LLMConfig, environ: Mapping[str, str]) -> 
     address is given, else 0.
     """
     name = model.model
-    fitting: list[float] = [len(p) for p in spec.serves if fnmatch.fnmatchcase(name, p)]
+    rates: list[float] = [len(p) for p in spec.serves if fnmatch.fnmatchcase(name, p)]
     if model.provider != AUTO:
-        has_it = Providers(spec.providers).by_name(model.provider) is not None
-        if has_it or fitting:
-            return _LAST if spec.fallback else math.inf if has_it else max(fitting)
-        return -1
+        has_provider = Providers(spec.providers).by_name(model.provider) is not None
+        if not has_provider and not rates:
+            return -1
+        if spec.fallback:
+            return _LAST
+        return math.inf if has_provider else max(rates)
     has_address = model.base_url is not None
     for provider in spec.providers:
         if spec.fallback and not (provider.own_protocol and has_address):
             continue
         patterns = provider.patterns(at_address=has_address)
-        fitting += [len(p) for p in patterns if fnmatch.fnmatchcase(name.lower(), p)]
+        rates += [len(p) for p in patterns if fnmatch.fnmatchcase(name.lower(), p)]
     if spec.fallback:
-        return max(fitting, default=_LAST)
+        return max(rates, default=_LAST)
     compatible = [provider for provider in spec.providers if provider.compatible]
     if "/" not in name:
         has_address |= any(environ.get(var) for each in compatible for var in each.addresses)
     if compatible:
-        fitting.append(_AT_ADDRESS if has_address else 0)
-    return max(fitting, default=-1)
+        rates.append(_AT_ADDRESS if has_address else 0)
+    return max(rates, default=-1)
 
 
 def _unusable_plugin_for(

@@ -158,7 +158,7 @@ def add_readers(names: Iterable[str], catalog: Sequence[CatalogEntry]) -> Iterat
         catalog: All actions.
     """
     readers = _read_actions(catalog)
-    groups: set[str] = set()
+    yielded_names: set[str] = set()
     for name in names:
         nouns = _nouns(name)
         matching_groups = [
@@ -173,8 +173,8 @@ def add_readers(names: Iterable[str], catalog: Sequence[CatalogEntry]) -> Iterat
         exact.sort(key=lambda group: (-len(group.nouns), group.names))
         siblings = [item for group in exact for item in group.names[:_MAX_SIBLINGS]]
         for item in (name, *siblings):
-            if item not in groups:
-                groups.add(item)
+            if item not in yielded_names:
+                yielded_names.add(item)
                 yield item
 
 

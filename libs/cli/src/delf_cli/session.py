@@ -192,10 +192,9 @@ def _write(
         is_data = options.schema is not None
         output.show_answer(output.json_text(response.value, indent=2) if is_data else response.text)
         answers().flush()
-    exit_status = not response.status
-    if exit_status and not options.as_json and not options.events:
+    if not (response.status or options.as_json or options.events):
         output.show_failure(response, screen)
-    status = errors.FAILED if exit_status else errors.OK
+    status = errors.OK if response.status else errors.FAILED
     if response.exception is not None and response.state is not TaskState.STOPPED:
         status = errors.report(
             response.exception, debug=state.debug, clean=state.clean, left_out=left_out

@@ -114,14 +114,13 @@ class Readers:
         loop = asyncio.get_running_loop()
         asking = loop.create_task(_exchange(child, payload, limits.answer))
         waits: set[asyncio.Future[Any]] = {asking}
-        if turn.preempted is not None:
-            waits.add(turn.preempted)
+        preempted = turn.preempted
+        if preempted is not None:
+            waits.add(preempted)
         try:
             await asyncio.wait(waits, timeout=limits.seconds, return_when=asyncio.FIRST_COMPLETED)
-            is_answered, has_given_way = (
-                asking.done(),
-                turn.preempted in waits and bool(turn.preempted and turn.preempted.done()),
-            )
+            is_answered = asking.done()
+            is_preempted = preempted is not None and preempted.done()
         finally:
             asking.cancel()
             # Stop reading before another thread closes the socket.
@@ -129,7 +128,7 @@ class Readers:
             child.kill()
             stopped_child = self._thread.submit(child.end)
         if not is_answered:
-            if has_given_way:
+            if is_preempted:
                 return None
             raise limit_error("seconds", about, limits)
         try:

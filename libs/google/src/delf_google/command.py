@@ -106,8 +106,8 @@ def login_command(
     rows: list[dict[str, Any]] = []
     for login in _logins(ctx, names, credentials, account):
         show(f"Logging in as {login.account!r}, for {', '.join(login.connections)}.")
-        made = sign_in(login.client, login.scopes, show=show, ask=ask)
-        place = store.write(login.account, login.client_id, made)
+        new_login = sign_in(login.client, login.scopes, show=show, ask=ask)
+        place = store.write(login.account, login.client_id, new_login)
         show(f"Logged in; kept in {place}.")
         row = _status(login, store)
         rows.append(row)
