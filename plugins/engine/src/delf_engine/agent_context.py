@@ -183,7 +183,7 @@ class AgentChat(Protocol):
     """
 
     @classmethod
-    def of(cls, given: Any) -> Self:
+    def of(cls, value: Any) -> Self:
         """Make a chat: in memory for True, else from its options."""
         ...
 
