@@ -72,7 +72,10 @@ async def test_learned_shapes_persist_without_values() -> None:
     assert later.found("it") == {found}
 
 
-@pytest.mark.parametrize("value", [[{"a": 1}, {"a": 2, "b": [{}]}], [{"x": 1}, {"y": 2}], "[1]"])
+VALUES: list[Any] = [[{"a": 1}, {"a": 2, "b": [{}]}], [{"x": 1}, {"y": 2}], "[1]"]
+
+
+@pytest.mark.parametrize("value", VALUES)
 def test_known_shape_is_not_reported_as_news(value: Any) -> None:
     samples = Samples(None)
     samples.note("it", value)
@@ -126,5 +129,5 @@ def test_keys_that_are_field_names_are_learned() -> None:
     ],
     ids=range(10),
 )
-def test_json_inside_text_is_described_as_json(texts, shape):
+def test_json_inside_text_is_described_as_json(texts: list[str], shape: str) -> None:
     assert type_of(*texts) == shape
