@@ -12,7 +12,7 @@ from support.plugin_site import *  # noqa: F403 - record, site
 
 @pytest.fixture(scope="session")
 def measurements() -> dict[tuple[str, bool], Measured]:
-    """What sandboxes of this machine isolate, by name and thoroughness."""
+    """The measured isolation of this machine's sandboxes, by name and thoroughness."""
     return {}
 
 
@@ -20,7 +20,7 @@ def measurements() -> dict[tuple[str, bool], Measured]:
 def sandboxes_are_measured_once(
     measurements: dict[tuple[str, bool], Measured], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`delf doctor` measures each sandbox thoroughly, which takes some seconds."""
+    """Cache the measurements of `delf doctor`, which take some seconds for each sandbox."""
     measure = Probed.measure
 
     async def measured(probed: Probed, *, thorough: bool = False) -> Measured:

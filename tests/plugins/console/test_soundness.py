@@ -73,7 +73,7 @@ FILES = {
 
 
 class Site:
-    """A folder in which the plugin ``desk`` is installed, as it should be or not quite."""
+    """A folder in which the plugin ``desk`` is installed, with or without faults."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -265,7 +265,7 @@ def test_first_party_plugins_have_no_findings() -> None:
 
 
 class OneProcess:
-    """A journal of one process."""
+    """A journal that other processes cannot use."""
 
     async def append(self, event: object): ...
 

@@ -44,7 +44,7 @@ GROUPS = {"quick": [kind for kind in SUITES if kind not in SLOW], **{kind: [kind
 
 
 class Outcomes(NamedTuple):
-    """What happened to a file's classes: their tests that passed and failed, and why."""
+    """The passed and failed tests of a file's classes, with the reasons."""
 
     passed: dict[str, set[str]]
     failed: dict[str, set[str]]
@@ -54,7 +54,7 @@ class Outcomes(NamedTuple):
 def run_suites(
     expected: dict[str, dict[str, set[str]]], tmp_path: Path, *more: str
 ) -> tuple[dict[str, Outcomes], str]:
-    """Run tests of classes of files: those that have to notice, or to pass, and else all."""
+    """Run the tests of classes: the tests that must fail or pass, or else all."""
     chosen = [
         f"{BROKEN / kind}.py::{owner}::{test}" if test else f"{BROKEN / kind}.py::{owner}"
         for kind, owners in expected.items()
@@ -80,7 +80,7 @@ def run_suites(
 
 
 def planted(kind: str, attribute: str) -> dict[str, Any]:
-    """What each class of a file says about itself, read without running it; None where nothing."""
+    """Return an attribute of each class in a file, read without running it; None if missing."""
     tree = ast.parse((BROKEN / f"{kind}.py").read_text(encoding="utf-8"))
     found: dict[str, Any] = {}
     for node in tree.body:
@@ -100,7 +100,7 @@ def planted(kind: str, attribute: str) -> dict[str, Any]:
 
 
 def breaks_of(kind: str) -> dict[str, set[str]]:
-    """The tests that each class has to be caught at."""
+    """Return the tests that must fail for each class."""
     return {owner: set(tests or ()) for owner, tests in planted(kind, "breaks").items()}
 
 
@@ -123,7 +123,7 @@ def test_contract_suite_fails_for_a_broken_plugin(group: str, tmp_path: Path) ->
 
 
 def check_suite(kind: str, outcomes: Outcomes) -> None:
-    """Check that each class of a file was caught by its tests, and each test caught a class."""
+    """Check that each class failed its tests, and that each test failed for some class."""
     expected, says = breaks_of(kind), planted(kind, "says")
     for owner, tests in expected.items():
         failed = outcomes.failed.get(owner, set())

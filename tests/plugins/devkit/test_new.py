@@ -56,7 +56,7 @@ PYTEST = ("-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider")
 
 @pytest.mark.timeout(120)
 def test_new_plugin_passes_its_own_tests(tmp_path: Path) -> None:
-    """Those of a connection; test_scaffolds.py has every kind, from its wheel."""
+    """The plugin is a connection; test_scaffolds.py tests every kind, from its wheel."""
     package = write(tmp_path / "package", "connection")
     environ = {**os.environ, "PYTHONPATH": install(package)}
     plugins = ("pytest_asyncio.plugin", "delf_devkit.testing.pytest_plugin")

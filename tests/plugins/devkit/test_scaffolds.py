@@ -62,13 +62,13 @@ def run(*command: object, cwd: Path, **environ: str) -> str:
 
 
 def name_of(kind: str) -> str:
-    """Connections and commands carry their bare names, which must not be the same."""
+    """Return a unique name, because connections and commands carry their names without a prefix."""
     return "greet" if kind == "command" else "desk"
 
 
 @pytest.fixture(scope="module")
 def scaffolds(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A package of every kind, each in a folder of its kind's name."""
+    """Packages of every kind, each in a folder named after its kind."""
     folder = tmp_path_factory.mktemp("scaffolds")
     for kind in KINDS:
         write_package(folder / kind, render(kind, fields_of(name_of(kind), kind)))
@@ -77,7 +77,7 @@ def scaffolds(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheels(scaffolds: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Wheels of these packages, and of what they need of delf."""
+    """The wheels of these packages, and of the delf packages that they need."""
     out = tmp_path_factory.mktemp("wheels")
     run(sys.executable, "-c", BUILD, out, *OURS, *sorted(scaffolds.iterdir()), cwd=out)
     return out
@@ -95,7 +95,7 @@ def python_of(version: str) -> str:
 
 
 def vendors() -> list[str]:
-    """What others publish of that which the packages need: an index has it."""
+    """Return the third-party requirements of the packages, which an index provides."""
     needed: set[str] = set()
     for folder in OURS:
         project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
@@ -107,7 +107,7 @@ def vendors() -> list[str]:
 def python(
     request: pytest.FixtureRequest, wheels: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """An environment that has the packages as an installer brings them, and nothing else."""
+    """An environment with only the packages that an installer installs."""
     base, folder = python_of(request.param), tmp_path_factory.mktemp(f"python{request.param}")
     made = folder / "venv/bin/python"
     run(BIN / "uv", "venv", "--quiet", "--python", base, folder / "venv", cwd=folder)

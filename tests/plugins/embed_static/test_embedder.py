@@ -34,7 +34,7 @@ WORDS = [
 
 @pytest.fixture
 def weights(tmp_path: Path) -> Path:
-    """A vector of its own for each word that says something, a short one for the others."""
+    """Weights with a vector of its own for each meaningful word, and a short one for the others."""
     vocabulary = {"[UNK]": 0, "[PAD]": 1} | {word: n + 2 for n, word in enumerate(WORDS)}
     tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
     tokenizer.normalizer = Lowercase()

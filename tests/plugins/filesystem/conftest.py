@@ -7,7 +7,7 @@ from delf_filesystem import Filesystem, beneath
 
 @pytest.fixture(params=["kernel", "walk"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """How paths are resolved: by openat2, or part by part."""
+    """The way in which paths are resolved: by openat2, or part by part."""
     if request.param == "walk":
         monkeypatch.setattr(beneath, "has_openat2", lambda: False)
     elif not beneath.has_openat2():

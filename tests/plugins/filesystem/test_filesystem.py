@@ -297,7 +297,7 @@ def test_scanned_document_pages_are_reported() -> None:
 @pytest.mark.timeout(120)
 @pytest.mark.soak
 async def test_document_bomb_is_an_error(files: Filesystem, notes: Path) -> None:
-    """300 kB of it took gigabytes; the next document is read as the one before."""
+    """A document of 300 kB took gigabytes; the next document must be readable as before."""
     cell = "<w:p><w:r><w:t>x</w:t></w:r></w:p>"
     with zipfile.ZipFile(notes / "bomb.docx", "w", zipfile.ZIP_DEFLATED) as parts:
         parts.writestr("[Content_Types].xml", _TYPES)

@@ -21,7 +21,7 @@ WRITE = "print(await disk.write_file('notes/plan.md', 'new'))"
 
 @pytest.fixture
 def ask(notes: Path, delf_host: TestHost, scripted_model: ScriptedModel) -> Callable[..., Any]:
-    """Runs a script with somebody who says yes to all, while something else happens."""
+    """Run a script with a person who approves everything while something else happens."""
 
     async def run(code: str, *happens: Callable[[], object]) -> list[str]:
         left, previews = list(happens), list[str]()
@@ -84,7 +84,7 @@ async def test_change_of_another_file_needs_no_second_approval(
 
 @pytest.mark.parametrize("name", ["replace", "edit_file", "write_file"])
 async def test_concurrent_change_is_never_overwritten(notes: Path, name: str) -> None:
-    """By another call of the same task, say: it is seen by the action itself."""
+    """The change may come from another call of the same task; the action itself detects it."""
     disk = Filesystem(roots={"notes": {"root": str(notes), "mode": "rw"}})
     texts = {"old_text": "two", "new_text": "2"}
     arguments = {

@@ -36,7 +36,7 @@ def mail(
 
 
 def sent_to(google: GoogleServer, user: str = BOB) -> Any:
-    """The newest message in a mailbox, parsed."""
+    """Return the newest message in a mailbox, parsed."""
     raw = list(google.gmail.box(user).mails.values())[-1].raw
     return email.message_from_bytes(raw, policy=email.policy.default)
 
@@ -258,7 +258,7 @@ HIDDEN = "=?utf-8?Q?M=C3=BCller=2C_Ada?= <ada.m@example.com>, =?utf-8?q?x=2C_eve
 async def test_comma_in_an_encoded_name_does_not_split_recipients(
     google: GoogleServer, gmail: Any
 ) -> None:
-    """Names are decoded after a header was split: else a sender could add people."""
+    """Names are decoded after the header is split, so that a sender cannot add people."""
     raw = f"From: {HIDDEN.split(', ')[0]}\r\nTo: {HIDDEN}\r\nCc: {HIDDEN}\r\nSubject: x\r\n\r\nx"
     message = google.gmail.deliver(USER, raw.encode())
     people = ['"Müller, Ada" <ada.m@example.com>', '"x, eve@far.example" <max@example.com>']

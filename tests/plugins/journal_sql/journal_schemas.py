@@ -35,12 +35,12 @@ _STATES: Final = {"done": "done", "bad": "failed", "waits": "running"}
 
 
 def file_of(version: int) -> Path:
-    """The file of a version."""
+    """Return the file of a version."""
     return FOLDER / f"{version:02}.sql"
 
 
 def events_of(name: str) -> list[Event]:
-    """The events of a task: ``done`` and ``bad`` are over, ``waits`` waits for a person."""
+    """Return the events of a task: ``done`` and ``bad`` are over, ``waits`` waits for a person."""
     digest = "ab" * 32
     made: list[Event] = [
         TaskQueued(task_id=name, seq=1, at=1.0, task=f"pay {name}"),
@@ -72,7 +72,7 @@ def events_of(name: str) -> list[Event]:
 
 
 def fill(raw: sqlite3.Connection) -> None:
-    """Put tasks and a conversation into the tables, as a delf of this version does."""
+    """Write tasks and a conversation into the tables, as this version of delf would."""
     for key, (name, state) in enumerate(_STATES.items(), 1):
         over = None if name == "waits" else 8.0
         raw.execute(
@@ -103,13 +103,13 @@ def make(path: Path, version: int) -> None:
 
 
 def load(path: Path, version: int) -> None:
-    """Make the journal that the file of a version holds."""
+    """Make the journal that is stored in the file of a version."""
     with contextlib.closing(sqlite3.connect(path)) as raw:
         raw.executescript(file_of(version).read_text(encoding="utf-8"))
 
 
 def tables_of(path: Path) -> list[tuple[str, str]]:
-    """The tables and indexes of a journal, as they were made, but for white space."""
+    """Return the statements of a journal's tables and indexes, without white space."""
     with contextlib.closing(sqlite3.connect(path)) as raw:
         rows = raw.execute(
             "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL "
@@ -119,7 +119,7 @@ def tables_of(path: Path) -> list[tuple[str, str]]:
 
 
 def main() -> None:
-    """Write the files that are missing."""
+    """Write the missing files."""
     FOLDER.mkdir(exist_ok=True)
     for version in range(schema.FIRST, schema.newest() + 1):
         if file_of(version).exists():

@@ -21,7 +21,7 @@ BESIDE = "import asyncio\nawait asyncio.gather(late(), stock())"
 
 
 class Shop:
-    """A service that does not answer at first, and what was written there."""
+    """A service that does not answer at first, with a record of its orders."""
 
     def __init__(self, away: int, error: type[Exception] = ConnectionUnavailableError) -> None:
         self.away, self.error = away, error
@@ -73,14 +73,14 @@ def make_agent(
 
 
 async def queued(journal: SqlJournal) -> str:
-    """A task that waits for a runner."""
+    """Return a task that waits for a runner."""
     event = TaskQueued(task_id="t", seq=1, at=time.time(), task="Do it.", queue="q")
     await journal.append(event)
     return "t"
 
 
 async def attempts(agent: Agent, name: str, retries: int, after: float = 0.001) -> str:
-    """What happens to one try."""
+    """Run one attempt of a task, and return the task's state after it."""
     await agent.aresume(name, retries=retries, retry_after=after)
     return (await agent.apoll(name)).state
 

@@ -24,7 +24,7 @@ ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 
 class Company(ThreadingHTTPServer):
-    """A server that wants a login, and where one logs in."""
+    """A server that requires a login, with its authorization server."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -83,7 +83,7 @@ def company() -> Iterator[Company]:
 
 
 async def logged_in(company: Company, folder: Path, **options: Any) -> tuple[str, list[str]]:
-    """What the server says to who logs in, and the secrets that were learned."""
+    """Log in; return the server's answer, and the secrets that the connection learned."""
     url = f"{company.place}/mcp"
     learned: list[str] = []
     given = {"url": url, "tokens": str(folder / "tokens.json"), **options}

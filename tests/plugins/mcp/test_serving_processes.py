@@ -24,7 +24,7 @@ READ, WAIT = "print(shop.price('anna'))", "print(shop.wait())"
 
 
 class Place:
-    """Where a project is served, and the file that tells what happened there.
+    """A project that is served, with the file in which its events are noted.
 
     Args:
         transport: Makes the client's side of a new connection.
@@ -36,28 +36,28 @@ class Place:
         self._log = log
 
     def client(self, mode: str, ask: Any = None) -> Client:
-        """A client, with what asks its user."""
+        """Return a client that answers questions to its user with ``ask``."""
         return Client(self._transport(), mode=mode, elicitation_callback=ask)
 
     @property
     def lines(self) -> list[str]:
-        """What happened."""
+        """Return the noted events."""
         return self._log.read_text().splitlines() if self._log.exists() else []
 
     async def until(self, line: str) -> None:
-        """Wait until something has happened."""
+        """Wait until an event is noted."""
         await until(lambda: line in self.lines)
 
 
 def listens(port: int) -> bool:
-    """Tell whether somebody listens at a port of this machine."""
+    """Return True if a process listens at a port of this machine."""
     with socket.socket() as knocking:
         return knocking.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, Path]]:
-    """Return the port of a server for all tests of the module, and its file."""
+    """The port of a server for all tests of the module, and the file of its events."""
     log, port = tmp_path_factory.mktemp("served") / "log", free_port()
     with subprocess.Popen(
         [sys.executable, PROGRAM, str(log), str(port)], stderr=subprocess.DEVNULL
@@ -69,7 +69,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, Path
 
 @pytest.fixture(params=["stdio", "http"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """Return a project that is served in each way."""
+    """A served project, once for each transport."""
     if request.param == "stdio":
         log = tmp_path / "log"
         started = StdioServerParameters(command=sys.executable, args=[PROGRAM, str(log)])
@@ -83,7 +83,7 @@ every_era = pytest.mark.parametrize("mode", ["legacy", "auto"])
 
 
 async def have_done(client: Client, script: str) -> Any:
-    """Have a task done whose script is given; its answer."""
+    """Run a task with a fixed script; return its answer."""
     async with asyncio.timeout(20):
         return await client.call_tool("run", {"task": f"Do this:\n{script}"})
 
@@ -152,7 +152,7 @@ async def test_client_whose_question_fails_gets_an_error(place: Place) -> None:
 @every_era
 @pytest.mark.parametrize("script", ["print(shop.sell('anna'))", WAIT], ids=["asked", "waiting"])
 async def test_leaving_client_ends_its_pending_calls(place: Place, mode: str, script: str) -> None:
-    """One of 2026 that does not come back with an answer has left once that took too long."""
+    """A client of 2026 counts as gone if it sends no answer for too long."""
 
     async def think(context: Any, params: Any) -> ElicitResult:
         return await asyncio.get_running_loop().create_future()

@@ -25,7 +25,7 @@ class Claude(_Strict):
 
 
 class ClaudeStreams(_Strict):
-    """One whose answer is streamed."""
+    """A request to Anthropic whose answer is streamed."""
 
     body: MessageCreateParamsStreaming
 

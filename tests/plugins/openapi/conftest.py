@@ -19,7 +19,7 @@ Invoke = Callable[..., Awaitable[Any]]
 
 @pytest.fixture(autouse=True)
 def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
-    """What one test learns of an API is not told to another."""
+    """Each test has a cache of its own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "own-cache"))
 
 

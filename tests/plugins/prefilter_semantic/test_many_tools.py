@@ -18,7 +18,7 @@ _VERBS = ("list", "update", "archive", "compare", "export", "approve", "assign",
 
 
 class Shop(Connection):
-    """A shop's actions, as many as are wanted."""
+    """A shop with a chosen number of actions."""
 
     def __init__(self, count: int) -> None:
         super().__init__(name="shop")

@@ -26,14 +26,14 @@ _END_SECONDS = 30.0
 
 @dataclass
 class Chaos:
-    """Shakes a fleet until its tasks are over.
+    """Injects faults into a fleet until its tasks are over.
 
     Args:
         one: The fleet.
-        server: The journal's and DBOS's database, where it is shaken, too.
-        options: With which runners are started.
-        seed: Of the choices.
-        done: What befell them, and how often.
+        server: The database server of the journal and of DBOS, if faults may hit it too.
+        options: The options of the runners.
+        seed: The seed of all random choices.
+        done: The number of faults of each kind.
     """
 
     one: Fleet
@@ -44,10 +44,10 @@ class Chaos:
     _lost: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
 
     async def shake(self, seconds: float) -> None:
-        """Shake it until all tasks are over: each way once, then by chance.
+        """Inject faults until all tasks are over: each kind once, then at random.
 
         Args:
-            seconds: How long that may take; the last third of it nothing befalls them.
+            seconds: The time limit; in its last third no fault is injected.
         """
         chance = random.Random(self.seed)
         ways = [self._kill, self._stop, self._end]
@@ -71,7 +71,7 @@ class Chaos:
         self.one.start(*self.options)
 
     async def _end(self, chance: random.Random) -> None:
-        """Tell a runner to end, as a service manager or a person does, and perhaps twice."""
+        """Stop a runner by a signal, perhaps repeated, and start another one."""
         runner = self._one_of_them(chance)
         for number in chance.choice(((signal.SIGTERM,), (signal.SIGINT,), (signal.SIGTERM,) * 2)):
             runner.send_signal(number)
@@ -98,7 +98,7 @@ class Chaos:
         return chance.choice([runner for runner in self.one.runners if runner.poll() is None])
 
     async def delays(self) -> list[float]:
-        """Seconds from each kill until somebody went on with a task that was lost by it."""
+        """Return the seconds from each kill until another runner continued a task lost by it."""
         found: list[float] = []
         for at, task_id in self._lost:
             events = await self.one.journal.read(task_id)

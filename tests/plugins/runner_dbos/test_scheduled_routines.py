@@ -40,19 +40,19 @@ print(name)
 
 
 def save(one: Fleet, first: int = 0) -> None:
-    """Write the routine, or another version of it, which writes down other steps."""
+    """Write the routine, or another version of it that records other steps."""
     folder = one.folder / "routines"
     folder.mkdir(exist_ok=True)
     (folder / "report.py").write_text(ROUTINE.format(first=first))
 
 
 async def begun(one: Fleet, count: int = 1) -> None:
-    """Wait until so many steps are written down."""
+    """Wait until a number of steps are recorded."""
     await until(lambda: one.marks().total() >= count, 60)
 
 
 async def fire(one: Fleet, schedule: str) -> None:
-    """Let a schedule fire now, as soon as a runner is there."""
+    """Let a schedule fire as soon as a runner is ready."""
     queue = DbosQueue(one.database)
     async with asyncio.timeout(60):
         while True:
@@ -66,7 +66,7 @@ async def fire(one: Fleet, schedule: str) -> None:
 
 
 async def killed(one: Fleet) -> None:
-    """Kill the runner of the task that was begun first."""
+    """Kill the runner of the task that began first."""
     async with asyncio.timeout(60):
         while True:
             for runner in one.runners:

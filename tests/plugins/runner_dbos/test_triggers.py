@@ -52,7 +52,7 @@ inputs = {{ name = "/name" }}
 
 
 class Servers:
-    """Two servers, and a service that sends each message until one of them has taken it in."""
+    """Two servers, and a service that repeats each message until one of them accepts it."""
 
     def __init__(self, one: Fleet) -> None:
         self._one = one
@@ -77,7 +77,7 @@ class Servers:
         self._one.runners.append(served)
 
     async def send(self, name: str) -> None:
-        """Post a message at one server and the other, as services do that get no answer."""
+        """Post a message to the servers in turn, like services that get no answer."""
         body = json.dumps({"name": name}).encode()
         turns = itertools.cycle(self._ports)
         async with httpx.AsyncClient(timeout=10) as client:
@@ -96,7 +96,7 @@ class Servers:
 
 
 class Runners:
-    """Two runners that look for new mails, and a mailbox."""
+    """A mailbox, and two runners that check it for new mails."""
 
     def __init__(self, one: Fleet, google: GoogleServer) -> None:
         self._one, self._google = one, google

@@ -7,7 +7,7 @@ from delf_sandbox_local.backend import LocalBackend
 class TestSandboxLocal(SandboxContract):
     @pytest.fixture
     def quick_templates(self) -> None:
-        """What starts and what is left is what it is for users."""
+        """Sessions are started in the same way as for users, without the tests' shortcut."""
 
     @pytest.fixture
     def backend(self):

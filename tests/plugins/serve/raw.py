@@ -7,7 +7,7 @@ import contextlib
 
 
 async def raw(url: str, *pieces: bytes, pause: float = 0.0) -> bytes:
-    """What a server says to bytes; until it closes or says nothing for a second."""
+    """Send bytes to a server; return its output until it closes or is silent for a second."""
     host, port = url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     got = b""
@@ -35,14 +35,14 @@ async def raw(url: str, *pieces: bytes, pause: float = 0.0) -> bytes:
 async def dripping(
     url: str, head: bytes, body: bytes, *, pause: float, to_the_end: bool = False
 ) -> bytes:
-    """What a server says to a body that comes byte by byte, which ends when it speaks.
+    """Send a body byte by byte, until the server answers; return its output.
 
     Args:
         url: The server.
         head: Sent at once.
         body: Sent byte by byte.
         pause: Seconds between the bytes.
-        to_the_end: Go on until the server has closed the connection.
+        to_the_end: Continue until the server has closed the connection.
     """
     host, port = url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))

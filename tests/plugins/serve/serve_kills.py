@@ -68,7 +68,7 @@ class Ending:
     """A way to end a server.
 
     Args:
-        signals: What is sent to it, one after the other.
+        signals: The signals to send, in order.
         grace: The seconds that its tasks have to end.
     """
 
@@ -83,7 +83,7 @@ class Ending:
 
 
 class SlowJournal(SqlJournal):
-    """A journal that takes its time for some events, before or after it keeps them."""
+    """A journal that waits a random time after it has stored an event."""
 
     async def append(self, event: Event) -> None:
         await super().append(event)
@@ -91,7 +91,7 @@ class SlowJournal(SqlJournal):
 
 
 class Truth:
-    """What was really done, beside the journal."""
+    """The calls that really happened, recorded outside the journal."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "truth.db"
@@ -115,7 +115,7 @@ class Truth:
 
 
 def serve(folder: Path, journal: str, port: int, grace: float) -> None:
-    """The server's process."""
+    """Run a server; the main function of its process."""
     truth = Truth(folder)
 
     @tool(effect="irreversible", confirm=False)
@@ -152,7 +152,7 @@ class Story:
     """One task, as its client saw it.
 
     Args:
-        name: What it is called.
+        name: The task's name.
     """
 
     def __init__(self, name: str) -> None:
@@ -163,7 +163,7 @@ class Story:
         self.opened = 0
 
     def take(self, data: str, number: int) -> str | None:
-        """An event that came; what is wrong with it."""
+        """Add a received event; return what is wrong with it."""
         event = json.loads(data)
         wanted = len(self.events) + 1
         if event["seq"] != number or number != wanted:
@@ -173,14 +173,14 @@ class Story:
 
 
 class Trial:
-    """Servers that are killed again and again, and their clients.
+    """Servers that are killed repeatedly, and their clients.
 
     Args:
         folder: For all files.
         journal: The journal's URL.
-        servers: How many there are.
-        seed: Of the moments.
-        endings: The ways in which they are ended.
+        servers: The number of servers.
+        seed: The seed of the times of kills.
+        endings: The ways to end a server.
     """
 
     def __init__(
@@ -205,13 +205,13 @@ class Trial:
         self._started: list[Any] = []
 
     def end(self) -> None:
-        """Kill what still runs."""
+        """Kill the running processes."""
         for server in self._started:
             server.kill()
             server.join()
 
     async def run(self, kills: int) -> dict[str, Any]:
-        """Kill so often, let everything end, and look."""
+        """Kill a server a number of times, let all tasks end, and check the result."""
         endings = [next(self._endings) for _ in self._clients]
         servers = [
             await self._start(client, ending)
@@ -270,7 +270,7 @@ class Trial:
         return self._random.choice(self._clients)
 
     async def _ask(self, method: str, path: str, **more: Any) -> httpx.Response:
-        """A request, again until a server answers it."""
+        """Send a request, repeatedly until a server answers it."""
         while True:
             try:
                 answer = await self._any().request(method, path, **more)
@@ -282,7 +282,7 @@ class Trial:
                 return answer
 
     async def _hand_in(self, kills: int) -> None:
-        """One task after another, until the server was killed often enough."""
+        """Submit one task after another, until servers were killed often enough."""
         while self.kills < kills:
             story = Story(f"t{len(self.stories)}")
             self.stories.append(story)
@@ -297,7 +297,7 @@ class Trial:
                 await asyncio.sleep(0.02)
 
     async def _follow(self, story: Story) -> bool:
-        """Read a task's events from where its client is; whether that was the end."""
+        """Read a task's events from the client's position; return True at the end."""
         headers = {"last-event-id": str(len(story.events))} if story.events else {}
         path, number, client = f"/tasks/{story.task_id}/events", 0, self._any()
         try:
@@ -326,7 +326,7 @@ class Trial:
         return False
 
     async def _decide(self) -> None:
-        """Answer questions: of calls that broke off, by what was really done."""
+        """Answer questions; for interrupted calls, by what really happened."""
         while True:
             for asked in (await self._ask("GET", "/approvals")).json()["approvals"]:
                 name = asked["arguments"]["name"]
@@ -339,7 +339,7 @@ class Trial:
             await asyncio.sleep(0.05)
 
     async def _resume(self) -> None:
-        """Go on with what the server leaves to people: tasks whose processes died too often."""
+        """Resume tasks whose processes died so often that the server left them to people."""
         seen: Counter[str] = Counter()
         while True:
             await asyncio.sleep(1)
@@ -352,7 +352,7 @@ class Trial:
                     self.resumed_by_hand += answer.is_success
 
     async def _look(self) -> dict[str, Any]:
-        """Compare what clients saw, what the journal says and what was done."""
+        """Compare the clients' view, the journal and what really happened."""
         journal = SqlJournal(self._journal)
         known = {record.task_id: record for record in await journal.find(100_000)}
         resumed = events = 0
@@ -389,7 +389,7 @@ class Trial:
 
 
 def _streamed(event: Event) -> dict[str, Any]:
-    """What a stream sends of an event."""
+    """Return the part of an event that a stream sends."""
     return json.loads(frame(event).partition(b"data: ")[2])
 
 

@@ -20,7 +20,7 @@ structlog = pytest.importorskip("structlog")
 
 
 class LoggedIn:
-    """A web program around an application: who asks is the user of all that the request does."""
+    """A web program around an application, which sets the current user for each request."""
 
     def __init__(self, app: Callable[..., Awaitable[None]]) -> None:
         self._app = app
@@ -37,7 +37,7 @@ class LoggedIn:
 async def test_concurrent_web_users_are_kept_apart(
     office: Office, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Requests come from all users at once, on connections that they share."""
+    """All users send requests concurrently, over shared connections."""
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", f"sqlite:///{tmp_path / 'journal.db'}")
     sightings = office.sightings
     seen = sightings.note

@@ -171,25 +171,25 @@ _TABLE = re.compile(r"(\w+)\((.*)\)")
 
 
 def lines_of(*schemas: str) -> list[str]:
-    """All tables of schemas, a line each."""
+    """Return all tables of schemas, one per line."""
     return [line for schema in schemas for line in schema.strip().splitlines()]
 
 
 def huge() -> list[str]:
-    """All schemas and as many other tables as make :data:`HUGE`."""
+    """Return all schemas, with other tables up to :data:`HUGE` in total."""
     own = lines_of(*OWN)
     others = (part.format(thing) for thing, part in product(_THINGS.split(), _PARTS))
     return [*own, *islice(others, HUGE - len(own))]
 
 
 def wide(count: int, columns: int) -> list[str]:
-    """Tables as an import leaves them, with more columns than anybody reads."""
+    """Return tables like those of an import, with more columns than a person reads."""
     many = ", ".join(f"attribute_{number:03}_code" for number in range(columns))
     return [f"import_{number}(row_id*, {many})" for number in range(count)]
 
 
 def ddl(lines: Iterable[str]) -> str:
-    """The statements that make the tables."""
+    """Return the statements that create the tables."""
     found = [match.groups() for match in map(_TABLE.fullmatch, lines) if match]
     keys = {
         table: next((c.strip("* ") for c in columns.split(",") if c.endswith("*")), "")
@@ -284,7 +284,7 @@ QUESTIONS = (
 
 
 def is_shown(prompt: str, needed: str) -> bool:
-    """Tell whether a prompt shows all needed tables with the columns."""
+    """Return True if a prompt shows all needed tables with the columns."""
     shown = dict(
         line.removeprefix("view ").split("(", 1) for line in prompt.splitlines() if "(" in line
     )

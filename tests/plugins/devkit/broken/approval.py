@@ -69,7 +69,7 @@ class TestGood(Suite):
 
 
 class Board(ScriptedApprovals):
-    """A board on which answers stay: an answer is found by the id of its request."""
+    """A message board that keeps answers, found by the request's id."""
 
     def __init__(self, **given):
         super().__init__(**given)
@@ -86,7 +86,7 @@ class TestGoodBoard(Suite):
 
 
 class Short(ScriptedApprovals):
-    """A channel with room for 3,000 characters, where no longer request can be approved."""
+    """A channel limited to 3,000 characters, in which longer requests cannot be approved."""
 
     async def decide(self, request):
         decision = await super().decide(request)
@@ -187,7 +187,7 @@ class TestNobodySaysYes(Suite):
 
 @breaks("test_unreachable_person_approves_nothing")
 class TestFailsOpen(ScriptedApprovals):
-    """A pager that takes no news for good news."""
+    """A pager that takes a missing answer for an approval."""
 
     async def decide(self, request):
         try:

@@ -17,7 +17,7 @@ TEXT = "stock\nname=desk\nname=lamp\n"
 
 
 class Good:
-    """A line with the table's name, then a row a line."""
+    """A format with the table's name on the first line, then one row per line."""
 
     def lines(self, path):
         try:
@@ -72,7 +72,7 @@ class TestGood(Suite):
 
 
 class Lines(Good):
-    """A row a line, as JSON."""
+    """A format with one row per line, as JSON."""
 
     async def read(self, path, part):
         return [json.loads(line) for line in self.lines(path)[1:]]
@@ -306,7 +306,7 @@ class TestReplacesWhatIsNoText(Good):
 
 
 def changing(change):
-    """A format that changes values as it writes them."""
+    """Return a format that changes values when it writes them."""
 
     class Changing(Good):
         async def write(self, parts):

@@ -239,7 +239,7 @@ class TestWritesOnTheLoop(InProcessJournal):
 
 @breaks("test_methods_do_not_block_the_event_loop", says="a statement of sqlite3")
 class TestAsksSQLiteOnTheLoop(InProcessJournal):
-    """It is opened elsewhere, and asked on the loop."""
+    """The database is opened in a thread, but queried on the event loop."""
 
     def __init__(self):
         super().__init__()

@@ -60,7 +60,7 @@ breaks = planting(Suite)
 
 
 class Apart(Store):
-    """A store of a namespace."""
+    """A store limited to a namespace."""
 
     def __init__(self, namespace):
         super().__init__()
@@ -260,7 +260,7 @@ class TestCountsInPercent(Store):
 
 @breaks("test_threshold_is_a_similarity_from_0_to_1", says="0 means unlike and 1 the same")
 class TestShiftsItsCosine(Store):
-    """(1 + cosine) / 2: what is unlike has 0.5."""
+    """The score is (1 + cosine) / 2, so that unrelated texts get 0.5."""
 
     async def search(self, query, top_k=5, threshold=0.3):
         wanted = words(query)
@@ -300,7 +300,7 @@ class TestKeepsItsLockWhenCancelled(Store):
 
 
 class TestReadsTheWholeFileBeforeItWrites(TestGood):
-    """As the file of another namespace, or of another agent, is open at the same time."""
+    """The file is rewritten from a copy, without what another open store wrote meanwhile."""
 
     breaks = ("test_two_open_instances_lose_nothing", "test_namespaces_are_separate")
     says = "one overwrites what the other saved"
@@ -332,7 +332,7 @@ class TestReadsTheWholeFileBeforeItWrites(TestGood):
 
 @breaks("test_methods_do_not_block_the_event_loop", says="sqlite3.connect")
 class TestOpensSQLiteOnTheLoop(Store):
-    """However quick it is: where it is locked, it waits."""
+    """Opening is quick, but blocks the event loop while the database is locked."""
 
     async def save(self, facts):
         sqlite3.connect(":memory:").close()

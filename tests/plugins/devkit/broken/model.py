@@ -44,7 +44,7 @@ class Suite(ModelContract):
         return texts
 
     def as_sent(self, request):
-        """What a service would get of a request."""
+        """Return the text of a request as a service would receive it."""
         sent = [(message.role, [*map(part, message.parts)]) for message in request.messages]
         return repr([*sent, *(tool.description for tool in request.tools)])
 
@@ -182,7 +182,7 @@ class TestCannotBeCancelled(ScriptedModel):
 
 
 class Chat(ScriptedModel):
-    """Says the whole conversation to its service each time."""
+    """A model that sends the whole conversation to its service with each request."""
 
     def __init__(self, **options):
         super().__init__(**options)

@@ -80,7 +80,7 @@ class TestSleepsOnTheLoop(Good):
 
 
 class TestSendsToAFastServer(Suite):
-    """Whatever it takes here: over a network it takes longer."""
+    """Sending blocks the event loop, for longer over a real network."""
 
     breaks = ("test_methods_do_not_block_the_event_loop",)
     says = "it waits on the event loop"
@@ -114,7 +114,7 @@ class TestNeverEnds(Good):
 
 
 class Telling(Good):
-    """Passes lines on, some at once."""
+    """An observer that passes lines on, some concurrently."""
 
     def __init__(self):
         super().__init__()

@@ -2,7 +2,7 @@
 
 
 def planting(suite):
-    """A decorator that makes a class to a suite of it, where it is what the suite tests."""
+    """Return a decorator that turns a class into a test suite of it."""
 
     def breaks(*tests, says="", **more):
         def made(kind):

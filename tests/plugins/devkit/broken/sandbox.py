@@ -29,7 +29,7 @@ from delf_sandbox_local.backend import LocalBackend
 
 
 class Session:
-    """A session whose parts can be changed."""
+    """A session whose parts can be replaced."""
 
     def __init__(self, real, backend):
         self.real = real
@@ -47,7 +47,7 @@ class Session:
 
 
 class Backend:
-    """The local sandbox, with sessions of another class."""
+    """The local sandbox with another session class."""
 
     isolation = "process"
     session = Session
@@ -69,7 +69,7 @@ class Backend:
 
 
 class Host(ScriptHost):
-    """A host whose parts can be changed."""
+    """A script host whose parts can be replaced."""
 
     def __init__(self, real):
         self.real = real
@@ -85,7 +85,7 @@ class Host(ScriptHost):
 
 
 class LateHost(Host):
-    """A host that is not told of prints."""
+    """A script host that gets no printed text."""
 
     def __init__(self, real):
         super().__init__(real)
@@ -96,7 +96,7 @@ class LateHost(Host):
 
 
 def hosted(host):
-    """A session class that puts a host of one's own between."""
+    """Return a session class that puts a script host between sandbox and test."""
 
     class Hosted(Session):
         async def execute(self, code, real):
@@ -106,7 +106,7 @@ def hosted(host):
 
 
 def answering(change):
-    """A session class that changes outcomes."""
+    """Return a session class that changes outcomes."""
 
     class Answering(Session):
         async def execute(self, code, host):
@@ -424,7 +424,7 @@ class TestLeavesItsSessionsOpen(Backend):
 
 
 class TestUnconfined(Suite):
-    """Python keeps scripts from files here, and nothing below it does."""
+    """Only Python itself keeps scripts from files, not the operating system."""
 
     breaks = (
         "test_host_environment_is_not_visible",
@@ -476,7 +476,7 @@ class TestLeavesProcesses(Suite):
     says="a folder of a cancelled opening is left",
 )
 class TestLeaksWhatIsOpened(Backend):
-    """A folder, where whoever opens a session is cancelled meanwhile."""
+    """A folder is left behind if the caller is cancelled while a session is opened."""
 
     async def open(self, spec):
         folder = tempfile.mkdtemp()
@@ -487,7 +487,7 @@ class TestLeaksWhatIsOpened(Backend):
 
 
 class TestLeavesOrphans(Suite):
-    """What it starts ends, and what that started in turn runs on below the system's first."""
+    """A started process ends, but its own child goes on below the system's first process."""
 
     breaks = ("test_session_leaves_no_process_or_file", "test_cancelled_open_leaves_nothing")
     says = "end the whole group"
@@ -527,7 +527,7 @@ class TestNamesItsOwnCode(Suite):
 
 
 class Leaky(Session):
-    """A session whose scripts reach a file of the host."""
+    """A session whose scripts can reach a file of the host."""
 
     async def execute(self, code, host):
         outcome = await super().execute(code, host)
@@ -576,7 +576,7 @@ class TestGuardsInputFilesInPythonAlone(BindsWritable):
 
 
 class Sharing(Session):
-    """A session that shares its working folder with those of its backend."""
+    """A session that shares its working folder with the backend's other sessions."""
 
     async def execute(self, code, host):
         outcome = await super().execute(code, host)
@@ -636,7 +636,7 @@ class TestKeepsItsSpecInSelf(Backend):
 
 
 class Spoiling(Backend):
-    """Answers the suite's looks at files and folders as a sandbox with a fault would."""
+    """Answers the suite's checks of files and folders like a faulty sandbox."""
 
     what, answer = "", None
 

@@ -33,7 +33,10 @@ breaks = planting(Suite)
 
 
 class ByCall:
-    """A tool, and the value of its argument, for each line of an answer; else the answer."""
+    """A strategy that makes a call for each answer line with a tool and its argument.
+
+    An answer without such lines is the answer to the task.
+    """
 
     most = 20
     calls_only = True
@@ -84,7 +87,7 @@ class TestGoodByCallsTogether(TestGoodByCall):
 
 
 class TestRemembersByItself(Suite):
-    """What it did before the kill is lost with it: it does something else than is recorded."""
+    """The strategy's memory is lost with its process, so a resumed task does something else."""
 
     breaks = ("test_killed_task_resumes_from_every_event",)
     writing = ("keep: Ann", "keep: Bob", "Both are kept.")
@@ -149,7 +152,7 @@ class TestGivesUpByItself(CodegenStrategy):
 
 
 class Keeps(ByCall):
-    """What was said stays with the class, as that of a chat with one user."""
+    """Messages stay in the class, like in a chat with a single user."""
 
     history: ClassVar = []
 

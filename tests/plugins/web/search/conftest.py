@@ -188,14 +188,14 @@ async def server() -> AsyncIterator[RawServer]:
 
 
 def answering(server: RawServer, shown: Any, status: int = 200) -> None:
-    """Have the server answer everything so."""
+    """Make the server give the same answer to every request."""
     body = shown if isinstance(shown, bytes) else json.dumps(shown).encode()
     server.answer = lambda seen: Reply(status, body)
 
 
 @pytest.fixture
 def open_search(server: RawServer) -> Open:
-    """Makes a connection that asks the server, which answers as the engine does."""
+    """Makes a connection to the server, which answers like the search engine."""
 
     def make(engine: str, **settings: Any) -> WebSearch:
         answering(server, ANSWERS[engine])
