@@ -60,6 +60,7 @@ def awaited_in(context: Context, work: Coroutine[Any, Any, T]) -> Generator[Any,
             try:
                 result = yield waits_for
             except GeneratorExit:
+                # Not thrown in: a coroutine may not go on waiting while it is being closed.
                 run(work.close)
                 raise
             except BaseException as error:

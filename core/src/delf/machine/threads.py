@@ -24,9 +24,11 @@ def in_own_thread(function: Callable[[], T], name: str) -> asyncio.Future[T]:
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
+    # asyncio would log an exception that nobody fetches; here the caller may be gone by design.
     future.add_done_callback(lambda finished: finished.cancelled() or finished.exception())
 
     def finish(set_outcome: Callable[[Any], None], value: Any) -> None:
+        # The waiting task may have been cancelled, and a finished future takes no second result.
         if not future.done():
             set_outcome(value)
 
@@ -35,6 +37,7 @@ def in_own_thread(function: Callable[[], T], name: str) -> asyncio.Future[T]:
         try:
             set_outcome, value = future.set_result, function()
         except BaseException as error:  # a SystemExit would end the event loop
+            # A future refuses a StopIteration, which would end the coroutine that awaits it.
             can_pass = isinstance(error, Exception) and not isinstance(error, StopIteration)
             set_outcome = future.set_exception
             value = error if can_pass else RuntimeError(repr(error))

@@ -47,6 +47,7 @@ class Outage:
     def record_failure(self, error: BaseException) -> None:
         """Record a failure, and log a warning if it is the first."""
         self.failures += 1
+        # Only the first failure looks for a reporter: later ones belong to the same outage.
         begins, reporter = self.failures == 1, self
         if begins:
             self._since, self.counted = time.monotonic(), 0

@@ -87,6 +87,7 @@ class PluginHost:
         """
         variables = os.environ if environ is None else environ
         disabled_plugins = [(name, "disabled by the caller") for name in disabled]
+        # The caller's first: a plugin shows the first reason for which it is blocked.
         variable_names = variables.get(DISABLE_VARIABLE, "").replace(",", " ").split()
         disabled_plugins += [(name, f"disabled by {DISABLE_VARIABLE}") for name in variable_names]
         if no_plugins:
@@ -215,6 +216,7 @@ class PluginHost:
             DelfError: If the plugin raised it to explain why it cannot be used.
         """
         with self._lock:
+            # Under the lock, so that two threads import and keep one object.
             if spec in self._resolved:
                 return self._resolved[spec]
             try:
@@ -311,11 +313,13 @@ class PluginHost:
         """Load all plugins on the first call."""
         with self._lock:
             if self._catalog is None:
+                # At the first question and not before: a program may never need a plugin.
                 manager = loader.new_manager()
                 records: list[PluginRecord] = []
                 watch = ImportWatch()
                 with watch.running():
                     for candidate in self._candidates:
+                        # Told before each import: a plugin that hangs can then be named.
                         watch.importing(candidate)
                         records.append(loader.load(candidate, manager))
                 self._catalog = Catalog(records, self._prefer)

@@ -28,6 +28,7 @@ def serve(wire: socket.socket, function: str, max_bytes: int) -> None:
         answer["notes"] = list(notes)
     payload = dumps(answer)
     if len(payload) > max_bytes:
+        # Instead of a cut text: half an answer would look like a whole one.
         payload = dumps({"limit": "answer", "notes": []})
     send(wire, payload)
 
@@ -38,6 +39,7 @@ def _answer(wire: socket.socket, function: str, max_bytes: int) -> dict[str, Any
         arguments = loads(receive(wire))
         value: Any = resolve_name(function)(**arguments)
         if inspect.isawaitable(value):
+            # Here and not above: it would be the largest import of a child that needs none of it.
             import asyncio  # the template has imported it for known async functions
 
             value = asyncio.run(_await_value(value))

@@ -75,6 +75,7 @@ class Child:
         self.kill()
         self.wire.close()
         with self._lock:
+            # Ended already: by now another process may have this id.
             if self._is_ended:
                 return 0
             self._is_ended = True
@@ -154,12 +155,15 @@ class Template:
         socket.send_fds(
             control, [LENGTH.pack(len(payload))], [theirs.fileno()] if theirs is not None else []
         )
+        # Apart from the length, with which the descriptor travels: the template expects it there.
         control.sendall(payload)
         return json.loads(receive(control))
 
     def _start(self) -> None:
         """Start the template process with a minimal environment."""
         control, theirs = socket.socketpair()
+        # Without relative ones: they would name other folders in the template, whose folder is
+        # ``/``.
         paths = [path for path in sys.path if os.path.isabs(path)]  # noqa: PTH117 - text
         environ = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
         command = [own_python(), "-I", "-X", "utf8", "-c", _BOOT, json.dumps(paths)]
@@ -180,6 +184,7 @@ class Template:
         finally:
             theirs.close()
         self._process, self._control = process, control
+        # For an object that nobody closes; a bound method would keep the object itself alive.
         self._finalizer = weakref.finalize(self, _end, process, control)
 
     def _release(self) -> None:

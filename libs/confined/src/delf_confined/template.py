@@ -37,7 +37,9 @@ def main(descriptor: int) -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program handles Ctrl-C
     os.umask(0o077)
+    # Libraries may print while they are imported, and nobody reads that.
     os.dup2(os.open(os.devnull, os.O_RDWR), 1)
+    # Before any fork: each child would otherwise load the same library again.
     landlock.prepare()
     if seccomp.is_supported():
         for writes in (False, True):
@@ -46,6 +48,7 @@ def main(descriptor: int) -> None:
     with socket.socket(fileno=descriptor) as control, suppress(EOFError, ConnectionError):
         while True:
             head, descriptors, _, _ = socket.recv_fds(control, LENGTH.size, 1)
+            # The program has ended: its end of the socket is closed.
             if len(head) < LENGTH.size:
                 return
             request = json.loads(_receive_rest(control, *LENGTH.unpack(head)))
@@ -84,10 +87,12 @@ def _answer(
             "cpu": resource_usage.ru_utime + resource_usage.ru_stime,
         }
     module_names = (*request["preload"], request["function"])
+    # Before the fork, so that all later children share the imported modules.
     if not imported_names.issuperset(module_names):
         _import(
             request["function"], [name for name in request["preload"] if name not in imported_names]
         )
+        # Also if it failed: the child reports the failure, and a repetition would fail as well.
         imported_names.update(module_names)
     try:
         pid = os.fork()
@@ -120,8 +125,10 @@ def _run_child(
     """Confine the forked child, serve the call, and exit."""
     try:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end if the program is gone
+        # The template's own socket: a child that keeps it could speak for the template.
         control.close()
         limits = request["limits"]
+        # Before the confinement, after which other folders cannot be entered.
         os.chdir(limits["scratch"] or "/")
         confine(limits, request["readable"], parent=template)
         with socket.socket(fileno=wire) as answers:

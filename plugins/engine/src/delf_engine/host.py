@@ -234,6 +234,7 @@ class TaskHost:
             raise RuntimeError("a strategy makes no call of its own while its script runs")
         request = self._request(name, arguments, description)
         self._open_calls += 1
+        # A task of its own, which a cancellation of the strategy does not tear.
         work = asyncio.ensure_future(self._call(request))
         try:
             # A cancelled strategy does not tear a call from its record: the gate notes that nobody
@@ -255,6 +256,8 @@ class TaskHost:
 
     async def _call(self, request: CallRequest) -> CallAnswer:
         """Make a call after journalling the model's answer that contains it."""
+        # A model that streams may ask for a call before its answer is complete: the journal needs
+        # the cause of a call before the call.
         for draft in self._drafts:
             await draft.keep()
         return await self._gate.call(request)
@@ -297,6 +300,7 @@ class TaskHost:
         names = tuple(bound_action.name for bound_action in named_bound_actions)
         log = self._run.log
         await log.record(ScriptGenerated, code=code, attempt=attempt, confirmed_actions=names)
+        # Before the question about the script: no call of the strategy may slip in meanwhile.
         self._running, self._script_ran = True, True
         try:
             asks = self._asks_for_script(named_bound_actions)

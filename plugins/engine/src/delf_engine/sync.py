@@ -40,6 +40,7 @@ class LoopThread:
         self.loop = asyncio.new_event_loop()
         self._stopping = False
         run = partial(without_context, self._run)
+        # A daemon: a program that ends without ``stop()`` must end, whatever its tools do.
         self._thread = threading.Thread(target=run, name=name, daemon=True)
         self._thread.start()
 
@@ -57,6 +58,7 @@ class LoopThread:
                     _log.warning("%s was raised in the agent's event loop", type(error).__name__)
         finally:
             self.loop.run_until_complete(_end_tasks())
+            # As ``asyncio.run`` does, but limited in time.
             generators = self.loop.create_task(self.loop.shutdown_asyncgens())
             self.loop.run_until_complete(asyncio.wait({generators}, timeout=1.0))
             self.loop.close()
@@ -66,6 +68,7 @@ class LoopThread:
         self._stopping = True
         if not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self.loop.stop)
+        # A thread that joins itself would wait forever.
         if threading.current_thread() is not self._thread:
             self._thread.join(STOP_SECONDS)
 
@@ -90,6 +93,7 @@ def call(
     try:
         return _result_of(future, loop, gives_up=gives_up)
     except KeyboardInterrupt:
+        # The cancellation reaches the loop's task; its clean-up, such as ended calls, is awaited.
         future.cancel()
         _wait_for_clean_up(loop)
         raise
@@ -106,6 +110,7 @@ def _result_of(future: Future[T], loop: asyncio.AbstractEventLoop, *, gives_up: 
         if has_answer.is_set():
             has_answer.clear()
             silent_seconds = 0.0
+            # A loop that runs answers at once, so that silence means a blocking function.
             loop.call_soon_threadsafe(has_answer.set)
             continue
         silent_seconds += SLOW_SECONDS
@@ -321,6 +326,7 @@ class RuntimeHome:
         Args:
             current: Whether to choose the caller's running loop; otherwise a new loop in a thread.
         """
+        # A forked process has a copy of the loop, but not the thread that runs the loop.
         if self._pid != os.getpid():
             self._leave_to_parent()
         with self._lock:
@@ -360,8 +366,10 @@ class RuntimeHome:
         if starting.done() and starting.exception() is None:
             return starting.result()
         try:
+            # Shielded: a caller that is cancelled must not end the start for the others.
             return await asyncio.shield(starting)
         except Exception:
+            # Only the failed start itself: another caller may have begun the next one meanwhile.
             if self._runtime is starting:
                 self._runtime = None
             raise
@@ -372,15 +380,19 @@ class RuntimeHome:
         for started in list(self._stopping):  # the loop ended during their stop
             self._stopping.discard(started)
             if started.done() and not started.cancelled() and started.exception() is None:
+                # Limited in time: the loop is about to end, and a plugin that hangs must not keep
+                # it.
                 freeing = asyncio.ensure_future(started.result().free())
                 await asyncio.wait({freeing}, timeout=_INTERRUPTED_SECONDS)
                 freeing.cancel()
 
     async def _stop_runtime(self, *, leave: bool = False) -> None:
         """Stop the runtime, also if it is still starting."""
+        # Taken first, so that a call that comes now starts another runtime and waits for nothing.
         starting, self._runtime = self._runtime, None
         if starting is None:
             return
+        # Noted until the end: the loop may end during the stop, and then frees what is left.
         self._stopping.add(starting)
         if not starting.done():
             starting.cancel()

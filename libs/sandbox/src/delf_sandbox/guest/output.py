@@ -71,6 +71,7 @@ class Printer(io.TextIOBase):
 
     def end(self) -> None:
         """Send the remaining text, and discard output of leftover threads from now on."""
+        # First: a thread that prints now must not add to the text that is being sent.
         self._is_over = True
         self.pass_on()
 
@@ -205,12 +206,15 @@ class FileSender:
                 "no content was given"
             )
         if scratch is not None and isinstance(name, str):
+            # The script gave the content itself: a file of this name is not sent once more at its
+            # end.
             scratch.mark_sent(name)
         return self._hand_over(name, content)
 
     def hand_over_written(self) -> None:
         """Send the files that the script wrote but did not hand over."""
         if self.scratch is not None:
+            # A list, because each file that is sent changes what is new.
             for name in list(self.scratch.new()):
                 self._hand_over(name, self.scratch.read(name))
 
@@ -226,6 +230,7 @@ class FileSender:
         data, kind = content_to_send.data, "rows" if content_to_send.is_rows else "file"
         if (excess := self.limits.excess(name, len(data), len(data), complete=True)) is not None:
             raise LimitReachedError("file", excess)
+        # At least one chunk, so that an empty file arrives, too.
         for start in range(0, max(len(data), 1), _CHUNK):
             chunk = data[start : start + _CHUNK]
             self._send(kind, name, start + _CHUNK >= len(data), chunk)

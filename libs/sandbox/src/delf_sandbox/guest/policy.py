@@ -54,6 +54,7 @@ def make_builtins(
         stand_ins: Replacement modules by name.
         open_file: The ``open`` function for scripts.
     """
+    # A copy: the modules of the sandbox itself still need the real ones.
     names = {name: value for name, value in vars(builtins).items() if name not in _REMOVED}
     for name, instead in _REFUSED.items():
         names[name] = _refusing_function(name, instead)
@@ -79,6 +80,7 @@ def can_import(name: str, modules: Sequence[str], stand_ins: Mapping[str, Any]) 
 def _importer(modules: Sequence[str], stand_ins: Mapping[str, Any]) -> Callable[..., Any]:
     """Make the ``__import__`` of scripts."""
     roots = frozenset(modules)
+    # Kept before scripts can run: a script may replace the builtin.
     real = builtins.__import__
 
     def import_module(

@@ -22,6 +22,8 @@ class Scratch:
     """
 
     def __init__(self, folder: str, shown_folder: str | None = None) -> None:
+        # The real path: scripts may reach the folder through a link, and paths are compared as
+        # text.
         self._folder = os.path.realpath(folder)
         self._shown = folder if shown_folder is None else shown_folder
         self._marks: dict[str, _Mark] = {}
@@ -54,6 +56,7 @@ class Scratch:
         if not text:
             return None
         relative_path = os.path.relpath(text, self._shown) if os.path.isabs(text) else text
+        # Resolved before the comparison: a link or ``..`` must not lead out of the folder.
         real_path = os.path.realpath(os.path.join(self._folder, relative_path))
         if not real_path.startswith(self._folder + os.sep) or _mark(real_path) is None:
             return None

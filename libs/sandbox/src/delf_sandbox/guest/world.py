@@ -49,6 +49,7 @@ class World:
         if not self._seed:  # earlier reads were the guest's own
             self._origin, self._latest, self._cpu_ns = None, 0, 0
         self._seed, self._blocks = seed.encode(), 0
+        # Read before the clock: a repeated script sees the times of its first run.
         self._recorded = deque(clock)
         self._remaining_reads = _MAX_READINGS - len(clock)
         random.seed(seed)
@@ -92,6 +93,7 @@ class World:
         now = self.now_ns()
         if self._origin is None:
             self._origin = now
+        # The wall clock may be set back, and a steady clock never goes back.
         self._latest = max(self._latest, now - self._origin)
         return self._latest
 
@@ -123,6 +125,7 @@ class World:
         module: Any = random
         os.urandom = module._urandom = self.bytes
         module.Random.seed = _seeded_generator(module.Random.seed, self.bytes)
+        # The module's functions are bound methods of one generator, made before the patch.
         module.seed = module._inst.seed
         _uuid._generate_time_safe = _uuid._UuidCreate = None  # these use the system's clock
         time.time_ns, time.time = self.now_ns, self.now

@@ -121,6 +121,7 @@ class _Bait:
         except OSError:  # the process is gone, or the system has no /proc
             return Path("/proc/self").exists()
         fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+        # A signal that the process has not handled yet was sent all the same.
         pending = any(int(fields[name], 16) for name in ("SigPnd", "ShdPnd"))
         is_ending = "VmSize" not in fields  # an ending process first loses its memory
         return pending or is_ending or fields["TracerPid"] != "0"
@@ -155,6 +156,7 @@ async def _bait() -> AsyncGenerator[_Bait]:
                 if parent is not None:
                     parent.mkdir(parents=True, exist_ok=True)
                 folder = Path(tempfile.mkdtemp(prefix="delf-bait-", dir=parent))
+                # Before the folder is filled, so that it goes away even if the rest fails.
                 stack.callback(shutil.rmtree, folder, ignore_errors=True)
                 folder.joinpath("secret").write_text(bait.secret, encoding="utf-8")
                 bait.folders.append(folder)
@@ -204,6 +206,7 @@ async def measure(backend: SandboxBackend, *, thorough: bool = False) -> Measure
     async with _bait() as bait:
         probe = _Probe(backend, bait)
         try:
+            # Scripts one by one, because a sandbox may kill the first that tries something.
             calls = "calls" in await probe.run("")
             kernel = await probe.run(_KERNEL)
             files = await probe.run(_FILES)
@@ -263,6 +266,7 @@ class _Probe:
         if self._session is None or not self._session.alive:
             await self.aclose()
             self._session = await self._backend.open(self._spec)
+        # As assignments in the script: a sandbox has no other way in for them.
         values = "".join(f"{name} = {value!r}\n" for name, value in self._named.items())
         host = _Host()
         with contextlib.suppress(TimeoutError):
@@ -285,6 +289,7 @@ async def _is_limited(
     try:
         async with asyncio.timeout(_SECONDS):
             outcome = await session.execute(script, host)
+    # The script still runs, so that no limit has stopped it.
     except TimeoutError:
         return False
     finally:
