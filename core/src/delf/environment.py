@@ -1,4 +1,7 @@
-"""The variables that settings are read from: ``os.environ``, then ``.env``, then kept keys.
+"""The variables that settings are read from.
+
+First come those of ``os.environ``, then those of ``.env``, then keys that the user stored on this
+machine with :mod:`delf.machine.kept_keys`.
 
 Nothing here writes to ``os.environ``: two projects in one process keep their own variables. A
 ``.env`` file counts once its folder is trusted, see :mod:`delf.trust.decisions`.
@@ -183,8 +186,9 @@ class EnvFile:
 def current_environ() -> Mapping[str, str]:
     """Return the environment that settings are read from.
 
-    Inside :func:`using_environ` it is the given environment; else the process's own over the
-    ``.env`` of the working directory, if trusted, over the kept keys.
+    Inside :func:`using_environ` it is the given environment. Elsewhere a variable is looked up in
+    the process's own, then in the trusted ``.env`` of the working directory, then among the keys
+    that the user stored.
     """
     place = _current.get()
     if place is not None:

@@ -59,13 +59,13 @@ def usual_model(model: str) -> str:
 
 
 def kind_named_by(model: str) -> tuple[str, str] | None:
-    """Return the pattern and the kind of plugin for a model's prefix, such as ``word:``.
+    """Return the kind of plugin that serves a model's name, with the pattern that tells it.
 
     Args:
-        model: The model's name.
+        model: The model's name; one with the prefix ``word:`` matches the pattern ``word:*``.
 
     Returns:
-        None if no kind or several kinds match.
+        The pattern and the kind; None if no kind is known for the prefix.
     """
     prefix = f"{model.partition(':')[0]}:*"
     kind = _table()[_MODELS].get(prefix) if ":" in model else None

@@ -68,8 +68,8 @@ class PluginRecord:
     def trouble(self) -> str | None:
         """The reason why the plugin or one of its hooks gives nothing, as the end of a sentence.
 
-        None for a plugin that works, that the user blocked, or that shares a name, which has an
-        error of its own.
+        None for a plugin that works or that the user blocked, and for one of two plugins with the
+        same name, because another error reports these.
         """
         if self.state in ("failed", "skipped"):
             return f"is {self.state}: {self.reason}"

@@ -106,7 +106,7 @@ class SupportsNotices(Protocol):
     """A connection with notices for the user, for example about an omitted action."""
 
     def notices(self) -> Sequence[str]:
-        """Return notices for its user, a line each; asked after ``actions()``, for each task."""
+        """Return notices for the user, a line each; called for each task, after ``actions()``."""
         ...
 
 

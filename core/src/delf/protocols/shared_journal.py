@@ -268,8 +268,8 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         """Claim a failed task, so that more events can follow its end.
 
         Returns:
-            None for a task with an end. For a task that somebody has already reopened, the result
-            of :meth:`SharedJournal.claim`.
+            None if the task is now claimed and reopened. For a task that has no end, because
+            somebody reopened it before, the result of :meth:`SharedJournal.claim`.
 
         Raises:
             UnknownTaskError: If no such task is known.

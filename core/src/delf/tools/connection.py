@@ -183,7 +183,7 @@ class Connection(Generic[S]):
         self.__kept.add(self.name, secret)
 
     def tell_secrets(self, keeper: SecretsKeeper) -> None:
-        """Implements :class:`delf.protocols.connection.SupportsSecrets`."""
+        """Pass the connection's secrets so far to a redactor, and each later one."""
         self.__kept.tell(self.name, keeper)
 
     @classmethod

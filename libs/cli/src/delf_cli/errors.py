@@ -145,7 +145,7 @@ def _words(error: BaseException) -> tuple[str, str | None]:
 
 
 def hint_of(error: DelfError) -> str | None:
-    """Return an error's hint as a command line instead of Python code or variables."""
+    """Return an error's hint for the command line: a command instead of Python code, if known."""
     if isinstance(error, EnvironmentKeyError) and (error.hint or "").startswith("export "):
         name = error.variable
         return f"delf keys set {name}, which asks for it and keeps it; or export {name}=…"

@@ -93,7 +93,8 @@ class Narrator:
                     text = summarise_script(event.code, self._scripts)
                     self._screen.line(f"  {text} (delf runs code {event.task_id[5:12]})", "dim")
             case ev.ApprovalRequested() if self._waits and _asks(event, self._asks):
-                name, requested = event.request_id, "answer" if event.is_question else "approval"
+                name = event.request_id
+                requested = "answer" if event.is_question else "approval"
                 about = event.message if event.is_question else event.action
                 say(f"{requested} needed", f"{about}; delf approvals show {name}")
             case ev.ApprovalDecided() if event.note is not None:

@@ -16,7 +16,7 @@ _CLICK: Final[Any] = click.utils
 _default_of_click: Final = _CLICK._default_text_stdout  # noqa: SLF001 - no public one
 
 
-class _Kept:
+class _Stdout:
     """The real stdout, while ``sys.stdout`` is redirected to stderr."""
 
     stream: TextIO | None = None
@@ -25,7 +25,7 @@ class _Kept:
 
 def answers() -> TextIO:
     """Return the real stdout, reserved for answers that programs read."""
-    return _Kept.stream or sys.stdout
+    return _Stdout.stream or sys.stdout
 
 
 def keep_for_answers() -> None:
@@ -33,10 +33,10 @@ def keep_for_answers() -> None:
 
     Click still writes to stdout, for commands of plugins, except during a tool call.
     """
-    if sys.stdout.isatty() or _Kept.stream is not None:
+    if sys.stdout.isatty() or _Stdout.stream is not None:
         return
-    _Kept.before = sys.stdout
-    _Kept.stream = _redirect_stdout(sys.stdout)
+    _Stdout.before = sys.stdout
+    _Stdout.stream = _redirect_stdout(sys.stdout)
     sys.stdout = sys.stderr
     _CLICK._default_text_stdout = _click_stream  # noqa: SLF001
 
@@ -66,14 +66,14 @@ def _redirect_stdout(stdout: TextIO) -> TextIO:
 
 def give_back() -> None:
     """Undo :func:`keep_for_answers`."""
-    kept_stream, before = _Kept.stream, _Kept.before
+    kept_stream, before = _Stdout.stream, _Stdout.before
     if kept_stream is None or before is None:
         return
     if kept_stream is not before:
         os.dup2(kept_stream.fileno(), 1)
         kept_stream.close()
     sys.stdout = before
-    _Kept.stream = _Kept.before = None
+    _Stdout.stream = _Stdout.before = None
     _CLICK._default_text_stdout = _default_of_click  # noqa: SLF001
 
 
@@ -93,10 +93,10 @@ def prepare() -> None:
 
 
 class _WholeWriter(io.BufferedWriter):
-    """A writer without buffering that writes completely.
+    """A writer that writes all data at once, and raises if its reader has closed the pipe.
 
-    An unbuffered text stream drops what a pipe did not accept, so that a reader that left in the
-    middle of a long text would go unnoticed.
+    Python's own unbuffered text stream silently drops what a pipe did not accept, so a reader that
+    ends in the middle of a long text would go unnoticed.
     """
 
     def write(self, data: Any, /) -> int:

@@ -52,11 +52,7 @@ def format_table(
     lines: list[str] = []
     for row in cells:
         pieces = (
-            _wrap_cell(cell, room)
-            if whole
-            else [cut(cell, room)]
-            if _width(cell) > room
-            else [cell]
+            _wrap_cell(cell, room) if whole else [cut(cell, room)]
             for cell, room in zip(row, widths, strict=True)
         )
         for row_cells in itertools.zip_longest(*pieces, fillvalue=""):

@@ -137,14 +137,17 @@ def _pieces(text: str) -> Iterator[tuple[str, str]]:
             place = end_of(text, place)
             if not place:
                 # Skip an unclosed comment: rereading a thousand of them would take a minute.
-                kind, place = "open", len(text) if sign == "(" else start + 1
+                kind = "open"
+                place = len(text) if sign == "(" else start + 1
         elif sign in ",;:":
-            place, kind = place + 1, ":" if sign == ":" else ","
+            kind = ":" if sign == ":" else ","
+            place += 1
         elif sign == "\\":
             place, kind = min(place + 2, len(text)), "plain"
         else:
             match = _PLAIN.match(text, place)
-            place, kind = match.end() if match else place + 1, "plain" if match else "open"
+            kind = "plain" if match else "open"
+            place = match.end() if match else place + 1
         yield kind, text[start:place]
 
 

@@ -130,7 +130,8 @@ def resolve(
     base_url = config.base_url
     place = _Place(original_config.model, config, context)
     if config.provider != AUTO:
-        named, inner = spoken.by_name(config.provider), rest if slash else ""
+        named = spoken.by_name(config.provider)
+        inner = rest if slash else ""
         if named is not None:
             is_in_name = base_url is None and spoken.by_name(word) is named
             return place.family(named, inner if is_in_name else config.model, base_url)

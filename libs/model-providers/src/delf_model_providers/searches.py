@@ -59,18 +59,18 @@ def cannot(endpoint: Endpoint, reason: str) -> ModelConfigurationError:
 
 
 def of_anthropic(tool: Tool) -> dict[str, Any]:
-    """Return a tool of Anthropic's messages."""
+    """Return the tool that lets Anthropic's messages API search the web."""
     limits = {name: value for name, value in tool.items() if name != "tool_type"}
     return {"type": "web_search_20250305", "name": "web_search", **limits}
 
 
 def of_google() -> dict[str, Any]:
-    """Return a tool of Gemini's ``generateContent``."""
+    """Return the tool that lets Gemini's ``generateContent`` search the web."""
     return {"googleSearch": {}}
 
 
 def of_responses(tool: Tool) -> dict[str, Any]:
-    """Return a tool of OpenAI's responses."""
+    """Return the tool that lets OpenAI's responses API search the web."""
     allowed_domains = tool.get("allowed_domains")
     return {
         "type": "web_search",

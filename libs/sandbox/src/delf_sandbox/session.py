@@ -50,7 +50,7 @@ _LARGE = 128 * 1024
 
 
 class WireSession(asyncio.BufferedProtocol):
-    """Implements :class:`delf.protocols.sandbox.SandboxSession` over a transport.
+    """A session with a guest over a transport; see :class:`delf.protocols.sandbox.SandboxSession`.
 
     Sockets are read into a reused buffer, because allocating one for each read costs more than a
     call; other transports call :meth:`data_received`. A backend connects this protocol to the

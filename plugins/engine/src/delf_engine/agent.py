@@ -794,7 +794,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
     def settle(self, request_id: str, result: Any = None, note: str | None = None) -> None:
         """Declare that an interrupted call did happen, with its result; the call is not repeated.
 
-        Raises ``DelfError`` for any other request, which then stays pending.
+        Raises ``DelfError`` for a request about another kind of call, which then stays pending.
         """
         self._decide(request_id, AlreadyDone(result=result, reason=note))
 

@@ -222,7 +222,8 @@ def situation(events: Iterable[ev.Event], digest: str, call_id: int) -> Situatio
             case ev.RerunRequested():
                 failure_note = f"the one before left this to do: {event.remaining}"
             case ev.ScriptGenerated():
-                script, because = event.attempt, failure_note if event.attempt > 1 else None
+                script = event.attempt
+                because = failure_note if script > 1 else None
             case _:
                 pass
     changes = [change for change in changes_of(events) if change.call_id != call_id]

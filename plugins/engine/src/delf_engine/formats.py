@@ -34,12 +34,12 @@ class Formats:
         return tuple(sorted({ending for spec in specs for ending in spec.writes}))
 
     def reader(self, ending: str) -> FileFormat | None:
-        """Implements :class:`delf.protocols.formats.InstalledFormats`."""
+        """Return the format that reads files with a suffix; None if no plugin does."""
         matching_specs = [spec for spec in self._host.specs(FormatSpec) if ending in spec.endings]
         return self._make(matching_specs, ending) if matching_specs else None
 
     def factory(self, ending: str) -> FormatFactory | None:
-        """Implements :class:`delf.protocols.formats.InstalledFormats`."""
+        """Return the import location of the format for a suffix; None if no plugin reads it."""
         matching_specs = [spec for spec in self._host.specs(FormatSpec) if ending in spec.endings]
         if not matching_specs:
             return None
@@ -50,7 +50,7 @@ class Formats:
         return FormatFactory(module, factory.__qualname__, sys.modules[module].__file__)
 
     def shared(self, make: Callable[[], T]) -> T:
-        """Implements :class:`delf.protocols.formats.InstalledFormats`."""
+        """Return the result of a function, which is called once for all tasks of the agent."""
         if make not in self._shared:
             self._shared[make] = make()
         return self._shared[make]

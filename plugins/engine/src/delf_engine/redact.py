@@ -95,7 +95,7 @@ class Redactor:
         return self.forms.shortest < sys.maxsize
 
     def learn(self, source: str, secrets: Sequence[str]) -> None:
-        """Implements :class:`delf.protocols.connection.SecretsKeeper`."""
+        """Redact a source's secrets from now on, instead of those that it had before."""
         declared_secrets = secrets_of_settings([SecretStr(secret) for secret in secrets])
         with self._learning:
             before = self._declared.union(*self._learned.values())
@@ -299,7 +299,7 @@ def _with_fields(value: Any, fields: dict[str, Any]) -> Any:
 
 
 def _like(old: Any, parts: list[Any]) -> Any:
-    """Copy a collection with other members."""
+    """Return a collection of the same type as an old one, with other members."""
     if hasattr(old, "_fields"):
         return type(old)(*parts)
     kind: Any = next((kind for kind in _REMADE if isinstance(old, kind)), list)

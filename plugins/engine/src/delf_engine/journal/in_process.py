@@ -126,7 +126,7 @@ class InProcessJournal:
         return tuple(self._remembered.values())
 
     async def revoke(self, request_id: str, by: str) -> RememberedDecision:
-        """Revoke a decision; all users of this journal are in one process."""
+        """Revoke a decision; ``by`` is not recorded, because only this process sees the journal."""
         decision = self._remembered.pop(request_id, None)
         if decision is None:
             raise UnknownRequestError(f"no remembered decision {request_id!r} holds")

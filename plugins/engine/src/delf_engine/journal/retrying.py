@@ -41,7 +41,7 @@ def next_try(
         return None
     if _has_open_change(events) or isinstance(error, UnrecordedCallError):
         return None
-    if _script_failed(events) and _failed_read(events) is None:
+    if _failed_after_script(events) and _failed_read(events) is None:
         return None
     return min(after * 2.0**attempts, _LONGEST)
 
@@ -61,6 +61,7 @@ def without_attempts(events: Sequence[ev.Event]) -> list[ev.Event]:
 
 
 def _was_away(error: BaseException | None) -> bool:
+    """Return True for an error of a service that may be available again later."""
     if isinstance(error, LLMExecutionError):
         status = error.status
         return status is None or status in _BUSY or status >= 500
@@ -74,8 +75,8 @@ def _has_open_change(events: Sequence[ev.Event]) -> bool:
     return any(ends.get(event.call_id, "cancelled") == "cancelled" for event in starts)
 
 
-def _script_failed(events: Sequence[ev.Event]) -> bool:
-    """Return True if a task's last recorded progress is the end of a script."""
+def _failed_after_script(events: Sequence[ev.Event]) -> bool:
+    """Return True if a failed task's last recorded progress is the end of a script."""
     last = next(
         (e for e in reversed(events) if isinstance(e, (ev.ScriptFinished, *_PROGRESS))), None
     )
@@ -88,7 +89,7 @@ def _failed_read(events: Sequence[ev.Event]) -> int | None:
     None if there is none, or if the script did anything after that read, because its course would
     differ with another answer.
     """
-    if not _script_failed(events):
+    if not _failed_after_script(events):
         return None
     for index in range(len(events) - 1, -1, -1):
         event = events[index]

@@ -166,7 +166,8 @@ class Ledger:
         """
         dearest = self.dearest.get((config.model, request.purpose))
         limit = output_limit(request.settings) or output_limit(config.settings)
-        expected, highest = dearest or 0.0, math.inf if dearest is None else dearest
+        expected = dearest or 0.0
+        highest = math.inf if dearest is None else dearest
         if price is not None:
             tokens = input_tokens(request)
             longest = limit or price.max_output_tokens or 0
