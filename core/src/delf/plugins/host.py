@@ -319,7 +319,7 @@ class PluginHost:
                 watch = ImportWatch()
                 with watch.running():
                     for candidate in self._candidates:
-                        # Told before each import: a plugin that hangs can then be named.
+                        # Before each import, so that a plugin that hangs can be named.
                         watch.importing(candidate)
                         records.append(loader.load(candidate, manager))
                 self._catalog = Catalog(records, self._prefer)
