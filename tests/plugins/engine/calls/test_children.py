@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import textwrap
+from typing import Any
 
 import pytest
 
@@ -12,13 +13,16 @@ from delf import events as ev
 from delf.errors import UndecidedCallError
 from delf.messages import ModelReply
 from delf.specs import JournalSpec
+from delf.testing import ScriptedModel
+from delf.tools.context import ChildResult
 from delf_devkit.testing.models import USAGE, script
 from delf_engine.journal.in_process import InProcessJournal
 from support.forks import kill_oldest_guest
 from support.program import run
+from support.until import until
 
 
-def task_of(request) -> str:
+def task_of(request: Any) -> str:
     """What a child is to do."""
     return str(request.messages[-1].parts[-1].text).rpartition("Task:\n")[2].strip()
 
@@ -26,11 +30,11 @@ def task_of(request) -> str:
 class Office(Connection):
     """An office."""
 
-    def __init__(self, **options):
+    def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.seen = []
-        self.results = []
-        self.extra = {}
+        self.seen: list[CallContext] = []
+        self.results: list[ChildResult] = []
+        self.extra: dict[str, Any] = {}
 
     @action(effect="read")
     async def look(self, what: str, context: CallContext) -> str:
@@ -39,7 +43,9 @@ class Office(Connection):
         return what
 
     @action(effect="write")
-    async def hand_over(self, task: str, *, context: CallContext, times: int = 1) -> list:
+    async def hand_over(
+        self, task: str, *, context: CallContext, times: int = 1
+    ) -> list[str | None]:
         """Let somebody else do it."""
         self.seen.append(context)
         work = (context.delegate(task, **self.extra) for _ in range(times))
@@ -54,13 +60,13 @@ class Office(Connection):
 
 
 class Bench:
-    def __init__(self, host, model):
+    def __init__(self, host: Any, model: Any) -> None:
         self.host, self.model = host, model
         self.journal = Recorded()
         self.office = Office(confirm=False)
         host.provide(JournalSpec(name="test", factory="x:y", summary="x"), lambda: self.journal)
 
-    def agent(self, *tools, **options):
+    def agent(self, *tools: Any, **options: Any) -> Any:
         return Agent(
             tools=[self.office, *tools],
             llm="scripted",
@@ -70,7 +76,7 @@ class Bench:
             **options,
         )
 
-    async def run(self, *scripts, tools=(), **options):
+    async def run(self, *scripts: Any, tools: Any = (), **options: Any) -> Any:
         self.model.writes(*scripts)
         async with self.agent(*tools, **options) as agent:
             return await agent.arun("the parent's task")
@@ -79,24 +85,24 @@ class Bench:
 class Recorded(InProcessJournal):
     """Knows in which order the events of all tasks came."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
-        self.order = []
+        self.order: list[ev.Event] = []
 
-    async def append(self, event):
+    async def append(self, event: Any) -> None:
         await super().append(event)
         self.order.append(event)
 
-    def of(self, task_id, kind=object):
+    def of(self, task_id: str, kind: Any = object) -> list[Any]:
         return [e for e in self.order if e.task_id == task_id and isinstance(e, kind)]
 
 
 @pytest.fixture
-def bench(delf_host, scripted_model):
+def bench(delf_host: Any, scripted_model: ScriptedModel) -> Bench:
     return Bench(delf_host, scripted_model)
 
 
-async def test_refused_call_fails_the_child(bench):
+async def test_refused_call_fails_the_child(bench: Bench) -> None:
     @tool(confirm=False)
     async def refund() -> str:
         """Refund."""
@@ -105,16 +111,17 @@ async def test_refused_call_fails_the_child(bench):
     await bench.run("await office.hand_over('refund')", "await refund()", tools=[refund])
     (child,) = bench.office.results
     assert not child.status
-    assert "at most 100" in child.error
+    assert "at most 100" in (child.error or "")
 
 
 # -- the parameter ------------------------------------------------------------------------------
 
 
-async def test_injected_parameter_is_hidden_from_model_and_script(bench):
+async def test_injected_parameter_is_hidden_from_model_and_script(bench: Bench) -> None:
     (look, hand_over, _) = await bench.office.actions()
     assert look.signature == "(what: str) -> str"
-    assert hand_over.signature == "(task: str, times: int = 1) -> list"
+    assert hand_over.signature == "(task: str, times: int = 1) -> list[str | None]"
+    assert look.schema is not None
     assert list(look.schema()["properties"]) == ["what"]
     response = await bench.run(
         "try:\n    await office.look('x', context=1)\nexcept ToolArgumentError as e:\n    print(e)"
@@ -123,7 +130,9 @@ async def test_injected_parameter_is_hidden_from_model_and_script(bench):
     assert "context" not in bench.model.prompts[0].partition("office")[2].partition("\n\n")[0]
 
 
-async def test_action_receives_the_context_of_its_task(bench, tmp_path, monkeypatch):
+async def test_action_receives_the_context_of_its_task(
+    bench: Bench, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     monkeypatch.chdir(tmp_path)
     response = await bench.run(
@@ -146,7 +155,7 @@ async def test_action_receives_the_context_of_its_task(bench, tmp_path, monkeypa
 PARENT = "print(await office.hand_over('the child'))"
 
 
-async def test_child_task_is_part_of_the_parents_journal_and_trace(bench):
+async def test_child_task_is_part_of_the_parents_journal_and_trace(bench: Bench) -> None:
     response = await bench.run(PARENT, "print('child says hi', await office.look('deep'))")
     assert response.text == "['child says hi deep']"
     (result,) = bench.office.results
@@ -159,11 +168,11 @@ async def test_child_task_is_part_of_the_parents_journal_and_trace(bench):
     assert bench.office.seen[1].depth == 1
 
 
-def costing(code, cost):
+def costing(code: Any, cost: Any) -> Any:
     return ModelReply(text=script(code), model="scripted", usage=USAGE, cost_usd=cost)
 
 
-async def test_child_cost_counts_against_the_parents_budget(bench):
+async def test_child_cost_counts_against_the_parents_budget(bench: Bench) -> None:
     bench.model.says(costing(PARENT, 0.25), costing("print('hi')", 0.5))
     async with bench.agent(budget_usd=2.0) as agent:
         response = await agent.arun("x")
@@ -175,7 +184,9 @@ async def test_child_cost_counts_against_the_parents_budget(bench):
     assert finished.cost_usd == 0.75
 
 
-async def test_child_can_have_its_own_tools_model_files_and_instructions(bench, tmp_path):
+async def test_child_can_have_its_own_tools_model_files_and_instructions(
+    bench: Bench, tmp_path: Any
+) -> None:
     @tool(confirm=False)
     async def add(a: int, b: int) -> int:
         """Add."""
@@ -193,15 +204,15 @@ async def test_child_can_have_its_own_tools_model_files_and_instructions(bench, 
     assert any("Be brief." in message.text for message in bench.model.requests[1].messages)
 
 
-async def test_child_requests_go_to_the_parents_channels(bench):
+async def test_child_requests_go_to_the_parents_channels(bench: Bench) -> None:
     @tool(effect="write")
     async def pay(n: int) -> str:
         """Pay."""
         return f"paid {n}"
 
-    asked = []
+    asked: list[tuple[str, str]] = []
 
-    def person(request):
+    def person(request: Any) -> Any:
         asked.append((request.task, request.action))
         return Approved(remember="until_revoked")
 
@@ -215,7 +226,7 @@ async def test_child_requests_go_to_the_parents_channels(bench):
     assert asked == [("one", "pay")]
 
 
-async def test_child_depth_is_limited(bench, monkeypatch):
+async def test_child_depth_is_limited(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("delf_engine.calls.children.MAX_LEVELS", 2)
     bench.model.default = f"```python\n{PARENT}\n```"
     response = await bench.run()
@@ -223,14 +234,14 @@ async def test_child_depth_is_limited(bench, monkeypatch):
     assert len({e.task_id for e in bench.journal.order}) == 3
 
 
-async def test_child_uses_the_permit_of_its_parent(bench):
+async def test_child_uses_the_permit_of_its_parent(bench: Bench) -> None:
     response = await bench.run(
         "print(await office.hand_over('child', times=3))", *["print(1)"] * 3, max_tasks=1
     )
     assert response.text == "['1', '1', '1']"
 
 
-async def test_child_is_cancelled_with_its_parent(bench):
+async def test_child_is_cancelled_with_its_parent(bench: Bench) -> None:
     begun = asyncio.Event()
 
     @tool(effect="read", confirm=False)
@@ -258,7 +269,7 @@ async def test_child_is_cancelled_with_its_parent(bench):
 CHILD = "a = await write('one')\nb = await write('two')\nprint(a + b)"
 
 
-def writer(written):
+def writer(written: Any) -> Any:
     @tool(effect="write", confirm=False)
     async def write(text: str) -> int:
         """Write."""
@@ -268,7 +279,7 @@ def writer(written):
     return write
 
 
-async def test_killed_parent_resumes_with_its_child(bench):
+async def test_killed_parent_resumes_with_its_child(bench: Bench) -> None:
     """From after every second event of both: the child goes on, and nothing is written twice."""
     first = await bench.run(PARENT, CHILD, tools=[writer([])])
     assert first.text == "['6']"
@@ -289,7 +300,7 @@ async def test_killed_parent_resumes_with_its_child(bench):
         bench.model.writes(*[PARENT, CHILD][words:])
         asked = []
 
-        def person(request, asked=asked):
+        def person(request: Any, asked: Any = asked) -> Any:
             asked.append(request.action)
             return Approved()
 
@@ -302,7 +313,7 @@ async def test_killed_parent_resumes_with_its_child(bench):
         assert len({e.task_id for e in bench.journal.order}) <= 2
 
 
-async def test_action_cannot_hide_an_unfinished_child(bench):
+async def test_action_cannot_hide_an_unfinished_child(bench: Bench) -> None:
     """Nobody says whether the child's call was made, so child and parent wait to be resumed."""
 
     @tool(effect="write", confirm=False)
@@ -388,13 +399,13 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("kill_at", [2, 4, 6])
 @pytest.mark.slow
-def test_killed_process_leaves_a_resumable_child(tmp_path, kill_at):
+def test_killed_process_leaves_a_resumable_child(tmp_path: Any, kill_at: Any) -> None:
     pytest.importorskip("delf_journal_sql")
     worker, done = tmp_path / "worker.py", tmp_path / "done"
     worker.write_text(textwrap.dedent(WORKER).replace("\\\\n", "\\n"))
     environ = {**os.environ, "DELF_JOURNAL_SQL_URL": f"sqlite:///{tmp_path / 'journal.db'}"}
 
-    def work(*arguments):
+    def work(*arguments: Any) -> Any:
         command = [worker, "journal", str(done), *map(str, arguments)]
         return run(command, env=environ, text=True)
 
@@ -411,9 +422,12 @@ STEPS = "for n in range(4):\n    print(await step(TASK, n))"
 
 @pytest.mark.parametrize("dies_in", ["0", "1"])
 @pytest.mark.parametrize("places", [1, 100])
-async def test_children_continue_after_the_parents_sandbox_dies(bench, dies_in, places):
+async def test_children_continue_after_the_parents_sandbox_dies(
+    bench: Bench, dies_in: Any, places: Any
+) -> None:
     """Each call of each is made once, and the parent ends as one whose sandbox lives."""
-    made, deaths = [], []
+    made: list[tuple[str, int]] = []
+    deaths: list[int | None] = []
 
     @tool(confirm=False)
     async def step(task: str, n: int) -> str:
@@ -421,14 +435,17 @@ async def test_children_continue_after_the_parents_sandbox_dies(bench, dies_in, 
         made.append((task, n))
         if not deaths and task == dies_in and n == 2:
             deaths.append(kill_oldest_guest())
-        await asyncio.sleep(0.05)
+            await until(lambda: any(isinstance(e, ev.Warned) for e in bench.journal.order))
         return f"{task}{n}"
 
     bench.model.writes(
         "import asyncio\nprint(await asyncio.gather(office.hand_over('0'), office.hand_over('1')))"
     )
-    for _ in range(2):
-        bench.model.says(lambda request: script(STEPS.replace("TASK", repr(task_of(request)))))
+
+    def steps(request: Any) -> str:
+        return script(STEPS.replace("TASK", repr(task_of(request))))
+
+    bench.model.says(steps, steps)
     async with bench.agent(step, sandbox="local", max_tasks=places) as agent:
         response = (await agent.arun("the parent's task")).raise_for_status()
     assert deaths
@@ -440,17 +457,26 @@ async def test_children_continue_after_the_parents_sandbox_dies(bench, dies_in, 
     assert sum(isinstance(e, ev.ChildStarted) for e in bench.journal.order) == 2
 
 
-async def test_children_of_a_finished_script_are_cancelled(bench):
+async def test_children_of_a_finished_script_are_cancelled(bench: Bench) -> None:
     """A script that goes over a limit does not run again, so nobody comes for them."""
+    is_begun = asyncio.Event()
 
     @tool(confirm=False)
     async def forever() -> None:
         """Wait."""
+        is_begun.set()
         await asyncio.Event().wait()
 
-    code = "import asyncio\nasyncio.ensure_future(office.hand_over('x'))\nawait asyncio.sleep(0.3)\nwhile True: pass"
+    @tool(confirm=False)
+    async def begun() -> None:
+        """Wait until the child has begun."""
+        await is_begun.wait()
+
+    code = "asyncio.ensure_future(office.hand_over('x'))\nawait begun()\nwhile True: pass"
     bench.model.writes(code, "await forever()")
-    async with bench.agent(forever, sandbox="local", sandbox_config={"cpu_seconds": 1}) as agent:
+    async with bench.agent(
+        forever, begun, sandbox="local", sandbox_config={"cpu_seconds": 1}
+    ) as agent:
         response = await agent.arun("the parent's task")
     assert not response.status
     (child,) = (e for e in bench.journal.order if isinstance(e, ev.ChildStarted))
