@@ -23,10 +23,10 @@ SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
 
 
 class Slack:
-    """Keeps what was posted, and tells the app what people do.
+    """A fake Slack that stores posted messages and sends people's interactions to the app.
 
     Args:
-        person: Sees each message that has buttons.
+        person: Called with each message that has buttons.
         fails: The methods that answer with an error.
     """
 
@@ -83,6 +83,7 @@ class Slack:
         if self.limited and method == "chat.postMessage":
             self.limited -= 1
             return web.Response(status=429, headers={"Retry-After": "0"})
+        given: dict[str, Any]
         if request.content_type == "application/json":
             given = await request.json()
         else:
@@ -90,7 +91,8 @@ class Slack:
             for name in ("blocks", "view", "files"):
                 if isinstance(given.get(name), str):
                     given[name] = json.loads(given[name])
-        self._check(given.get("blocks") or (given.get("view") or {}).get("blocks") or [])
+        view: dict[str, Any] = given.get("view") or {}
+        self._check(given.get("blocks") or view.get("blocks") or [])
         return web.json_response({"ok": True, **self._done(method, given)})
 
     def _done(self, method: str, given: dict[str, Any]) -> dict[str, Any]:
@@ -139,7 +141,7 @@ class Slack:
                 raise AssertionError(f"Slack has no {method} here")
 
     def _check(self, blocks: list[dict[str, Any]]) -> None:
-        """Refuse what Slack refuses: too many blocks, and texts that are empty or too long."""
+        """Refuse messages that Slack would refuse: too many blocks, and empty or too long texts."""
         assert len(blocks) <= 50
         limits = {"header": 150, "section": 3000}
         for block in blocks:
@@ -176,16 +178,16 @@ class Slack:
 
     @property
     def questions(self) -> list[dict[str, Any]]:
-        """The messages that have buttons, with their names."""
+        """Return the messages that have buttons, by name."""
         return [{**m, "ts": ts} for ts, m in self.messages.items() if _buttons(m)]
 
     async def question(self, text: str) -> dict[str, Any]:
-        """The message with buttons that shows a text, once it is there."""
+        """Wait for a message with buttons that shows a text, and return it."""
         found = await until(lambda: [each for each in self.questions if text in texts(each)])
         return found[0]
 
     async def shown(self, ts: str, text: str) -> dict[str, Any]:
-        """A message once it shows a text."""
+        """Wait until a message shows a text, and return the message."""
         await until(lambda: text in texts(self.messages[ts]))
         return self.messages[ts]
 
@@ -195,7 +197,7 @@ class Slack:
         task.add_done_callback(self._working.discard)
 
     async def tell(self, payload: dict[str, Any]) -> Any:
-        """Tell the app what somebody did; what it says of a form."""
+        """Send an interaction to the app; return the reply to a form."""
         if self.http_port is not None:
             status, words = await self.post(payload)
             assert status == 200
@@ -210,7 +212,7 @@ class Slack:
     async def post(
         self, payload: Any, *, secret: str = SECRET, at: float | None = None
     ) -> tuple[int, Any]:
-        """Post what somebody did, as Slack signs it; the status, and what is said of a form."""
+        """Post an interaction signed like Slack's; return the status and the reply to a form."""
         body = urlencode({"payload": json.dumps(payload)})
         when = str(int(time.time() if at is None else at))
         headers = {
@@ -249,7 +251,7 @@ class Slack:
     async def send(
         self, fields: dict[str, str | None], user: str = "U0ADA", team: str | None = OURS
     ) -> Any:
-        """Send the form that was opened last; a field that is not named stays as it is."""
+        """Submit the form that was opened last; omitted fields keep their values."""
         view = self.views[-1]
         values: dict[str, Any] = {}
         for block in view["blocks"]:
@@ -274,24 +276,24 @@ class Slack:
 
 
 def signature(body: str, at: str, secret: str = SECRET) -> str:
-    """How Slack signs a body at a Unix time."""
+    """Return Slack's signature of a body at a Unix time."""
     signed = hmac.digest(secret.encode(), f"v0:{at}:{body}".encode(), hashlib.sha256)
     return f"v0={signed.hex()}"
 
 
 def _buttons(message: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    blocks = message.get("blocks") or []
+    blocks: list[dict[str, Any]] = message.get("blocks") or []
     rows = [block["elements"] for block in blocks if block["type"] == "actions"]
     return {button["action_id"]: button for row in rows for button in row}
 
 
 def buttons_of(message: dict[str, Any]) -> dict[str, str]:
-    """The buttons of a message, with the request that each is for."""
+    """Return the buttons of a message, each with its request."""
     return {name: button["value"] for name, button in _buttons(message).items()}
 
 
 def texts(message: dict[str, Any]) -> str:
-    """All that a message shows."""
+    """Return everything that a message shows."""
     found: list[str] = []
     for block in message["blocks"]:
         found += [block["text"]["text"]] if "text" in block else []

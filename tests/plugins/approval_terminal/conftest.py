@@ -26,7 +26,7 @@ def request_for():
 
 
 @pytest.fixture(autouse=True)
-def no_editor(monkeypatch):
-    """Arguments are typed in lines, unless a test says which editor the person has."""
+def no_editor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arguments are typed as lines, unless a test sets the person's editor."""
     for name in ("VISUAL", "EDITOR"):
         monkeypatch.delenv(name, raising=False)

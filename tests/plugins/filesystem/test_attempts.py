@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -67,7 +68,7 @@ def outcome(attempt: Callable[[], object]) -> str:
 
 
 def assert_outside_is_safe(files: Filesystem, path: str, outside: Path) -> None:
-    """Try a path with every action: none may reveal or change a file outside, or make one."""
+    """Try a path with every action; assert that no outside file is revealed, changed or created."""
     before = sorted(os.listdir(outside.parent))
     for attempt in everything(files, path):
         assert SECRET not in outcome(attempt)
@@ -145,7 +146,7 @@ def test_link_cannot_leave_its_root(
 def test_write_does_not_follow_a_planted_temporary_link(
     files: Filesystem, out: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("secrets.token_hex", lambda n: "guessed")
+    monkeypatch.setattr("secrets.token_hex", Mock(return_value="guessed"))
     (out / ".delf-guessed").symlink_to(outside / "secret.txt")
     with pytest.raises(DelfError):
         files.write_file("out/a.txt", "owned")
@@ -197,7 +198,7 @@ def test_search_stays_on_one_file_system(files: Filesystem, out: Path, outside: 
 def test_file_replaced_during_a_read_cannot_leave_its_root(
     change: str, files: Filesystem, out: Path, outside: Path
 ) -> None:
-    """Another process swaps what a path names as fast as it can, while the path is used."""
+    """Another process keeps replacing the file at the path while the path is used."""
     harmless = out / "harmless"
     harmless.mkdir()
     (harmless / "secret.txt").write_text("harmless")
@@ -232,7 +233,8 @@ while True:
     finally:
         process.kill()
         process.wait()
-        process.stdout.close()
+        if process.stdout is not None:
+            process.stdout.close()
     assert (outside / "secret.txt").read_text() == SECRET
     assert os.listdir(outside) == ["secret.txt"]
 

@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from delf.events import Printed, TaskFinished, TaskQueued, TaskStarted
+from delf.types import TaskState
 from delf_journal_sql import SqlJournal
 from delf_journal_sql.errors import ConnectionLostError, JournalConflictError
 from delf_journal_sql.postgresql import PostgresDatabase
@@ -62,7 +64,7 @@ FINISHED = TaskFinished(task_id="t", seq=2, at=3.0, status=True, text="", durati
 @pytest.fixture
 def owner(journal_url: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-c", OWNER, journal_url]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with program.start(command, text=True, **pipes) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "begun\n"
@@ -80,11 +82,12 @@ def goes_on(owner: subprocess.Popen[str]) -> str:
 
 
 async def taken(journal: SqlJournal) -> None:
-    """Claim the task as soon as its owner has been silent for long enough."""
+    """Claim the task as soon as its owner has been silent for a lease."""
     async with asyncio.timeout(30):
         while True:
             try:
-                return await journal.claim("t")
+                await journal.claim("t")
+                return
             except JournalConflictError:
                 await asyncio.sleep(0.05)
 
@@ -135,7 +138,7 @@ async def test_queued_task_has_no_owner_until_claimed(journal_url: str) -> None:
     queued = TaskQueued(task_id="t", seq=1, at=1.0, task="Do it.", queue="night")
     await submitting.append(queued)
     await submitting.append(queued)
-    assert [record.state for record in await working.find(state="queued")] == ["queued"]
+    assert [record.state for record in await working.find(state=TaskState.QUEUED)] == ["queued"]
     await working.claim("t")
     await working.append(TaskStarted(task_id="t", seq=2, at=2.0, task="Do it."))
     assert [record.state for record in await submitting.find()] == ["running"]

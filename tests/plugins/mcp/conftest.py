@@ -27,7 +27,7 @@ Open = Callable[..., MCP]
 
 @pytest.fixture(autouse=True)
 def quick_servers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server of the tests, alone on its command line, is a fork of what has its library."""
+    """Test servers are forked from a process that has imported their library."""
 
     def start(command: Sequence[str], *, shell: bool, **options: Any) -> subprocess.Popen[Any]:
         assert not shell
@@ -42,7 +42,7 @@ def quick_servers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def address() -> Iterator[str]:
-    """The server of the tests, running for all of them."""
+    """The address of one running test server, shared by all tests."""
     port = free_port()
     url = f"http://127.0.0.1:{port}/mcp"
     with subprocess.Popen([sys.executable, SERVER, str(port)], stderr=subprocess.DEVNULL) as server:
@@ -70,7 +70,8 @@ async def open_mcp() -> AsyncIterator[Open]:
     made: list[MCP] = []
 
     def make(**settings: Any) -> MCP:
-        made.append(MCP(**{"name": "srv", **PROGRAM, **settings}))
+        options: dict[str, Any] = {"name": "srv", **PROGRAM, **settings}
+        made.append(MCP(**options))
         return made[-1]
 
     yield make
@@ -80,7 +81,7 @@ async def open_mcp() -> AsyncIterator[Open]:
 
 @pytest.fixture
 def rogue(open_mcp: "Open", tmp_path: Path) -> Open:
-    """Opens a connection to a server that misbehaves in a way."""
+    """Opens a connection to a server that misbehaves in a chosen way."""
 
     def open_rogue(mode: str, *, does: Any = None, **settings: Any) -> MCP:
         path = tmp_path / "does.json"
@@ -100,7 +101,7 @@ async def invoke(connection: MCP, action: str, /, **arguments: Any) -> Any:
 async def run(
     connection: MCP, script: str, on_confirm: Callable[[Any], Any] | None = None, **options: Any
 ) -> tuple[Any, list[Any], ScriptedModel]:
-    """Run a script as a task: its response, what a person was asked, and the model."""
+    """Run a script as a task; return its response, the questions to the person, and the model."""
     host = TestHost.discover(environ={})
     model = ScriptedModel()
     host.provide(model.spec, model.factory)

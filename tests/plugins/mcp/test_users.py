@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from mcp import Client
@@ -15,9 +15,13 @@ from support.users import NAMED, PARTS, Office, all_at_once
 
 @pytest.mark.timeout(120)
 async def test_concurrent_mcp_clients_are_kept_apart(office: Office) -> None:
-    """A client's questions reach it, and what is done for it sees the user of its connection."""
+    """Questions reach the client whose task asks, and tools see the user of its connection."""
     sightings = office.sightings
-    served = Served(lambda **more: office.open(**more, approvals=[]))
+
+    def open_agent(**more: Any) -> Any:
+        return office.open(**more, approvals=[])
+
+    served = Served(open_agent)
 
     async def one(name: str) -> None:
         async def yes(context: Any, params: Any) -> ElicitResult:
@@ -27,7 +31,7 @@ async def test_concurrent_mcp_clients_are_kept_apart(office: Office) -> None:
         async with Client(served.server(), elicitation_callback=yes) as client:
             done = await client.call_tool("run", {"task": f"Pay {name}."})
             assert not done.is_error, done.content
-            assert set(NAMED.findall(done.content[0].text)) == {name}
+            assert set(NAMED.findall(cast("Any", done.content[0]).text)) == {name}
 
     await all_at_once(one, 20)
     await served.aclose()

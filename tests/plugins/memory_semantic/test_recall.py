@@ -25,7 +25,7 @@ TEXT = {
 
 
 class Meaning:
-    """Vectors that know that an aircraft is a flight."""
+    """An embedder for which an aircraft and a flight mean the same."""
 
     model = "meaning"
     dimension = 2
@@ -101,7 +101,7 @@ async def test_meaning_search_finds_synonyms(recall: Recall) -> None:
         (None, None, {"trip", "shop"}),
         (NOON + DAY / 2, None, {"shop"}),
         (None, NOON + DAY / 2, {"trip"}),
-        (NOON + 2 * DAY, None, set()),
+        (NOON + 2 * DAY, None, set[str]()),
     ],
 )
 async def test_time_range_narrows_recall(

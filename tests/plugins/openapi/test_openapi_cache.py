@@ -16,12 +16,16 @@ from support.raw_http import Reply, raw_server
 
 
 class Kept:
-    """A specification in a file, and the cache of it."""
+    """A specification in a file, with its cache."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.file = folder / "pets.json"
         self.folder = folder / "cache"
-        self.settings = {"cache": True, "cache_dir": str(self.folder), "name": "api"}
+        self.settings: dict[str, Any] = {
+            "cache": True,
+            "cache_dir": str(self.folder),
+            "name": "api",
+        }
         self.write(PETS)
 
     def write(self, document: dict[str, Any]) -> None:

@@ -60,7 +60,7 @@ async def test_long_parameter_names_are_shortened_and_unique() -> None:
     ],
     ids=["enum", "objects", "const", "properties", "given"],
 )
-async def test_refusal_text_is_short_for_any_schema(schema, value) -> None:
+async def test_refusal_text_is_short_for_any_schema(schema: Any, value: Any) -> None:
     action = await of_schema(schema)
     with pytest.raises(ToolRefusedError) as caught:
         action.validate({"q": value})
@@ -81,7 +81,7 @@ async def test_invalid_names_drop_only_their_operation(name: str, place: str) ->
         bad["requestBody"] = body(schema, "application/x-www-form-urlencoded")
     else:
         bad["parameters"] = [param(name, place, required=True)]
-    fine = {"operationId": "fine", "responses": {}}
+    fine: dict[str, Any] = {"operationId": "fine", "responses": {}}
     document = spec({f"/x/{{{name}}}": {"post": bad}, "/fine": {"get": fine}})
     tool = APITool(document, name="api")
     assert [action.name for action in await tool.actions()] == ["fine"]
@@ -115,7 +115,7 @@ async def test_yaml_merge_key_bomb_is_refused(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("more", ["'1'", "&a '1', *a"], ids=["plain", "shared"])
 async def test_yaml_numbers_follow_version_1_2(more: str, tmp_path: pathlib.Path) -> None:
-    """Whichever parser reads them: one that shares parts reads where there are aliases."""
+    """Documents with and without aliases are read by different parsers, with the same result."""
     file = tmp_path / "api.yaml"
     file.write_text(YAML % f"{{enum: [08, 010, 12:30, 0x1F, 1e3, .5, yes, 2026-01-01, {more}]}}")
     action = await the_action(str(file))
@@ -225,7 +225,7 @@ async def test_missing_arguments_are_reported_together() -> None:
     )
 
 
-async def test_numeric_status_keys_are_accepted(tmp_path) -> None:
+async def test_numeric_status_keys_are_accepted(tmp_path: pathlib.Path) -> None:
     document = one({"responses": {200: {"description": "ok"}, "default": {"description": "no"}}})
     action = await the_action(document, enrich=True, cache_dir=str(tmp_path))
     assert action.signature == "() -> None"

@@ -15,11 +15,11 @@ from delf_openapi.failures import SpecError
 from support.openapi_specs import one, param, spec
 from support.raw_http import Reply, Seen, raw_server
 
-GET = {"get": {"operationId": "fine", "responses": {}}}
+GET: dict[str, Any] = {"get": {"operationId": "fine", "responses": {}}}
 
 
 async def loaded(document: Any, **settings: Any) -> tuple[dict[str, Action], list[str]]:
-    """The actions of a specification, and what it warns about."""
+    """Return the actions of a specification, and the warnings about it."""
     tool = APITool(document, name="api", **settings)
     actions = {action.name: action for action in await tool.actions()}
     return actions, tool.inspect()["warnings"]
@@ -115,7 +115,7 @@ async def test_missing_section_is_reported() -> None:
 
 
 @pytest.mark.parametrize("version", ["3.0.3", "3.1.0"])
-async def test_siblings_of_a_parameter_reference_are_ignored(version) -> None:
+async def test_siblings_of_a_parameter_reference_are_ignored(version: str) -> None:
     raw = {"$ref": "#/components/parameters/Limit", "required": True, "x-note": 1}
     parts = {"parameters": {"Limit": param("limit", schema={"type": "integer"})}}
     actions, warnings = await loaded(
@@ -126,7 +126,7 @@ async def test_siblings_of_a_parameter_reference_are_ignored(version) -> None:
 
 
 @pytest.mark.parametrize("version", ["3.0.3", "3.1.0"])
-async def test_siblings_of_a_path_reference_apply(version) -> None:
+async def test_siblings_of_a_path_reference_apply(version: str) -> None:
     shared = {"get": {"operationId": "call"}, "parameters": [param("a")]}
     item = {"$ref": "#/x-items/shared", "parameters": [param("b")], "put": {"operationId": "own"}}
     document = spec({"/x": item}, version) | {"x-items": {"shared": shared}}

@@ -20,12 +20,12 @@ SPANS = {
 
 
 def _groups(name: str) -> dict[str, dict[str, Any]]:
-    document = yaml12.parse_yaml((HERE / f"{name}.yaml").read_text())
+    document: Any = yaml12.parse_yaml((HERE / f"{name}.yaml").read_text())
     return {group["id"]: group for group in document["groups"]}
 
 
 class Conventions:
-    """What the conventions say of spans and metrics."""
+    """OpenTelemetry's semantic conventions for spans and metrics of generative AI."""
 
     def __init__(self) -> None:
         self._spans = _groups("spans")
@@ -38,7 +38,7 @@ class Conventions:
         }
 
     def attributes(self, group: dict[str, Any], among: dict[str, Any]) -> dict[str, Any]:
-        """A group's attributes with how much each is required, those that it extends included."""
+        """Return a group's attributes and those it extends, each with its requirement level."""
         base = among.get(group.get("extends", ""))
         found = {} if base is None else self.attributes(base, among)
         for item in group.get("attributes", ()):
@@ -47,7 +47,7 @@ class Conventions:
         return found
 
     def check_span(self, span: dict[str, Any], *, content: bool = False) -> list[str]:
-        """What is wrong with a span, as a collector got it; nothing if it is delf's own."""
+        """Return the faults of a span that a collector received; none for a span of delf's own."""
         given = span["attributes"]
         operation = given.get("gen_ai.operation.name")
         if operation is None:
@@ -89,7 +89,7 @@ class Conventions:
         return wrong
 
     def check_metric(self, metric: dict[str, Any]) -> list[str]:
-        """What is wrong with a metric, as a collector got it."""
+        """Return the faults of a metric that a collector received."""
         group = self._metrics[f"metric.{metric['name']}"]
         required = [
             name

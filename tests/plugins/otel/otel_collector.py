@@ -22,7 +22,7 @@ def _attributes(items: Any) -> dict[str, Any]:
 
 
 class Collector:
-    """Keeps what it receives; a context manager."""
+    """A collector that keeps what it receives; a context manager."""
 
     def __init__(self) -> None:
         self.spans: list[dict[str, Any]] = []
@@ -42,7 +42,7 @@ class Collector:
                 self.send_header("content-length", "0")
                 self.end_headers()
 
-            def log_message(self, *args: Any) -> None:
+            def log_message(self, *args: Any, **_: Any) -> None:
                 """Say nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -71,7 +71,7 @@ class Collector:
             self._came.notify_all()
 
     def wait_for(self, name: str, number: int) -> None:
-        """Wait until so many spans of a name have come."""
+        """Wait until a number of spans of a name have arrived."""
         with self._came:
             came = self._came.wait_for(lambda: len(self.named(name)) >= number, timeout=60)
             assert came, f"no {number} spans {name!r} came"

@@ -14,6 +14,7 @@ import sys
 from typing import Any
 
 from delf import Agent, CallContext, tool
+from delf.events import Event
 from delf.testing import ScriptedModel, TestHost
 from delf_devkit.testing.models import script
 
@@ -22,7 +23,7 @@ CHILD = 'print(await stock("desk"))\nprint(await count("desk"))'
 
 
 def answer(request: Any) -> str:
-    """What the model writes: by the task that it is told."""
+    """Return the model's script for a task."""
     return script(CHILD if "Count the desks." in request.messages[-1].text else PARENT)
 
 
@@ -47,6 +48,10 @@ async def colleague(task: str, context: CallContext) -> str:
     return (await context.delegate(task, tools=[stock, count])).text
 
 
+def print_id(event: Event) -> None:
+    print(event.task_id, flush=True)
+
+
 async def main(journal: str, task: str) -> None:
     os.environ["DELF_JOURNAL_SQL_URL"] = journal
     host = TestHost.discover(environ=os.environ)
@@ -57,8 +62,7 @@ async def main(journal: str, task: str) -> None:
         tools=tools, llm="scripted", host=host, journal="sql", observers=["otel"]
     ) as agent:
         if task == "new":
-            name = lambda event: print(event.task_id, flush=True)  # noqa: E731
-            await agent.arun("Count all.", listeners=[name])
+            await agent.arun("Count all.", listeners=[print_id])
         else:
             print((await agent.aresume(task)).text)
 

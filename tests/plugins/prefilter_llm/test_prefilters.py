@@ -19,7 +19,7 @@ CATALOG = Catalog(
 
 
 class Script:
-    """A light model that says these in turn."""
+    """A light model that gives fixed answers in order."""
 
     def __init__(self, *answers: str) -> None:
         self.answers = list(answers)
@@ -60,8 +60,8 @@ async def select(prefilter: FilterPrefilter | SearchPrefilter, ask: Ask) -> set[
         ("mail:send\nbank:invoices", {"mail.send", "bank.invoices"}),
         ("1. `mail.send`\n2. `WEIGH` - to weigh", {"mail.send", "weigh"}),
         ("I need MAIL:SEND, and mail:burn.", {"mail.send"}),
-        ("NONE", set()),
-        ("None.", set()),
+        ("NONE", set[str]()),
+        ("None.", set[str]()),
     ],
 )
 async def test_prefilter_asks_one_question(text: str, names: set[str]) -> None:

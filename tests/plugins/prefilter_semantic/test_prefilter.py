@@ -59,7 +59,7 @@ class TestPackage(PluginContract):
 
 
 def one_less(context: PluginContext, **options: Any) -> SemanticPrefilter:
-    """A prefilter that has to leave something out."""
+    """Return a prefilter that must leave at least one action out."""
     return SemanticPrefilter(context, limit=len(CATALOG) - 1, **options)
 
 
@@ -151,7 +151,7 @@ async def test_task_does_not_wait_for_vectors(context: PluginContext, meaning: M
         await release.wait()
         return await embed(texts, kind)
 
-    meaning.embed = slow  # type: ignore[method-assign]
+    meaning.embed = slow
     prefilter = one_less(context, wait_seconds=0.01)
     assert (await prefilter.select("feed it", CATALOG, ask)).names == ("zoo.feed",)
     release.set()

@@ -30,7 +30,7 @@ OLD, NEW = routine("print(await look(n=n))"), routine("print(await look(n=n), 'n
 def test_interrupted_save_keeps_the_old_or_new_routine(
     store: Any, monkeypatch: pytest.MonkeyPatch, place: int, error: Any
 ) -> None:
-    """At each step of saving: its file is made, filled, named, trusted, and its run is kept."""
+    """The steps of saving are: create, fill and rename the file, trust it, and save its run."""
     store.keep(OLD, "{}")
     steps = 0
 
@@ -47,7 +47,8 @@ def test_interrupted_save_keeps_the_old_or_new_routine(
     with monkeypatch.context() as patched:
         patched.setattr(module, "create_private", counted(module.create_private))
         patched.setattr(module.os, "replace", counted(os.replace))
-        patched.setattr(type(store.trust), "keep", counted(type(store.trust).keep))
+        trust: Any = store.trust.__class__
+        patched.setattr(trust, "keep", counted(trust.keep))
         with contextlib.suppress(KeyboardInterrupt, ConfigurationError, OSError):
             store.keep(NEW, "{}")
     assert store.names() == ["report"]

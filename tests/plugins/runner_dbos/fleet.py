@@ -16,6 +16,7 @@ from typing import Any
 
 from delf.protocols.approval import AlreadyDone, Approved, Decider
 from delf.protocols.journal import TaskRecord
+from delf.types import TaskState
 from delf_engine.approvals.inbox import KIND, answer_data
 from delf_journal_sql import SqlJournal
 from support.openai_server import OpenAIServer, Reply
@@ -66,18 +67,18 @@ def noted(name: str) -> int:
 
 
 class Fleet:
-    """A project whose tasks each write so many steps, its model, and its runners.
+    """A project whose tasks each record some steps, with its model and its runners.
 
     Args:
-        folder: Where it is.
+        folder: The project's folder.
         journal: The journal's URL.
-        database: DBOS's; a file in the folder when omitted.
-        steps: How many steps a task has.
+        database: The URL of DBOS's database; a file in the folder by default.
+        steps: The number of steps of a task.
         pause: Seconds that a step takes.
-        lease: Seconds of silence after which a runner is taken for dead.
-        more: Lines of the queues' settings.
-        away: How often the last call of each task finds a service that does not answer.
-        answer: What the model answers, if not the script of the steps.
+        lease: Seconds of silence after which a runner counts as dead.
+        more: Further lines of the queues' settings.
+        away: How often the last call of each task fails because its service does not answer.
+        answer: The model's answer; the script of the steps by default.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class Fleet:
         strategy: str | None = None,
         **handing: Any,
     ) -> list[str]:
-        """Hand tasks in; their ids."""
+        """Submit tasks; return their ids."""
         from delf import Agent
 
         how: Any = {"queue": "default", **handing}
@@ -143,7 +144,7 @@ class Fleet:
             return [await agent.asubmit(task.format(name), **how, setup=setup) for name in names]
 
     def start(self, *options: str) -> subprocess.Popen[bytes]:
-        """One more runner."""
+        """Start one more runner."""
         with (self.folder / f"runner-{len(self.runners)}.log").open("wb") as log:
             runner = start(
                 [DELF, "runner", *options],
@@ -156,23 +157,23 @@ class Fleet:
         return runner
 
     async def states(self) -> Counter[str]:
-        """How many tasks are in each state."""
+        """Return the number of tasks in each state."""
         return Counter(record.state for record in await self._tasks())
 
     async def _tasks(self) -> Sequence[TaskRecord]:
         return await self.journal.find(100_000)
 
     async def all_over(self, seconds: float) -> None:
-        """Wait until every task is over; answer what is asked about interrupted calls by the truth."""
+        """Wait until every task is over; answer questions about interrupted calls truthfully."""
         async with asyncio.timeout(seconds):
             while set(await self.states()) - OVER:
                 await self.answer()
                 await asyncio.sleep(0.2)
 
     async def answer(self) -> None:
-        """Say of calls that were interrupted whether they happened.
+        """Answer whether interrupted calls happened.
 
-        As a careful person does: a call that somebody who lives may still make is waited for.
+        A call that a living process may still make is waited for, as by a careful person.
         """
         for record in await self.journal.find_requests(waiting=True):
             asked = record.requested
@@ -193,22 +194,22 @@ class Fleet:
         return any(pid in living for (pid,) in rows)
 
     async def tasks_of(self, runner: subprocess.Popen[bytes]) -> list[str]:
-        """The ids of the tasks that a runner works on."""
+        """Return the ids of the tasks that a runner works on."""
         mine = f"pid {runner.pid} on "
-        running = await self.journal.find(1000, state="running")
+        running = await self.journal.find(1000, state=TaskState.RUNNING)
         return [record.task_id for record in running if (record.owner or "").startswith(mine)]
 
     def marks(self) -> Counter[tuple[str, int]]:
-        """How often each step of each task was written down."""
+        """Return how often each step of each task was recorded."""
         with contextlib.closing(sqlite3.connect(self._truth, timeout=60)) as connection:
             return Counter(connection.execute("SELECT name, step FROM marks").fetchall())
 
     def logs(self) -> str:
-        """What the runners said."""
+        """Return the output of the runners."""
         return "\n".join(path.read_text() for path in sorted(self.folder.glob("runner-*.log")))
 
     def end(self) -> None:
-        """Kill what still runs."""
+        """Kill the running processes."""
         for runner in self.runners:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(runner.pid, signal.SIGKILL)
@@ -217,7 +218,7 @@ class Fleet:
 
 @contextlib.asynccontextmanager
 async def fleet(*arguments: Any, **options: Any) -> AsyncGenerator[Fleet]:
-    """A fleet with its model, ended with all of its processes."""
+    """Make a fleet with its model; end all of its processes afterwards."""
     one = Fleet(*arguments, **options)
     try:
         yield one

@@ -45,7 +45,7 @@ asyncio.run(main())
 
 
 class NotedQueue:
-    """Notes what a runner does with its queue; fails as often as it is told to."""
+    """A queue that records a runner's calls, and fails a chosen number of times."""
 
     def __init__(self) -> None:
         self.rested: list[tuple[Ticket, float]] = []
@@ -87,7 +87,7 @@ class NotedQueue:
 
 
 class Agents:
-    """Lends an agent that does what a test says."""
+    """Lends an agent whose behaviour a test defines."""
 
     def __init__(self) -> None:
         self.setups: list[Any] = []
@@ -166,7 +166,7 @@ async def test_task_runs_with_an_agent_of_its_own_setup(
 
 
 class Workflows:
-    """Starts at the second time, and then lets the runner end."""
+    """Fails to start once, then starts and lets the runner end."""
 
     def __init__(self, runner: Runner) -> None:
         self.runner = runner
@@ -350,7 +350,7 @@ async def test_schedule_submits_one_task_per_firing(
 async def test_item_belongs_to_the_firing_that_saw_it_first(
     journal: SqlJournal, queue: Any, agents: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two firings that overlap see the same item, as neither knows the outcome of the other."""
+    """Two overlapping firings see the same item, and neither knows the other's outcome."""
 
     async def items(*_given: Any) -> list[dict[str, Any]]:
         return [{"id": "m1"}]
@@ -382,7 +382,9 @@ async def test_item_belongs_to_the_firing_that_saw_it_first(
     assert await journal.find() == []
 
 
-def test_task_of_a_former_folder_belongs_to_this_project(tmp_path, monkeypatch):
+def test_task_of_a_former_folder_belongs_to_this_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     old = "/srv/shop"
     assert is_here({}, ())
@@ -420,7 +422,7 @@ async def test_schedule_of_a_person_without_rights_starts_no_task(
 
 
 class Ends(list[str]):
-    """The ends of which a person is notified."""
+    """The ends of tasks of which a person is notified."""
 
     def tell(self, task: str, end: TaskFinished, owner: str | None) -> None:
         self.append(f"{owner}: {end.state}")
@@ -436,11 +438,11 @@ async def test_task_of_a_person_obeys_their_budget_and_reports_its_end(
     people, ends = ServedPeople(settings, Keys(), journal), Ends()
     monkeypatch.setattr(people, "end_notices", ends)
     options = RunnerOptions(queues={"q": QueueSettings()}, concurrency=1, lease=30.0, grace=0.0)
-    paid = {"cost_usd": 0.5, "allow_unpriced": True}
+    paid: dict[str, Any] = {"cost_usd": 0.5, "allow_unpriced": True}
     async with make_agent(str(tmp_path), Outbox(), **paid) as agent:
         lent: Any = SimpleNamespace(lend=AsyncMock(return_value=(agent, lambda: None)))
         runner = Runner(journal, queue, lent, lent, options, people)
-        ended = []
+        ended = list[str]()
         for name, key in (("t1", ada.holder), ("t2", ada.holder), ("t3", None)):
             await journal.append(waits(task_id=name, task=doing("print(1)"), key=key))
             place = Ticket(task_id=name, queue="q", key=key, rests=0)

@@ -18,6 +18,7 @@ import pytest
 
 from delf.errors import ConfigurationError, ConnectionUnavailableError
 from delf.events import TaskFinished, TaskPostponed, TaskQueued, TaskStarted
+from delf.types import TaskState
 from delf_journal_sql import SqlJournal
 from delf_runner_dbos.queue import DbosQueue
 from delf_runner_dbos.settings import QueueSettings
@@ -44,12 +45,12 @@ def once_each(one: Fleet, count: int) -> bool:
 
 
 async def begun(one: Fleet, count: int) -> None:
-    """Wait until so many steps are written down."""
+    """Wait until a number of steps are recorded."""
     await until(lambda: one.marks().total() >= count, 60)
 
 
 async def survived(chaos: Chaos, count: int) -> None:
-    """Every task ended once and did all it had to do once; say how that went."""
+    """Check that every task ended once and made each call once; print a summary."""
     one = chaos.one
     assert dict(await one.states()) == {"done": count}, one.logs()
     assert once_each(one, count)
@@ -159,7 +160,7 @@ async def test_task_that_cannot_be_enqueued_is_not_journalled(tmp_path: Path) ->
 
 
 async def at_once(one: Fleet) -> dict[str | None, int]:
-    """How many tasks of each key were worked on at once, at the most."""
+    """Return the largest number of concurrent tasks of each key."""
     moments: dict[str | None, list[tuple[float, int]]] = {}
     for record in await one.journal.find(100):
         for event in await one.journal.read(record.task_id):
@@ -299,7 +300,7 @@ async def test_priorities_and_delays_are_obeyed(tmp_path: Path) -> None:
 
 
 async def started(one: Fleet, name: str) -> float:
-    """When a task began."""
+    """Return the time at which a task began."""
     return next(e.at for e in await one.journal.read(name) if isinstance(e, TaskStarted))
 
 
@@ -333,7 +334,7 @@ async def test_rate_limit_holds_per_queue_and_key(tmp_path: Path) -> None:
             return (await one.states())["done"] >= 3
 
         await until(happened, 60)
-        waiting = {r.task for r in await one.journal.find(state="queued")}
+        waiting = {r.task for r in await one.journal.find(state=TaskState.QUEUED)}
         assert len(waiting & {"Do job-0 .", "Do job-1 ."}) == 1
         assert len(waiting & {"Do job-2 .", "Do job-3 ."}) == 1
 

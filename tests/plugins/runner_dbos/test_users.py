@@ -23,7 +23,7 @@ from .test_runner import NotedQueue
 async def test_runner_uses_its_own_context(
     office: Office, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Users handed tasks in; a runner, which somebody else started, does them all at once."""
+    """Users submit tasks; a runner that somebody else started runs them concurrently."""
     database = str(tmp_path / "journal.db")
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", f"sqlite:///{database}")
     journal, waiting = SqlJournal(database), list[str]()
@@ -48,6 +48,6 @@ async def test_runner_uses_its_own_context(
         ended = await asyncio.gather(*(runner.work(t.task_id, t) for t in tickets))
         assert ended == ["done"] * len(tickets)
         await journal.aclose()
-    seen = {name for part, _, name in office.sightings.all}
+    seen = {name for _, _, name in office.sightings.all}
     assert seen == {"the runner"}
     assert {"plain action", "async action", "approved action"} <= office.sightings.parts

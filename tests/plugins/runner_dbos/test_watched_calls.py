@@ -46,14 +46,14 @@ def put(one: Fleet, *names: str) -> None:
 
 
 async def ran(one: Fleet, *words: str, status: int = 0) -> Any:
-    """Run ``delf schedule`` and return what it wrote as JSON."""
+    """Run ``delf schedule`` and return its JSON output."""
     done = await asyncio.to_thread(delf, "schedule", *words, "--json", cwd=one.folder)
     assert done.returncode == status, done.stderr
     return json.loads(done.stdout)
 
 
 async def triggered(queue: DbosQueue) -> Any:
-    """Let the schedule fire now, as soon as the first runner is there."""
+    """Let the schedule fire as soon as the first runner is ready."""
     found: list[Any] = []
 
     async def fires() -> bool:
@@ -68,7 +68,7 @@ async def triggered(queue: DbosQueue) -> Any:
 
 
 async def look(schedules: DbosSchedules, queue: DbosQueue) -> Firing:
-    """Let the schedule look now; return what happened, as soon as a runner has looked."""
+    """Let the schedule check for new items; return the result once a runner has done so."""
     before = [*await schedules.history("jobs")]
     handle = await triggered(queue)
     await asyncio.to_thread(handle.get_result)
@@ -95,7 +95,11 @@ async def test_each_new_item_starts_one_task_despite_kills(
     tmp_path: Path,
 ) -> None:
     journal = f"sqlite:///{tmp_path}/journal.db"
-    async with fleet(tmp_path, journal, pause=0.2, answer=lambda _: Reply(text=SCRIPT)) as one:
+
+    def answer(_: Any) -> Reply:
+        return Reply(text=SCRIPT)
+
+    async with fleet(tmp_path, journal, pause=0.2, answer=answer) as one:
         with (tmp_path / "tools.py").open("a") as tools:
             tools.write(INBOX)
         queue = DbosQueue(one.database)

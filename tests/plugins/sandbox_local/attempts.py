@@ -18,7 +18,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any, Self
 
@@ -42,7 +42,7 @@ _WATCHED = (signal.SIGUSR1, signal.SIGIO, signal.SIGURG)
 
 
 class _Host(ScriptHost):
-    """Notes what a script says."""
+    """A host that records what a script says."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -59,7 +59,7 @@ class _Host(ScriptHost):
 
 
 class _Target:
-    """What attempts go for, with listeners that note who came."""
+    """The target of attempts, with listeners that record who connected."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -111,7 +111,7 @@ class _Target:
             listener.accept()[0].close()
 
     def state(self) -> dict[str, Any]:
-        """All that no script may change."""
+        """Return everything that no script may change."""
         about = self.secret.stat()
         return {
             "secret": (self.secret.read_text(), about.st_mode, about.st_uid, about.st_mtime_ns),
@@ -129,7 +129,7 @@ class _Target:
 
 
 def attempts() -> list[str]:
-    """The names of all attempts."""
+    """Return the names of all attempts."""
     return sorted(path.stem for path in ATTEMPTS.glob("*.py") if path.stem != "preamble")
 
 
@@ -138,10 +138,10 @@ async def run_attempts(folder: Path, names: list[str] | None = None) -> dict[str
 
     Args:
         folder: A fresh folder.
-        names: Which; all when omitted.
+        names: The attempts to run; all by default.
 
     Returns:
-        How those succeeded that did.
+        A description of each attempt that succeeded.
     """
     os.environ["DELF_SECRET"] = SECRET
     found: dict[str, str] = {}
@@ -163,7 +163,7 @@ async def _run(backend: LocalBackend, name: str, target: _Target) -> str | None:
         limits=Limits(cpu_seconds=5),
         files=(str(target.input),),
     )
-    session = await backend.open(spec)
+    session: Any = await backend.open(spec)
     scratch = Path(session.process.scratch)
     host, before = _Host(), target.state()
     turns = asyncio.ensure_future(_slowest_turn())
@@ -202,7 +202,7 @@ async def _run(backend: LocalBackend, name: str, target: _Target) -> str | None:
 
 
 async def _slowest_turn() -> float:
-    """The longest CPU time that one turn of the loop took until this is cancelled."""
+    """Measure the longest CPU time of one turn of the event loop, until cancelled."""
     slowest, last = 0.0, time.process_time()
     with contextlib.suppress(asyncio.CancelledError):
         while True:
@@ -229,8 +229,8 @@ def _source(name: str, target: _Target, backend: LocalBackend) -> str:
 
 
 @contextlib.contextmanager
-def limits_kept() -> Iterator[None]:
-    """Put the limits back that an attempt lowered."""
+def limits_kept() -> Generator[None]:
+    """Restore the limits that an attempt lowered."""
     before = [(which, resource.getrlimit(which)) for which in _LIMITS]
     try:
         yield

@@ -1,6 +1,7 @@
 """The data libraries that scripts use most do their work inside, one after another in one process."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ async def test_installed_libraries_work():
     names = installed()
     spec = session_spec(cpu_seconds=100, memory_bytes=6 * GB, open_files=256)
     spec = replace(spec, libraries=tuple(names))
-    ends = {}
+    ends: dict[str, Any] = {}
     async with local_session(spec) as session:
         for name in names:
             ends[name] = await session.execute(USES[name], NotingHost())
@@ -26,7 +27,7 @@ async def test_installed_libraries_work():
 
 
 async def test_library_dates_fit_the_script_clock():
-    """Types of compiled libraries derive from the real ones, scripts see those of the replay."""
+    """Types of compiled libraries derive from the real ones; scripts see those of the replay."""
     if "pandas" not in installed():
         pytest.skip("pandas is not installed")
     code = """

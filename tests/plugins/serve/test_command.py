@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 from support.program import DELF
 
 
-def test_server_that_cannot_start_prints_only_the_error(tmp_path):
-    """It does not say where it serves."""
+def test_server_that_cannot_start_prints_only_the_error(tmp_path: Path) -> None:
+    """The address is not printed."""
     (tmp_path / "journal.db").write_bytes(b"no database" * 1000)
     (tmp_path / "delf.toml").write_text(
         '[agent]\nllm = "gpt-4o-mini"\nproviders = { openai = "test-key" }\n'

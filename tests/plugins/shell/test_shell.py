@@ -184,7 +184,7 @@ def test_rule_pattern_matches_commands(
         ({"rules": [{"patern": "ls"}]}, "patern"),
     ],
 )
-def test_invalid_rules_are_refused(options: dict, shown: str) -> None:
+def test_invalid_rules_are_refused(options: dict[str, Any], shown: str) -> None:
     with pytest.raises(ConnectionConfigurationError, match=shown):
         Shell(**options)
 
@@ -201,7 +201,7 @@ async def test_command_runs_inside_its_folder(shell: Shell, folder: Path) -> Non
 async def test_output_is_traced_while_the_command_runs(
     folder: Path, delf_host: Any, scripted_model: Any
 ) -> None:
-    """Before the command has ended, and without what is secret."""
+    """The output arrives before the command has ended, with secrets redacted."""
     seen: list[str] = []
 
     def look(event: ev.Event) -> None:

@@ -3,7 +3,7 @@
 import duckdb
 
 
-def copy(path):
-    """Have DuckDB write a file, with nothing that DuckDB itself forbids."""
+def copy(path: str) -> bool:
+    """Let DuckDB write a file, without any of DuckDB's own restrictions."""
     duckdb.sql(f"COPY (SELECT 1 AS a) TO '{path}'")
     return True

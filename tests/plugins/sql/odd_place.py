@@ -37,16 +37,17 @@ def frame() -> Any:
     """A data frame with words, numbers, days and nothing."""
     import pandas as pd
 
-    days = pd.to_datetime(["2026-01-02 03:04:05", None]).tz_localize("UTC")
+    frames: Any = pd
+    days = frames.to_datetime(["2026-01-02 03:04:05", None]).tz_localize("UTC")
     columns = {"words": ["Grüße", None], "tenth": [0.1 / 3, 1e20], "day": days, "n": [1, 2]}
-    return pd.DataFrame(columns).set_index("n")
+    return frames.DataFrame(columns).set_index("n")
 
 
 async def main(given: dict[str, Any]) -> None:
     """Run the task.
 
     Args:
-        given: What to read, and how to be odd.
+        given: What to read, and what is odd about the process.
     """
     if given["pandas"]:
         import pandas as pd

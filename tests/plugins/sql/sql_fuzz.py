@@ -12,7 +12,7 @@ import contextlib
 import random
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,7 +72,7 @@ _OF_DIALECTS = {"postgresql": _DOTTED, "duckdb": _LISTED}
 
 
 def statements(seed: int, dialect: Dialect) -> Iterable[str]:
-    """Statements without an end, the same for the same seed."""
+    """Yield statements without end, the same ones for the same seed."""
     chance = random.Random(seed)
     while True:
         pieces = [
@@ -93,7 +93,7 @@ def statements(seed: int, dialect: Dialect) -> Iterable[str]:
 
 
 def _expression(chance: random.Random, dialect: Dialect) -> str:
-    """Something that has a value, on some engine."""
+    """Return an expression that is valid on some engine."""
     name = chance.choice([*CANARIES, NATIVE] if dialect == "mysql" else CANARIES)
     if chance.random() < 0.7:
         plain = [*_PLAIN, *_OF_DIALECTS.get(dialect, [])]
@@ -159,7 +159,7 @@ def _call(chance: random.Random) -> str:
 
 @dataclass
 class Figures:
-    """What a run of the fuzz test saw."""
+    """The figures of a run of the fuzz test."""
 
     made: int = 0
     refused: int = 0
@@ -181,12 +181,12 @@ Read = Callable[[str, Dialect], Statement]
 
 
 def read_everything(text: str, dialect: Dialect) -> Statement:
-    """Our reading, with every function allowed."""
+    """Parse a statement with delf's reader, with every function allowed."""
     return check_query(text, dialect, None, EVERY_FUNCTION)
 
 
 class ServerError(Exception):
-    """The server could not run it; ``called`` holds what it called before."""
+    """The server could not run a statement; ``called`` has the functions called before."""
 
     def __init__(self, called: set[str]) -> None:
         super().__init__()
@@ -196,14 +196,14 @@ class ServerError(Exception):
 async def fuzz(
     dialect: Dialect, run: Run, *, seed: int, seconds: float, read: Read = read_everything
 ) -> Figures:
-    """Make statements for some seconds.
+    """Generate and run statements for some seconds.
 
     Args:
-        dialect: How to read them.
-        run: The real server.
-        seed: For the same statements again.
-        seconds: How long.
-        read: Our reading.
+        dialect: The dialect of the statements.
+        run: Runs a statement on the real server.
+        seed: The seed of all random choices.
+        seconds: The duration.
+        read: Parses a statement, by default with delf's reader.
     """
     figures = Figures()
     end = time.monotonic() + seconds
@@ -230,7 +230,7 @@ async def fuzz(
 
 
 def sqlite_runner() -> Run:
-    """SQLite, whose authorizer tells every function of a statement."""
+    """Make a runner for SQLite, whose authorizer reports every function call."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     connection.executescript(ITEMS)
     for name in CANARIES:
@@ -268,8 +268,8 @@ POSTGRESQL_CANARIES = ITEMS + "".join(
 
 
 @contextlib.asynccontextmanager
-async def postgresql_runner(url: str) -> AsyncIterator[Run]:
-    """PostgreSQL, whose functions warn when they are called."""
+async def postgresql_runner(url: str) -> AsyncGenerator[Run]:
+    """Make a runner for PostgreSQL, with functions that warn when they are called."""
     import psycopg
 
     called: set[str] = set()
@@ -301,14 +301,14 @@ MARIADB_CANARIES = ITEMS + (
 
 
 def backend_of(url: str, **more: Any) -> Any:
-    """The backend of a connection to a database."""
+    """Return the backend of a connection to a database."""
     settings = SQLSettings.for_instance("db", {"url": url, **more})
     return make_backend(make_target("db", settings), settings)
 
 
 @contextlib.contextmanager
-def mariadb_runner(url: str) -> Iterator[Run]:
-    """MariaDB, in a session as delf makes it; the functions fail with their names."""
+def mariadb_runner(url: str) -> Generator[Run]:
+    """Make a runner for delf's MariaDB session, where functions fail with their names."""
     from pymysql.err import MySQLError
 
     backend = backend_of(url, statement_timeout=2)
@@ -346,8 +346,8 @@ DUCKDB_CANARIES = ITEMS + "".join(
 
 
 @contextlib.contextmanager
-def duckdb_runner(url: str) -> Iterator[Run]:
-    """DuckDB, in a session as delf makes it; the macros fail with their names."""
+def duckdb_runner(url: str) -> Generator[Run]:
+    """Make a runner for delf's DuckDB session, where macros fail with their names."""
     import duckdb
 
     from delf_sql.backends.duckdb_child import DuckdbEngine

@@ -31,11 +31,11 @@ END = "All are noted."
 
 
 def answers(received: str) -> list[str]:
-    """Two names in a turn, the first of which begins while the second is written."""
+    """Return an answer with two names, the first of which begins while the second is written."""
     left = [name for name in NAMES if f"noted {name}" not in received]
     if not left:
         return [END]
-    calls = [{"name": "look", "args": {}}]
+    calls: list[dict[str, Any]] = [{"name": "look", "args": {}}]
     calls += [{"name": "note", "args": {"text": name}} for name in left[:2]]
     return [f"<think>Next.</think>Now {left[0]}.<execute>{json.dumps(calls)}</execute>"]
 
@@ -47,7 +47,7 @@ def over_http(request: Request) -> Reply:
 
 
 def serve() -> tuple[int, str, str]:
-    """The process with both servers, and their addresses."""
+    """Start the process with both servers; return their addresses."""
     read, write = os.pipe()
     pid = os.fork()
     if not pid:
@@ -64,11 +64,11 @@ def serve() -> tuple[int, str, str]:
 
 
 async def _no_warm_up(self: LocalBackend, spec: Any) -> None:
-    """Nothing."""
+    """Do nothing."""
 
 
 async def work(config: LLMConfig, way: str, folder: Path, task: str | None) -> None:
-    """Do the task, or go on with it."""
+    """Do the task, or resume it."""
     notes = folder / "notes"
 
     @tool(effect="read", confirm=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,11 @@ class TestProfile(ConnectionContract):
 
 
 class Model:
-    """Answers tasks, and what is asked of the user apart from them."""
+    """A model that answers tasks, and the strategy's questions to the user."""
 
     def __init__(self, strategy: str, learned: Any) -> None:
         self.answer = "Halb acht." if strategy == "stream" else script("print('Halb acht.')")
-        self.learned = learned
+        self.learned: str | Callable[[], Awaitable[Any]] = learned
         self.prompts: list[str] = []
         self.asked: list[str] = []
         self.warnings: list[str] = []
@@ -40,9 +41,7 @@ class Model:
             self.prompts.append(text)
             return self.answer
         self.asked.append(text)
-        if callable(self.learned):
-            return await self.learned()
-        return self.learned
+        return await self.learned() if callable(self.learned) else self.learned
 
 
 async def run(strategy: str, learned: Any, *tasks: str, path: Path, **settings: Any) -> Model:
@@ -58,7 +57,7 @@ async def run(strategy: str, learned: Any, *tasks: str, path: Path, **settings: 
             response = await agent.arun(task, 20)
             response.raise_for_status()
             assert response.text == "Halb acht."
-        model.warnings = response.trace.warnings
+            model.warnings = response.trace.warnings
         if not callable(learned):
             async with asyncio.timeout(20), profile.learning:
                 pass

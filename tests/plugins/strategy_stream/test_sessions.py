@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -23,7 +23,7 @@ END = "All three are kept."
 
 
 def shown(received: str) -> list[str]:
-    """The names of which the model was told that they are kept."""
+    """Return the names that the model was told are stored."""
     return [name for name in NAMES if f"kept {name}" in received]
 
 
@@ -54,7 +54,7 @@ def over_http(notation: str) -> Callable[[Request], Reply]:
 
 
 class World:
-    """The tools, and what they did."""
+    """The tools, and a record of their calls."""
 
     def __init__(self) -> None:
         self.kept: list[str] = []
@@ -152,9 +152,12 @@ async def test_session_cut_at_any_event_finishes_the_task(kind: Any, notation: s
 
 @notations
 async def test_repeatedly_cut_session_falls_back_to_requests(notation: str) -> None:
-    world, seen = World(), []
+    world, seen = World(), list[Any]()
+
+    def cut(kind: str) -> bool:
+        return kind == "server response.output_text.done"
+
     with OpenAIServer(over_http(notation)) as http:
-        cut = lambda kind: kind == "server response.output_text.done"  # noqa: E731
         async with RealtimeServer(answers_of(notation), cut=cut) as server:
             response = await world.run(config_of(server, http), notation, [seen.append])
             assert (response.text, world.kept) == (END, list(NAMES))
@@ -178,7 +181,7 @@ async def test_unavailable_session_is_reported_and_replaced_by_requests() -> Non
 
 
 class Silent:
-    """A session that says its first pieces, and nothing more."""
+    """A session that sends its first pieces and then falls silent."""
 
     closed = 0
 
@@ -199,14 +202,14 @@ KEEP = '<execute>[{"name": "keep", "args": {"name": "Ann"}}]</execute>'
 
 
 class Sessions(ScriptedModel):
-    """A model whose sessions are given."""
+    """A model with fixed sessions."""
 
     def __init__(self, *sessions: Any) -> None:
         super().__init__()
         self.sessions = list(sessions)
 
     async def connect(self) -> Any:
-        session = self.sessions.pop(0)
+        session: Silent | Callable[[], Awaitable[Any]] | None = self.sessions.pop(0)
         return await session() if callable(session) else session
 
 
@@ -227,7 +230,7 @@ async def stream(model: ScriptedModel, **options: Any) -> tuple[Any, list[str]]:
 
 
 async def test_silent_session_falls_back_without_repeating_a_call() -> None:
-    """Silent at the beginning, after a call was begun, and when it is closed."""
+    """The session falls silent at the beginning, after a call has begun, or when closed."""
     model = Sessions(Silent(ModelDelta(KEEP)), Silent())
     model.replies.append("Done.")
     response, kept = await stream(model)

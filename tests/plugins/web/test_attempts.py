@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -21,7 +21,7 @@ PUBLIC = "127.0.0.2"
 
 
 class Zone:
-    """Resolves names as a zone says: each has a list of answers, of which the last is repeated."""
+    """A resolver with a list of answers for each name, the last of which is repeated."""
 
     def __init__(self, names: Mapping[str, Sequence[Sequence[str]]]) -> None:
         self._left = {name: list(answers) for name, answers in names.items()}
@@ -39,7 +39,7 @@ class Zone:
 
 
 class Inner:
-    """The inner server: whoever connects has succeeded."""
+    """The inner server; each connection to it is an attack that succeeded."""
 
     def __init__(self) -> None:
         self.connections = 0
@@ -55,7 +55,7 @@ class Inner:
 
 
 @contextlib.asynccontextmanager
-async def inner_server() -> AsyncIterator[Inner]:
+async def inner_server() -> AsyncGenerator[Inner]:
     inner = Inner()
     server = await asyncio.start_server(inner.serve, "127.0.0.1", 0)
     inner.port = server.sockets[0].getsockname()[1]
@@ -70,7 +70,7 @@ async def inner_server() -> AsyncIterator[Inner]:
 
 
 def page_of(kind: str, target: str, seen: Seen) -> Reply:
-    """What the public server answers."""
+    """Return the public server's answer."""
     if kind == "hops" and "again" not in parse_qs(seen.query):
         return Reply(302, b"", {"Location": "/?again=1"})
     if kind in ("redirect", "hops"):
@@ -83,7 +83,7 @@ def page_of(kind: str, target: str, seen: Seen) -> Reply:
 
 
 @contextlib.asynccontextmanager
-async def public_server(kind: str, target: str) -> AsyncIterator[str]:
+async def public_server(kind: str, target: str) -> AsyncGenerator[str]:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
