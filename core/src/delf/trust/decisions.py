@@ -76,6 +76,7 @@ class Trusted:
                     yield Change(file=file, key=key, kind="new")
                 elif trusted_digest[key] != _digest(self.salt, file, key, value):
                     yield Change(file=file, key=key, kind="changed")
+            # A removed setting counts, unlike a removed file: without it, a default applies.
             for key in trusted_digest.keys() - parts.keys():
                 yield Change(file=file, key=key, kind="gone")
 
@@ -129,6 +130,7 @@ class Trust:
         changed = [] if trusted is None else list(trusted.changes(items))
         if trusted is not None and not changed:
             return
+        # Of a trusted folder only the changes: the user has reviewed all else.
         files = dict.fromkeys(change.file for change in changed) if trusted else items
         raise FolderNotTrustedError(real, tuple(files), changed=trusted is not None)
 
@@ -159,6 +161,7 @@ def part_of(path: Path, content: bytes, root: Path) -> Items:
         ConfigurationError: If the file is a link that leads out of the folder.
     """
     root, real = root.resolve(), path.resolve()
+    # The name in the folder, even of a link: the record must name what the user sees there.
     path = path.absolute() if path.absolute().is_relative_to(root) else real
     if not path.is_relative_to(root):
         return {}
@@ -226,6 +229,7 @@ def remember(root: Path, items: Items) -> None:
             hint=f"{VARIABLE}={root} trusts it for a process; XDG_STATE_HOME names another place",
         )
     before = load_trusted(root)
+    # The same salt for all parts of a record, or the earlier digests would no longer match.
     salt = secrets.token_hex(16) if before is None else before.salt
     digests = {} if before is None else dict(before.digests)
     for file, parts in items.items():

@@ -137,6 +137,7 @@ def work_session(state: State, do: Work, options: Options) -> int:
     screen = output.Screen()
     try:
         setup = Setup.of(state, options)
+        # The project may have added to them, such as ``verbose``.
         options = setup.options
         show = partial(_write, options, screen, state, _SHOW if setup.keeps else None)
         response, status, stop = _do(setup, do, options, screen, show)
@@ -287,6 +288,7 @@ class Setup:
             errors.say("warning", f"nothing of this task is kept: {error.message}")
         else:
             return agent
+        # The conversation is kept by the same unwritable journal.
         chat = agent.chat
         if chat is not None:
             chat = chat.in_memory()
@@ -308,6 +310,7 @@ class Setup:
             async with limit:
                 await agent.astart()
         except TimeoutError:
+            # Another timeout, such as that of a plugin, has its own message.
             if not limit.expired():
                 raise
             raise TaskTimeoutError(
@@ -370,11 +373,14 @@ def _do(
             listeners.append(lines)
             lines.watch()
         started = await setup.start(agent)
+        # Known only after the start, which may fall back to a journal in memory.
         kept_flags.append(setup.keeps and started is agent)
         try:
             response = await do(started, {"listeners": listeners})
             if live is not None:
                 live.stop()
+            # Shown before the agent stops: closing its tools may take long, and a signal may cut
+            # it.
             outcomes.append((response, show(response)))
         finally:
             await started.astop()
@@ -385,12 +391,15 @@ def _do(
     try:
         run_until_done(work, lambda: leave_tasks(agent) if any(kept_flags) else None)
     except errors.InterruptedRunError as stop:
+        # The reader of stdout has gone: that is the end of a pipe and no interruption.
         if lines.broken:
             raise BrokenPipeError from None
         if live is not None:
             live.stop()
+        # The answer is on the screen already; the signal came while the agent stopped.
         if outcomes:
             return *outcomes[0], stop
+        # The task has its end in the journal, and only the response did not get here.
         if events and isinstance(events[-1], TaskFinished):
             response = past_response(events, events[-1])
         elif any(kept_flags) and events:
@@ -445,6 +454,7 @@ def restore_options(state: State, options: Options, record: Mapping[str, Any]) -
     """
     if "folder" not in record:
         return options  # the task did not come from the command line
+    # Before the folder changes: the user's paths are relative to the present one.
     options = _with_whole_paths(state, options)
     folder = str(record["folder"])
     try:
@@ -458,6 +468,7 @@ def restore_options(state: State, options: Options, record: Mapping[str, Any]) -
     # Files of code are named, and never loaded: whoever resumes a task says what runs here.
     state.absent = tuple(file for file in record.get("plugins", ()) if file not in state.plugin)
     flags = {name: value for name, value in options.flags.items() if value is not None}
+    # The options of this command win over those of the task, one by one.
     override_keys = {text.partition("=")[0] for text in options.overrides}
     overrides = [
         text for text in record["overrides"] if text.partition("=")[0] not in override_keys

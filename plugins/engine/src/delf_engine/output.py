@@ -98,6 +98,7 @@ class OutputFolder:
         """Move a written file to its name, or to a numbered name if that is taken."""
         if own_file is not None:
             return temporary.replace(own_file)
+        # Also names that differ by case only: on some systems they are one file.
         used_names = {other.casefold() for other in self.files.values()}
         for number in itertools.count(1):
             free_path = (
@@ -110,6 +111,7 @@ class OutputFolder:
             try:
                 _link(temporary, free_path)
             except FileExistsError:
+                # A resumed task writes its files again: an equal file is the one from before.
                 if not (self._resumed and _same(temporary, free_path)):
                     continue
                 temporary.unlink()
@@ -143,10 +145,13 @@ def _link(temporary: Path, path: Path) -> None:
         FileExistsError: If the target exists.
     """
     try:
+        # A link fails for an existing name, and so never overwrites; a rename would.
         os.link(temporary, path)
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
+        # File systems without links: the empty file takes the name, and is replaced by the whole
+        # one.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
         temporary.replace(path)
     else:
@@ -195,6 +200,7 @@ class OutputFiles:
             data: The content, or the rows as tagged JSON.
             is_rows: Whether ``data`` are rows.
         """
+        # In the background: the script does not wait for the disk, and reads no result.
         task = asyncio.ensure_future(self._write(name, data, is_rows))
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
@@ -234,14 +240,17 @@ class OutputFiles:
             The failures since the last call of this method.
         """
         if self._writing:
+            # A copy, because each finished write removes itself from the set.
             _, pending_writes = await asyncio.wait(set(self._writing), timeout=timeout)
             for task in pending_writes:
                 task.cancel()
+        # Taken out, so that each failure is reported once.
         problems, self._problems = self._problems, []
         return problems
 
     async def _write(self, name: str, data: bytes, is_rows: bool) -> None:
         """Redact and write a file; collect the problem if that fails."""
+        # One after another, so that of two files with one name the later gets the number.
         async with self._order:
             try:
                 if self._log.redactor.knows_any:

@@ -188,6 +188,7 @@ class Ballot:
             kind = decision_data(answer.decision)["decision"]
             raise DelfError(f"two people approve it, or one rejects it: {kind} is neither")
         check_vote(answer.who, self._voters)
+        # Before the vote is recorded: the same person must not vote twice meanwhile.
         self._voters.add(normalise_name(_name_of(answer.who)))
         self._loop.call_soon_threadsafe(self._begin_to_count, rule, answer)
         return False
@@ -212,6 +213,7 @@ class Ballot:
         """
         pending = self._shared.pending
         request_id = self._request.request_id
+        # One vote at a time: the second of two must find the first in the journal.
         async with self._lock:
             if pending.find(request_id) is None:
                 return  # somebody rejected it meanwhile

@@ -125,6 +125,7 @@ class Inbox:
         try:
             yield
         finally:
+            # Counted, because many requests share one subscription to the journal.
             self._watchers -= 1
             if self._watchers == 0:
                 self._watch.cancel()

@@ -142,6 +142,7 @@ class PendingRequests:
             _check(pending.request, answer, digest)
             if not pending.decides(answer):
                 return
+            # Gone at once, so that a second answer fails: the request is not pending any more.
             del self._waiting[request_id]
             self._outcomes[request_id] = "answered"
         # The answer may come from any thread, and the future belongs to the agent's loop.

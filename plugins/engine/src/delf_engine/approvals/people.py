@@ -125,6 +125,8 @@ class PeopleJudge:
         """Journal a request and its answer; ask people if no judge has answered."""
         answer = case.answer
         try:
+            # Not awaited yet: the request must be pending first, so that no reader's answer is
+            # lost.
             showing = self._show(case, request)
             if answer is not None:
                 await showing
@@ -158,6 +160,7 @@ class PeopleJudge:
         """Journal an answer, remember it if asked to, and give the case the effective answer."""
         decision = self._effective(request, answer)
         needs_another = asks_again(request, decision)
+        # After the checks above, which are about the request as people saw it.
         decision = with_secrets(decision, request, case.arguments)
         case.answer = replace(answer, decision=decision, asks_again=needs_another)
         lasts = isinstance(decision, Approved) and decision.remember == "until_revoked"
@@ -235,7 +238,9 @@ class Asking:
                 pending in the journal until the task is resumed.
         """
         seconds = self._shared.config.approval_timeout
+        # Before the request is visible, because an answer may come as soon as it is.
         pending_answer = self._pending.open(self._request, self._ballot.decides, self._talk.take)
+        # Unless set below. Late answers get this word in their error.
         outcome = "cancelled"
         try:
             await announced
@@ -245,6 +250,8 @@ class Asking:
             except TimeoutError:
                 expiry = Answer.given(Expired(after_seconds=seconds), "timeout", "clock")
                 self._decide_without_people(expiry, f"nobody answered within {seconds:g} s")
+            # Whatever has decided: of a timeout and an answer in the same moment, the first one
+            # counts.
             answer = await pending_answer
             outcome = type(answer.decision).__name__.lower()
             await self._talk.ended()
@@ -254,6 +261,8 @@ class Asking:
 
     async def _until_answered(self, pending_answer: asyncio.Future[Answer], *, again: bool) -> None:
         """Ask the channels, then wait for other sources, or reject if there are none."""
+        # Beside the other sources: a prompt on a terminal must not keep an answer of the page
+        # waiting.
         asking_channels = asyncio.create_task(self._ask_channels(again=again))
         try:
             await asyncio.wait(
