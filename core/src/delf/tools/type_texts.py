@@ -89,8 +89,8 @@ def shorten(text: str, limit: int, task_names: Named, names: int = 60, values: i
     except ValueError:
         return text
     short_text = text
-    for depth, max_values in (*_FORMS, (1, names)):
-        form = _Form(depth, min(max_values, names) if depth == 1 else max_values, values)
+    for depth, max_names in (*_FORMS, (1, names)):
+        form = _Form(depth, min(max_names, names) if depth == 1 else max_names, values)
         short_text = _format_type(parts, form, task_names)
         if len(short_text) <= limit:
             break

@@ -187,7 +187,7 @@ def build_filter(machine: str, *, threads: bool, writes: bool = True, locks: boo
 
 
 def install(*, threads: bool, writes: bool = True, locks: bool = False) -> None:
-    """Confine this process and all its threads to come, for good.
+    """Confine this process permanently, with all threads that it starts from now on.
 
     Args:
         threads: As for :func:`build`.

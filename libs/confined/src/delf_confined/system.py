@@ -78,7 +78,7 @@ def set_limit(limit_name: int, soft: int, hard: int | None = None) -> None:
         hard: The limit that cannot be raised again; ``soft`` when None.
     """
     _, ceiling = resource.getrlimit(limit_name)
-    new_soft = soft if hard is None else hard
+    new_hard = soft if hard is None else hard
     if ceiling != resource.RLIM_INFINITY:
-        new_soft, soft = min(new_soft, ceiling), min(soft, ceiling)
-    resource.setrlimit(limit_name, (soft, new_soft))
+        soft, new_hard = min(soft, ceiling), min(new_hard, ceiling)
+    resource.setrlimit(limit_name, (soft, new_hard))

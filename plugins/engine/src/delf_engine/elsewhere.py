@@ -76,7 +76,7 @@ async def search_tasks(
     before: str | None = None,
     waiting: Waiting = waiting_tasks,
 ) -> Found:
-    """Search tasks as ``SharedJournal.search``, with exact states.
+    """Search tasks as ``SharedJournal.search`` does, with exact states.
 
     Args:
         journal: The journal with the tasks.
@@ -92,9 +92,8 @@ async def search_tasks(
     found, unindexed = list[FoundTask](), 0
     for stored_state in (None,) if conditions.state is None else stored_states(conditions.state):
         tasks_of_state, place, has_more = list[FoundTask](), before, True
-        while (
-            has_more and len(tasks_of_state) <= limit
-        ):  # one further task tells that there are more
+        # One task above the limit tells that there are more.
+        while has_more and len(tasks_of_state) <= limit:
             page = await journal.search(replace(conditions, state=stored_state), limit + 1, place)
             exact = await states.exact([one.task for one in page.tasks])
             tasks = [replace(one, task=task) for one, task in zip(page.tasks, exact, strict=True)]

@@ -8,7 +8,7 @@ from typing import Any
 
 from delf_sandbox.guest.functions import Functions
 from delf_sandbox.guest.names import BUILTINS
-from delf_sandbox.guest.scopes import EACH, CallPlace, Path, Place, Scope
+from delf_sandbox.guest.scopes import EACH, OUT_OF, CallPlace, Path, Place, Scope
 
 _COLLECTIONS = frozenset({"list", "tuple", "set", "frozenset", "iter", "reversed", "sorted"})
 
@@ -175,11 +175,11 @@ class Later:
         if (owner, word, path) in self._visited or len(path) > 6:  # a cycle of assignments
             return
         self._visited.add((owner, word, path))
-        for value, scope, how in bindings:
-            # A ``-`` says that the value is an item of the container: the path's first step leads
-            # to it.
-            levels = sum(step == "-" for step in how)  # of containers to step out of
-            self._keep(value, scope, (*how[levels:], *path[levels:]))
+        for value, scope, binding_path in bindings:
+            # A value bound by ``items.append(value)`` is an item of ``items``: the first step of
+            # the path within ``items`` leads to the value, and is left out of the path within it.
+            levels = binding_path.count(OUT_OF)
+            self._keep(value, scope, (*binding_path[levels:], *path[levels:]))
 
     def _keep_given(self, function: Scope, word: str, path: Path) -> None:
         """Mark the calls as awaited later whose results are passed for a parameter."""

@@ -17,6 +17,8 @@ Path = tuple[Step, ...]
 """A path into a value: ``("*", 1)`` leads to the second part of each item of a list of pairs."""
 EACH: Step = "*"
 """The step to each item of a collection."""
+OUT_OF: Step = "-"
+"""The step from an item to its collection: the value that is bound is an item of the target."""
 
 CONSUMERS = frozenset(
     {
@@ -284,10 +286,11 @@ class Seen:
         function = node.func
         if not isinstance(function, ast.Attribute):
             return
-        path = _INSERTS.get(function.attr)
-        if path is not None and len(node.args) == 1:
-            # The value is an item of the container: step into the container first.
-            self._record_binding(function.value, node.args[0], scope, ("-",) if path == () else ())
+        inserted = _INSERTS.get(function.attr)
+        if inserted is not None and len(node.args) == 1:
+            # ``append`` inserts the value itself, ``extend`` its items.
+            path = (OUT_OF,) if inserted == () else ()
+            self._record_binding(function.value, node.args[0], scope, path)
 
     def _record_binding(self, target: ast.expr, value: ast.expr, scope: Scope, path: Path) -> None:
         """Record that a target is bound to a value, or to the part of it at a path."""
@@ -297,7 +300,7 @@ class Seen:
             case ast.Attribute(attr=name):
                 self.stores.setdefault(name, []).append((value, scope, path))
             case ast.Subscript(value=inner):
-                self._record_binding(inner, value, scope, ("-", *path))
+                self._record_binding(inner, value, scope, (OUT_OF, *path))
             case ast.Tuple(elts=items) | ast.List(elts=items):
                 for index, item in enumerate(items):
                     if isinstance(item, ast.Starred):
