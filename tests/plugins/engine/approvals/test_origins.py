@@ -203,8 +203,68 @@ SOURCES = {
         "t = {}\nfor c in customers():\n    t[c['name']] = c['iban']\n    pay(c['iban'])",
         True,
     ),
-    "own data beside a list in a table": (
+    "a table filled with own data": (
         "t = {}\nfor c in customers():\n    t.setdefault(c['name'], []).append(c)\n    pay(t['Ada'])",
+        True,
+    ),
+    "a list built of own data": (
+        "mails()\na = []\nfor c in customers():\n    a.append(c['iban'])\npay(a[0])",
+        True,
+    ),
+    "a list built of own data in a loop over another's": (
+        "a = []\nfor m in mails():\n    a.append('GB33')\npay(str(a))",
+        False,
+    ),
+    "what a function returns of own data": (
+        "def of(c):\n    return c['iban']\nmails()\npay(of(customers()[0]))",
+        True,
+    ),
+    "what a function returns of another's choice": (
+        "def of(m):\n    if m:\n        return 'GB33'\n    return 'GB44'\npay(of(mails()))",
+        False,
+    ),
+    "a constant that own data decide": (
+        "mails()\nto = 'GB33'\nif customers():\n    to = 'GB44'\npay(to)",
+        True,
+    ),
+    "a constant that another's value decides": (
+        "to = 'GB33'\nif mails():\n    to = 'GB44'\npay(to)",
+        False,
+    ),
+    "an own item at which an own condition ends a loop": (
+        "mails()\nfor c in customers():\n    if c['name'] == 'Ada':\n        break\npay(c['iban'])",
+        True,
+    ),
+    "an own item before which another's condition ends a function": (
+        (
+            "def of():\n    a = []\n    for c in customers():\n        a.append(c)\n        if mails():\n"
+            "            return a\n    return a\npay(str(of()))"
+        ),
+        False,
+    ),
+    "own pages read until the last": (
+        "mails()\na = customers()\nwhile len(a) < 9:\n    a = a + customers(name=str(len(a)))\npay(a[0])",
+        True,
+    ),
+    "a list of a table that a function returns": (
+        "t = {}\ndef of(k):\n    return t.setdefault(k, [])\nof('a').append(mails()[0])\npay(t['a'])",
+        False,
+    ),
+    "a constant in a try around another's call": (
+        "try:\n    mails()\n    pay('GB33')\nexcept ValueError:\n    pass",
+        True,
+    ),
+    "a keyword of a function, beside another's rest": (
+        "def go(*rest, to):\n    print(rest)\n    pay(to)\ngo(mails(), to='GB33')",
+        True,
+    ),
+    "the rest of a function's arguments": ("def go(*to):\n    pay(to)\ngo(mails())", False),
+    "a record matched by a pattern": (
+        "match mails():\n    case [to]:\n        pay(to)",
+        False,
+    ),
+    "a constant that own and another's data decide": (
+        "x = 'GB33' if customers() and mails() else 'GB44'\npay(x)",
         False,
     ),
     "the number of a pass": ("for n, m in enumerate(mails(), start=1):\n    pay(f'{n}.txt')", True),
@@ -289,7 +349,7 @@ SOURCES = {
     ),
     "own data read in a loop over another's": (
         "for m in mails():\n    c = customers()\n    pay(c[0]['iban'])",
-        False,
+        True,
     ),
     "own data read in a loop that another steps over": (
         "m = mails()\nfor n in ['Ada']:\n    if m:\n        continue\n    c = customers(name=n)\npay(c[0]['iban'])",

@@ -169,18 +169,6 @@ PASS = {
         "print(book('red', '2026-06-30'))",
         "book(room=choose('red', 'blue'), day='2026-06-30')",
     ),
-    "an f-string of a field": (
-        "print(note(f\"About {s[0]['name']}\", '2026-06-30'))",
-        "note(title=f'About {staff().name}', day='2026-06-30')",
-    ),
-    "arithmetic of a field": (
-        "print(patch({'cents': 1250.5 * 0.1}))",
-        "patch(changes={'cents': account().balance * 0.1})",
-    ),
-    "the sum of a field": (
-        "print(patch({'cents': 1250.5}))",
-        "patch(changes={'cents': sum(account().balance)})",
-    ),
     "a record that a read without the filter returns, too": (
         "v = find()\nprint(remove(v[0]['id']))",
         "remove(mail_id=find(sender='ada@firm.example').id)",
@@ -325,6 +313,73 @@ def test_open_contents_of_a_clean_script_may_be_data(delf_host, scripted_model, 
         flows="guard",
     ) as agent:
         assert agent.run("Save my mails as mails.json").status
+    assert bool(asked) is asks
+
+
+MADE_OF_FIELDS = {
+    "a field": ("book(find(sender='ada')[0]['id'], 'today')", "find(sender='ada').id", False),
+    "an f-string": (
+        "f = find(sender='ada')[0]\nbook(f\"{f['id']}-{f['body']}\", 'today')",
+        "f\"{find(sender='ada').id}-{find(sender='ada').body}\"",
+        False,
+    ),
+    "a sum": (
+        "book(str(sum(int(f['id']) for f in find(sender='ada'))), 'today')",
+        "sum(find(sender='ada').id)",
+        False,
+    ),
+    "the filter in other words": (
+        "book(find(sender='ada@')[0]['body'][:9], 'today')",
+        "find(sender='ada').body",
+        False,
+    ),
+    "a value within a branch": (
+        "f = find(sender='ada')\nif f[0]['body']:\n    n = f[0]['id'] + 'x'\n    book(n, 'today')",
+        "find(sender='ada').id",
+        False,
+    ),
+    "another field": (
+        "book(find(sender='ada')[0]['body'], 'today')",
+        "find(sender='ada').id",
+        True,
+    ),
+    "no filter": ("book(find()[1]['body'][:9], 'today')", "find(sender='ada').body", True),
+    "another's filter": (
+        "book(find(sender=mails()[1]['sender'])[0]['body'][:9], 'today')",
+        "find(sender='ada').body",
+        True,
+    ),
+    "another call": ("book(mails()[1]['body'][:9], 'today')", "find(sender='ada').body", True),
+    "a record that another field selects": (
+        "f = [f for f in find(sender='a') if 'Bob' in f['body']]\nbook(f[0]['id'] + 'x', 'today')",
+        "find(sender='a').id",
+        True,
+    ),
+    "a module that reads": (
+        "import os\nbook(os.path.join(find(sender='ada')[0]['id']), 'today')",
+        "find(sender='ada').id + 'x'",
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize(("code", "planned", "asks"), MADE_OF_FIELDS.values(), ids=MADE_OF_FIELDS)
+def test_clean_script_may_make_a_value_of_planned_fields(
+    delf_host, scripted_model, code, planned, asks
+):
+    scripted_model.writes(code)
+    scripted_model.outline = f"book(room={planned}, day='today')"
+    asked = []
+    with Agent(
+        tools=[mails, find, book],
+        llm="scripted",
+        host=delf_host,
+        approvals=[],
+        on_confirm=lambda request: asked.append(request.flow) or True,
+        flows="guard",
+        retry_count=0,
+    ) as agent:
+        agent.run("Book a room")
     assert bool(asked) is asks
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any, Final
@@ -147,7 +148,7 @@ class _Suspect:
             self.arguments,
             self._is_content,
             is_alone=is_alone,
-            names={*map(parameter_of, foreign)} if is_clean else None,
+            foreign=self._foreign_sources(foreign) if is_clean else None,
         )
         if not (is_clean or deciding or misfits):
             return "the model wrote this call after it had read what others wrote"
@@ -160,6 +161,12 @@ class _Suspect:
 
     def _is_content(self, path: str, text: str) -> bool:
         return is_content(self.bound, path, text)
+
+    def _foreign_sources(self, paths: Sequence[str]) -> Mapping[str, AbstractSet[str] | None]:
+        return {
+            parameter_of(path): self.origins.foreign(self.bound.name, path, self.line)
+            for path in paths
+        }
 
     def _is_own(self, path: str) -> bool:
         """Return whether a value is the user's own and stays in their services, or is allowed."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final, cast
 
 from delf.events import (
@@ -83,7 +84,7 @@ class Origins:
         of others."""
         self._code: str | None = None
         """The current script; None if the strategy calls without a script."""
-        self._scripts = Scripts(lambda name: tool_of(name) is not None, given)
+        self._scripts = Scripts(self._parameters_of, given)
         self._calls: dict[int, ReadCall] = {}
         self._made: dict[str, list[ReadCall]] = defaultdict(list)
         """The calls by action."""
@@ -97,7 +98,9 @@ class Origins:
         """The actions with a result that is not wholly the user's own."""
         self._given: set[str] = set()
         """The connections that were given texts of others, whose later results are theirs."""
-        self.planned = Planned(self._made, tool_of, self._is_named_by_others, self.is_answer)
+        self.planned = Planned(
+            self._made, tool_of, self._scripts.read, self._is_named_by_others, self.is_stated
+        )
 
     @property
     def own_words(self) -> str:
@@ -207,15 +210,11 @@ class Origins:
 
     def is_own(self, action: str, path: str, text: str, line: int | None) -> bool:
         """Return whether a clean script makes a value of constants and own results alone."""
-        sources = self.sources(action, path, line) if self.is_clean else None
+        sources = self.foreign(action, path, line) if self.is_clean else None
         if sources is None:
             return False
         fields = {source[1:] for source in sources if source[0] == FIELD}
-        return all(
-            self._is_own_action(each) or self._holds_own(each, text, fields)
-            for each in sources
-            if each[0] != FIELD
-        )
+        return all(self._holds_own(each, text, fields) for each in sources if each[0] != FIELD)
 
     def are_own(self, action: str, arguments: Mapping[str, Any], line: int | None) -> bool:
         """Return whether all values of a call are the user's own."""
@@ -226,9 +225,16 @@ class Origins:
         """Return the actions whose results a clean script uses for a value; None if unknown."""
         if self._code is None:  # a strategy's call: the model wrote the arguments
             return frozenset()
+        return self._scripts.sources(action, path, line)
+
+    def foreign(self, action: str, path: str, line: int | None) -> AbstractSet[str] | None:
+        """Return a value's sources that are not wholly the user's own, and the fields read."""
+        sources = self.sources(action, path, line)
+        return None if sources is None else {e for e in sources if not self._is_own_action(e)}
+
+    def _parameters_of(self, action: str) -> Sequence[str] | None:
         tool = self._tool_of(action)
-        parameters = () if tool is None else tool.action.parameters
-        return self._scripts.sources(action, [each.name for each in parameters], path, line)
+        return None if tool is None else [each.name for each in tool.action.parameters]
 
     def _is_own_action(self, action: str) -> bool:
         """Return whether all results of an action are the user's own."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 from delf.records import dataclass
 from delf.types import Trust
@@ -127,12 +127,22 @@ class Results:
             (self._own if trust == "own" else self._others).update(texts)
             return
         self._trusts += [] if trust in self._trusts else [trust]
-        for record in filter(lambda each: isinstance(each, dict), fields_at(call.result, ())):
-            for name in (name for name in record if _is_own(trust, name)):
-                item = record[name]
-                held = authored(item, {**trust, "*": "own"}) if not isinstance(item, str) else ()
-                texts = [item] if isinstance(item, str) else (t for w, _, t in held if w == "own")
-                self._own.update(map(same_text, texts))
+        own = {name for name, whose in trust.items() if whose == "own"}
+        for record in fields_at(call.result, ()):
+            if isinstance(record, dict):
+                fields = cast("dict[str, Any]", record)
+                is_rest_own = "*" in own
+                for name in (
+                    fields.keys() - (trust.keys() - own) if is_rest_own else fields.keys() & own
+                ):
+                    item = fields[name]
+                    if isinstance(item, str):
+                        self._own.add(same_text(item))
+                    else:
+                        held = authored(item, {**trust, "*": "own"})
+                        self._own.update(
+                            same_text(text) for whose, _, text in held if whose == "own"
+                        )
 
     def holds_own(self, value: str, fields: Iterable[str]) -> bool:
         """Return whether a value is own, given the fields that a script reads for the value."""

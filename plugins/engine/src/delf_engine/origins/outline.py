@@ -7,16 +7,22 @@ words alone, so its calls are calls that the user asked for.
 from __future__ import annotations
 
 import ast
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
-from itertools import filterfalse, product
+from itertools import filterfalse
 from typing import Any, Final
 
 from delf_engine.bound_action import BoundAction
 from delf_engine.origins.origin import ReadCall
-from delf_engine.origins.scripts import arguments_of, dotted, is_constant, letters_of_name
+from delf_engine.origins.scripts import (
+    UNKNOWN,
+    arguments_of,
+    dotted,
+    is_constant,
+    letters_of_name,
+)
 from delf_engine.origins.texts import is_only_one, same_text
 from delf_engine.origins.values import (
     fields_at,
@@ -49,17 +55,13 @@ Now: {now}
 The user's words:
 {words}"""
 FOLLOWED: Final = "The text that these words order to follow:"
-_OPERATORS: Final[Mapping[type[ast.operator], Callable[[float, float], float]]] = {
-    ast.Add: float.__add__,
-    ast.Sub: float.__sub__,
-    ast.Mult: float.__mul__,
-    ast.Div: float.__truediv__,
-}
 _MAX_CHARACTERS: Final = 20_000
 """The most characters of an answer that are parsed."""
 
 IsFree = Callable[[str, str], bool]
 """Decides whether a value, given by path and text, is content for people to read."""
+Foreign = Mapping[str, AbstractSet[str] | None]
+"""The sources of parameters that are not the user's own by parameter; None if unknown."""
 
 
 class Planned:
@@ -68,22 +70,25 @@ class Planned:
     Args:
         made: The calls of the task so far, by action.
         tool_of: Returns an action by its name.
+        sources_of: Returns the actions and fields of which an expression is made.
         is_named: Returns whether others' words name a record.
-        is_answer: Returns whether a person gave a value as the answer to a question, which fits
-            wherever the outline states no other value.
+        is_stated: Returns whether the user's words hold a value, which fits what the outline leaves
+            open.
     """
 
     def __init__(
         self,
         made: Mapping[str, Sequence[ReadCall]],
         tool_of: Callable[[str], BoundAction | None],
+        sources_of: Callable[[ast.expr], AbstractSet[str]],
         is_named: Callable[[str], bool],
-        is_answer: Callable[[str], bool],
+        is_stated: Callable[[str], bool],
     ) -> None:
         self._made = made
         self._tool_of = tool_of
+        self._sources_of = sources_of
         self._is_named = is_named
-        self._is_answer = is_answer
+        self._is_stated = is_stated
         self._calls: list[ast.Call] = []
         self.orders: Sequence[ast.Call] = ()
         """The calls that read texts whose instructions the user asks to follow."""
@@ -107,17 +112,17 @@ class Planned:
         is_free: IsFree,
         *,
         is_alone: bool = False,
-        names: Iterable[str] | None = None,
+        foreign: Foreign | None = None,
     ) -> Sequence[Sequence[str]]:
         """Compare a call with each planned call of its action; return the parameters that differ.
 
-        Compares all parameters, or only ``names``. With ``is_alone``, a planned call that states no
-        value leaves no value to the model.
+        Compares all parameters; in a clean script, only the ``foreign`` ones. With ``is_alone``, a
+        planned call that states no value leaves no value to the model.
         """
         found: list[Sequence[str]] = []
         for call in self._planned(action):
             is_bare = is_alone and not any(map(is_constant, self._given(call).values()))
-            found.append([*self._misfits(call, arguments, _never if is_bare else is_free, names)])
+            found.append([*self._misfits(call, arguments, _never if is_bare else is_free, foreign)])
         return found
 
     def states(self, action: str, name: str, value: Any) -> bool:
@@ -167,13 +172,15 @@ class Planned:
         call: ast.Call,
         arguments: Mapping[str, Any],
         is_free: IsFree,
-        names: Iterable[str] | None = None,
+        foreign: Foreign | None = None,
     ) -> Iterator[str]:
         planned, tool = self._given(call), self._tool_of(dotted(call.func))
         defaults: Mapping[str, Any] = tool.action.defaults if tool else {}
         values = {**defaults, **arguments}
         given = {letters_of_name(name): name for name in values}
-        for letters in sorted({*planned, *given} if names is None else map(letters_of_name, names)):
+        for letters in sorted(
+            {*planned, *given} if foreign is None else map(letters_of_name, foreign)
+        ):
             name, node = given.get(letters, letters), planned.get(letters)
             value = values.get(name)
             # A default carries no text of others.
@@ -182,16 +189,18 @@ class Planned:
                 is_fitting = node is None or (isinstance(node, ast.Constant) and node.value is ...)
             elif is_default and (node is None or not is_constant(node)):
                 is_fitting = True
+            elif foreign is None or node is None:
+                is_fitting = self._fits(node, value, name, is_free)
             else:
                 # What the task leaves open to a clean script may be data, such as a table.
-                is_open = names is not None and node is not None
-                is_text = partial(_is_named, is_free) if is_open else is_free
-                is_fitting = self._fits(node or ast.Constant(...), value, name, is_text)
+                is_text = partial(_is_named, is_free)
+                is_fitting = self._makes(node, foreign[name])
+                is_fitting = is_fitting or self._fits(node, value, name, is_text)
             if not is_fitting:
                 yield name
 
-    def _fits(self, node: ast.expr, value: Any, path: str, is_free: IsFree) -> bool:
-        """Return whether a value is the planned value of its argument."""
+    def _fits(self, node: ast.expr | None, value: Any, path: str, is_free: IsFree) -> bool:
+        """Return whether a value is the planned value of its argument, if there is one."""
         items = [*items_of(value)]
         match node:
             case ast.List(elts=nodes) | ast.Tuple(elts=nodes) | ast.Set(elts=nodes):
@@ -213,50 +222,39 @@ class Planned:
                 )
             case ast.Call(func=ast.Name(id="choose"), args=choices):
                 return any(self._fits(each, value, path, is_free) for each in choices)
-            case _ if is_constant(node):
+            case ast.expr() if is_constant(node):
                 literal = ast.literal_eval(node)
                 return _is_same(literal, items[0] if len(items) == 1 else value)
-            case ast.JoinedStr(values=parts):
-                holes = [each.value for each in parts if isinstance(each, ast.FormattedValue)]
-                texts = (
-                    re.escape(str(each.value)) if isinstance(each, ast.Constant) else "(.+)"
-                    for each in parts
-                )
-                found = re.fullmatch("".join(texts), str(value), re.DOTALL)
-                pairs = zip(holes, found.groups() if found else (), strict=False)
-                return found is not None and all(self._fits(*e, path, _never) for e in pairs)
             case _:
-                field = field_of(node)
+                field, is_open = node and field_of(node), isinstance(node, ast.Constant)
                 return all(
                     is_free(inner, text)
-                    or self._is_answer(text)
+                    or (is_open and self._is_stated(text))
                     or (
-                        self._field_contains(*field, text, names_in(inner.removeprefix(path)))
-                        if field
-                        else any(_is_same(each, text) for each in self._numbers(node))
+                        field
+                        and self._field_contains(*field, text, names_in(inner.removeprefix(path)))
                     )
                     for inner, text in leaves_of(value, path)
                 )
 
-    def _numbers(self, node: ast.expr) -> Iterator[float]:
-        """Yield the possible results of planned arithmetic, also rounded as amounts are."""
-        match node:
-            case ast.Constant(value=int() | float() as value):
-                yield float(value)
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-                for first, second in product(self._numbers(left), self._numbers(right)):
-                    if second or not isinstance(op, ast.Div):
-                        exact = _OPERATORS[type(op)](first, second)
-                        yield from (exact, round(exact, 2), round(exact))
-            case ast.Call(func=ast.Name(id="sum"), args=[inner]):
-                yield sum(self._numbers(inner))
-            case ast.Call(func=ast.Name(id="round" | "int" | "float"), args=[inner, *_]):
-                yield from self._numbers(inner)
-            case _ if field := field_of(node):
-                held = (item for made in self._held(*field) for item in made)
-                yield from (float(each) for each in held if type(each) in (int, float))
-            case _:
-                pass
+    def _makes(self, node: ast.expr, sources: AbstractSet[str] | None) -> bool:
+        """Return whether a clean script makes a value of nothing but the planned calls' fields.
+
+        The script's calls need all filters of the planned calls, but may say them in other words.
+        """
+        if sources is None or UNKNOWN in sources or not sources <= self._sources_of(node):
+            return False
+        return all(
+            self._given(call).keys() <= {*map(letters_of_name, self._filters(made))}
+            for call in calls_in(node)
+            for made in self._made.get(dotted(call.func), ())
+        )
+
+    def _filters(self, made: ReadCall) -> Iterator[str]:
+        """Yield the parameters of a call that have a value other than their default."""
+        tool = self._tool_of(made.action)
+        defaults: Mapping[str, Any] = tool.action.defaults if tool else {}
+        return (n for n, v in made.arguments.items() if v not in (None, defaults.get(n)))
 
     def _field_contains(
         self, call: ast.Call, path: Sequence[str], text: str, inner: Sequence[str]
@@ -277,14 +275,13 @@ class Planned:
 
         A record of a result without the filter has to hold the value that the filter wants.
         """
-        given, tool = self._given(call), self._tool_of(dotted(call.func))
-        defaults: Mapping[str, Any] = tool.action.defaults if tool else {}
+        given = self._given(call)
         for made in self._made.get(dotted(call.func), ()):
             if self.is_call(call, made):
                 yield fields_at(made.result, path)
                 continue
             left = [*self._misfits(call, made.arguments, _never)]
-            is_filtered = any(made.arguments.get(n) not in (None, defaults.get(n)) for n in left)
+            is_filtered = not {*self._filters(made)}.isdisjoint(left)
             nodes = [given.get(letters_of_name(name)) for name in left]
             wanted = [ast.literal_eval(node) for node in nodes if node and is_constant(node)]
             if not (made.has_failed or made.changes or is_filtered) and len(wanted) == len(left):

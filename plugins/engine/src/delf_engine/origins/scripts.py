@@ -1,30 +1,32 @@
 """Sources of the values of a script's calls, read from the script's text.
 
-A value is known if the call itself states how the value is made of constants and results. A name
-counts only if plain statements of the top level bind it. All else is unknown.
+The analysis follows values from constants and from results of calls to the arguments of calls. It
+ignores the order of statements: a variable has the sources of all values that the scripts give it.
+What decides whether or how often a statement runs is a source of all that the statement assigns.
 """
 
 from __future__ import annotations
 
 import ast
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from delf_engine.origins.values import parameter_of
 
 _PLAIN: Final = (
-    "abs bool chr dict enumerate float format int len list max min next ord range repr round set "
-    "sorted str sum tuple"
+    "abs all any bool chr dict enumerate filter float format int isinstance iter len list map max "
+    "min next ord print range repr reversed round set sorted str sum tuple type zip"
 )
-"""Builtins that introduce no data of others."""
-_PURE: Final = "base64 datetime math string textwrap zoneinfo"
-"""Modules that introduce no data of others, and whose values cannot be changed."""
+"""Builtins that introduce no data of others and, except ``next``, change no argument."""
+_PURE: Final = (
+    "base64 collections datetime decimal itertools json math re statistics string textwrap zoneinfo"
+)
+"""Modules that introduce no data of others."""
 _HIDDEN_WAYS: Final = ("globals", "locals", "vars", "setattr", "exec", "eval")
 """Names by which a script changes variables without a statement that shows it."""
-_JUMPS: Final = (ast.Break, ast.Continue)
-_FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
-_TELLING: Final = (
+_READING: Final = (
     "casefold count date endswith format get index isoformat items join keys lower replace split "
     "splitlines startswith strftime strip title upper values"
 )
@@ -32,108 +34,72 @@ _TELLING: Final = (
 _CHANGING: Final = (
     "add append clear discard extend insert pop popitem remove reverse setdefault sort update"
 )
-"""Methods that change a list, record or set, also where they are only named."""
-_HARMLESS: Final = f"{_PLAIN} all any filter isinstance map print reversed type zip"
-"""Builtins that change no argument, except ``next``."""
+"""Methods that change a list, record or set, and none of their arguments."""
+_MAX_PASSES: Final = 30
+"""The most passes over the scripts; each pass follows values at least one assignment further."""
 UNKNOWN: Final = "?"
 """A source, or the name of a field, that the script does not show."""
 FIELD: Final = "."
 """The first character of a source that is the name of a read field."""
+_Sources = set[str]
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Scripts:
     """The clean scripts of a task, which share their variables.
 
     Args:
-        is_action: Returns whether a dotted name is an action.
+        parameters_of: Returns the parameters of the action with a dotted name; None if there is no
+            such action.
         given: The variables with values of others.
     """
 
-    def __init__(self, is_action: Callable[[str], bool], given: Iterable[str] = ()) -> None:
-        self._is_action = is_action
-        self._values: dict[str, list[ast.expr]] = defaultdict(list)
-        """For each name, the expressions that it stands for; none for a module."""
-        self._changed: set[str] = set()
-        """The names whose values a call or an assignment may change."""
-        self._aliased: dict[str, list[ast.expr]] = defaultdict(list)
-        """For each variable, the expressions whose value it may share."""
-        self._bound: Counter[str] = Counter(given)
-        """The number of times that the scripts bind a name to anything else."""
+    def __init__(
+        self, parameters_of: Callable[[str], Sequence[str] | None], given: Iterable[str] = ()
+    ) -> None:
+        self._parameters_of = parameters_of
+        self._trees: list[ast.Module] = []
+        self._calls: dict[str, dict[ast.Call, Mapping[str, _Sources]]] = defaultdict(dict)
+        """The sources of the arguments of each action's calls in the last script."""
+        self._values: dict[str, _Sources] = {name: {UNKNOWN} for name in given}
+        """The sources of each variable."""
+        self._contained: dict[str, _Sources] = defaultdict(set)
+        """For each variable, the variables whose values its own value may contain."""
+        self._functions: dict[str, list[_Function]] = defaultdict(list)
+        self._decisive: dict[ast.AST, _Sources] = defaultdict(set)
+        """The sources that decide whether or how often a statement runs, and those of what a
+        function returns."""
         self._uses: Counter[str] = Counter()
-        """The number of times that the last script has a name."""
-        self._is_hidden = False
-        """True if a script may change variables in a way that its text does not show."""
-        self._calls: dict[str, list[ast.Call]] = {}
-        """The calls of each action in the last script."""
-        self._known: dict[tuple[str, str, int | None], frozenset[str] | None] = {}
+        """The number of times that the scripts have a name."""
+        self._uses_in: dict[ast.AST, Counter[str]] = {}
+        """The same within a loop, condition or function."""
+        self._around: list[ast.AST] = []
+        """The loops, conditions and functions around the visited node, from the outside in."""
+        self._modules: set[str] = set()
+        self._loose: set[str] = set()
+        """The unbound names that are read other than in calls of actions."""
+        self._has_grown = True
 
     def add(self, code: str) -> None:
         """Analyse a script; invalid Python is ignored."""
-        self._calls, self._known = defaultdict(list), {}
+        self._calls.clear()
         try:
             tree = ast.parse(code)
+            self._trees.append(tree)
+            self._declare(tree)
+            self._uses.update(_names(tree))
+            for _ in range(_MAX_PASSES):
+                self._has_grown = False
+                for each in self._trees:
+                    self._calls.clear()
+                    self.read(each)
+                if not self._has_grown:
+                    return
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return
-        nodes, top = [*ast.walk(tree)], {*tree.body}
-        self._uses = Counter(map(dotted, nodes))
-        self._is_hidden = self._is_hidden or any(self._uses[each] for each in _HIDDEN_WAYS)
-        for node in nodes:
-            self._bound.update(_bound(node))
-            if isinstance(node, ast.Call):
-                self._calls[dotted(node.func)].append(node)
-        for node in nodes:
-            if isinstance(node, (ast.comprehension, ast.Call)) or node in top:
-                self._add(node)
-        self._find_changes(tree)
+            pass
+        self._calls.clear()
 
-    def _find_changes(self, tree: ast.Module) -> None:
-        """Add the names whose values a script may change, with all that share a changed value."""
-        own = {each.name for each in tree.body if isinstance(each, _FUNCTIONS)}
-        stored = set[str]()
-        for node in ast.walk(tree):
-            match node:
-                case ast.Call():
-                    self._changed.update(self._changed_by(node, own))
-                case ast.AugAssign(target=ast.Name(id=name)):  # extends a list in place
-                    stored.add(name)
-                case ast.Attribute(attr=name, value=value) if name in _CHANGING.split():
-                    self._changed.update(_roots(value))
-                case (
-                    ast.Subscript(value=value, ctx=ast.Store() | ast.Del())
-                    | ast.Attribute(value=value, ctx=ast.Store() | ast.Del())
-                ):
-                    (stored if isinstance(value, ast.Name) else self._changed).update(_roots(value))
-                case _:
-                    pass
-        # An assignment to a part binds the name anew, but what the name stood for changes, too.
-        self._changed.update(*(_names(value) for name in stored for value in self._aliased[name]))
-        todo = [*self._changed]
-        for name in todo:
-            for value in self._values.get(name, ()):
-                new = {*_names(value)} - self._changed
-                self._changed |= new
-                todo += new
-
-    def _changed_by(self, call: ast.Call, own: Container[str]) -> Iterator[str]:
-        """Yield the names whose values a call may change: its object, and arguments by name."""
-        name = dotted(call.func)
-        if self._is_action(name):
-            return
-        if isinstance(call.func, ast.Attribute):
-            telling, value = _TELLING.split(), call.func.value
-            if call.func.attr not in telling:
-                yield from _roots(value)
-            if isinstance(value, ast.Constant) or call.func.attr in (*telling, "append"):
-                return
-        elif name in own or (name in _HARMLESS.split() and name != "next"):
-            return
-        for each in (*call.args, *(keyword.value for keyword in call.keywords)):
-            if isinstance(each, (ast.Name, ast.Subscript, ast.Attribute, ast.Starred)):
-                yield from _roots(each)
-
-    def sources(
-        self, action: str, parameters: Sequence[str], path: str, line: int | None
-    ) -> frozenset[str] | None:
+    def sources(self, action: str, path: str, line: int | None) -> frozenset[str] | None:
         """Return the actions and unknown names behind an argument in the last script.
 
         Returns:
@@ -141,151 +107,273 @@ class Scripts:
             that it does not show. If the line of the call is unknown, all calls of the action
             count.
         """
-        key = action, path, line
-        if key not in self._known:
-            every, name = self._calls.get(action, ()), letters_of_name(parameter_of(path))
-            calls = [c for c in every if line is None or c.lineno <= line <= (c.end_lineno or 0)]
-            given = [arguments_of(call, parameters) for call in calls]
-            found = (each.get(name, each.get("*")) for each in given)
-            nodes = [each for each in found if each is not None] or [ast.Name(UNKNOWN)]
-            is_shown = calls and self._uses[action] <= len(every) and not self._is_hidden
-            is_shown = is_shown and not self._is_passed_on(action.partition(".")[0])
-            self._known[key] = frozenset(self._sources(nodes)) if is_shown else None
-        return self._known[key]
+        found = [
+            given
+            for call, given in self._calls[action].items()
+            if line is None or call.lineno <= line <= (call.end_lineno or 0)
+        ]
+        if not found or self._loose.intersection((*_HIDDEN_WAYS, action.partition(".")[0])):
+            return None
+        name = letters_of_name(parameter_of(path))
+        values = [each.get(name, each.get("*")) for each in found]
+        known = [each for each in values if each is not None]
+        return frozenset[str]().union(*known or [{UNKNOWN}])
 
-    def _is_passed_on(self, connection: str) -> bool:
-        """Return whether the last script uses a connection other than to name its actions."""
-        if self._is_action(connection):
-            return False
-        named = (each for each in self._uses if each.startswith(f"{connection}."))
-        return self._uses[connection] > sum(
-            self._uses[each] for each in filter(self._is_action, named)
-        )
+    def _declare(self, tree: ast.Module) -> None:
+        """Add the names that a script binds; those that no assignment or call binds are unknown."""
+        for node in ast.walk(tree):
+            names: Sequence[str | None] = ()
+            match node:
+                case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                    self._values.setdefault(name, set())
+                case ast.FunctionDef(decorator_list=[]) | ast.AsyncFunctionDef(decorator_list=[]):
+                    self._functions[node.name].append(node)
+                case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+                    modules = {getattr(node, "module", None) or each.name for each in aliases}
+                    names = [each.asname or each.name.partition(".")[0] for each in aliases]
+                    if modules <= {*_PURE.split()}:
+                        self._modules.update(names)
+                        names = ()
+                case ast.Global(names=names) | ast.Nonlocal(names=names):
+                    pass
+                case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                    names = [node.name, *_parameters(node)]
+                case ast.ExceptHandler() | ast.MatchAs() | ast.MatchStar():
+                    names = [node.name]
+                case ast.MatchMapping():
+                    names = [node.rest]
+                case _:
+                    pass
+            for name in filter(None, names):
+                self._values.setdefault(name, set()).add(UNKNOWN)
 
-    def _sources(self, nodes: Iterable[ast.expr]) -> Iterator[str]:
-        """Yield the actions and fields in expressions, and ``?`` for unknown names."""
-        todo, seen = [*nodes], set[str]()
-        for node in todo:
-            for name in {*self._read(node)} - seen:
-                seen.add(name)
-                todo += self._values.get(name, ())
-                is_plain = name in self._values or name in _PLAIN.split()
-                is_action = self._is_action(name)
-                is_known = (is_plain or is_action) and not self._bound[name.partition(".")[0]]
-                if name[0] == FIELD or (is_known and is_action):
-                    yield name
-                elif not is_known or (name in self._changed and self._values.get(name)):
-                    yield UNKNOWN
-
-    def _add(self, node: ast.AST, around: Sequence[ast.expr] = ()) -> None:
-        """Add the values that a part of a script binds, unless an exception can skip the part.
-
-        ``around`` decides how often the part runs.
-        """
-        targets: Sequence[ast.AST] = ()
-        values: Sequence[ast.expr] = ()
+    def read(self, node: ast.AST) -> _Sources:
+        """Follow the values in a part of a script; return the sources of all that it reads."""
         match node:
+            case ast.Name(id=name, ctx=ast.Load()):
+                return self._sources_of(name)
+            case ast.Attribute(value=value, attr=name):
+                if name in _CHANGING.split():  # a method that the script passes on
+                    self._change(value, {UNKNOWN})
+                is_field = not (isinstance(value, ast.Name) and value.id in self._modules)
+                return self.read(value) | ({FIELD + name} if is_field else set())
+            case ast.Subscript(value=value, slice=index):
+                return self.read(value) | self.read(index) | _fields(index)
+            case ast.Call():
+                return self._read_call(node)
+            case ast.Lambda(body=body):
+                self._grow_parameters(node, {UNKNOWN})
+                return self.read(body)
             case ast.Assign(targets=targets, value=value):
-                places = (part.slice for part in _parts(targets) if isinstance(part, ast.Subscript))
-                same = [each for each in targets if len(targets) > 1]
-                values = [value, *places, *same, *around]
-            case ast.For(target=target, iter=value) | ast.comprehension(target=target, iter=value):
-                jumps = {type(each) for each in ast.walk(node)}.intersection(_JUMPS)
-                targets = [] if ast.Break in jumps else [target]
-                values = [*getattr(value, "elts", [value]), *around]
-                match node:
-                    case ast.For(
-                        target=ast.Tuple(elts=[ast.Name(id=name) as number, item]),
-                        iter=ast.Call(
-                            func=ast.Name(id="enumerate"), args=[_, *start], keywords=keys
-                        ),
-                    ) if targets and [*_names(node)].count(name) == self._uses[name]:
-                        # Within the loop, others decide only how often the script counts.
-                        self._bind([number], [*start, *(each.value for each in keys), *around])
-                        targets = [item]
-                    case _:
-                        pass
-                if isinstance(node, ast.For) and not jumps:
-                    for each in node.body:
-                        if not isinstance(each, _FUNCTIONS):
-                            self._add(each, values)
-            case ast.Call(
-                func=ast.Name(id="sorted" | "min" | "max") | ast.Attribute(attr="sort") as function
+                return self._assign(targets, value)
+            case (
+                ast.AnnAssign(target=target, value=ast.expr() as value)
+                | ast.NamedExpr(target=target, value=value)
+                | ast.withitem(optional_vars=ast.expr() as target, context_expr=value)
             ):
-                targets = _parameters_of_key(node)
-                values = [*node.args, *([] if isinstance(function, ast.Name) else [function.value])]
-            case ast.Import(names=names) | ast.ImportFrom(names=names):
-                modules = {getattr(node, "module", None) or each.name for each in names}
-                targets = names if modules <= {*_PURE.split()} else []
-            case ast.FunctionDef() | ast.AsyncFunctionDef():
-                self._add_parameters(node)
+                return self._assign([target], value)
+            case ast.AugAssign() | ast.Delete():
+                sources = self._read_parts(node)
+                for each in [node.target] if isinstance(node, ast.AugAssign) else node.targets:
+                    self._change(each, sources)
+                return sources
+            case ast.Return() | ast.Yield() | ast.YieldFrom() | ast.Break() | ast.Continue():
+                return self._jump(self._read_parts(node))
+            case ast.If(test=test) | ast.While(test=test):
+                with self._within(node, self.read(test)):
+                    return self._read_parts(node)
+            case ast.For(target=target, iter=rows) | ast.AsyncFor(target=target, iter=rows):
+                with self._within(node, self.read(rows)):
+                    match target, rows:
+                        case (
+                            ast.Tuple(elts=[number, item]),
+                            ast.Call(func=ast.Name(id="enumerate"), args=[values, *start]),
+                        ):
+                            # Within the loop, the rows decide only how often the script counts.
+                            start += [each.value for each in rows.keywords]
+                            self._bind(number, self._read_all(start), rows)
+                            self._bind(item, self.read(values), values)
+                        case _:
+                            self._bind(target, self.read(rows), rows)
+                    return self._read_parts(node)
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                with self._within(node, set()):
+                    for each in node.generators:
+                        self._bind(each.target, self.read(each.iter), each.iter, is_passed=True)
+                        self._grow(self._decisive[node], self._read_parts(each))
+                    return self._decisive[node] | self._read_parts(node)
+            case ast.BoolOp() | ast.IfExp() | ast.Match():
+                with self._within(node, set()):
+                    self._grow(self._decisive[node], sources := self._read_parts(node))
+                    return sources
+            case ast.Try() | ast.TryStar() | ast.With() | ast.AsyncWith():
+                with self._within(node, {UNKNOWN}):  # an exception may skip any part
+                    return self._read_parts(node)
+            case ast.FunctionDef(args=arguments) | ast.AsyncFunctionDef(args=arguments):
+                self._grow_parameters(node, self._read_parts(arguments))
+                self._grow(self._contained[node.name], _names(node))
+                with self._within(node, set()):
+                    return self._read_all(node.body)
             case _:
-                pass
-        self._bind(targets, values)
+                return self._read_parts(node)
 
-    def _add_parameters(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        """Add the arguments of all calls of a function, unless the script passes it on."""
-        calls, names = self._calls[node.name], [each.arg for each in node.args.args]
-        given = [arguments_of(call, names) for call in calls]
-        is_passed = self._uses[node.name] != len(calls) or bool(node.decorator_list)
-        is_plain = not node.args.posonlyargs and self._bound[node.name] == 1
-        if calls and is_plain and not is_passed and not any("*" in each for each in given):
-            for parameter in node.args.args:
-                letters = letters_of_name(parameter.arg)
-                values = [each[letters] for each in given if letters in each]
-                self._bind([parameter], [*values, *node.args.defaults])
+    def _read_all(self, nodes: Iterable[ast.AST]) -> _Sources:
+        return set[str]().union(*map(self.read, nodes))
 
-    def _bind(self, targets: Sequence[ast.AST], values: Sequence[ast.expr]) -> None:
-        """Record the values for which names may stand."""
-        if any(isinstance(each, (ast.GeneratorExp, ast.Lambda)) for each in values):
-            return
-        for part in _parts(targets):
-            for name in _bound(part):
-                self._values[name] += values
-                self._bound[name] -= 1
-                is_whole = not isinstance(part, (ast.Attribute, ast.Subscript))
-                self._aliased[name] += values if is_whole else ()
+    def _read_parts(self, node: ast.AST) -> _Sources:
+        return self._read_all(ast.iter_child_nodes(node))
 
-    def _read(self, node: ast.AST) -> Iterator[str]:
-        """Yield the names, actions and fields in an expression; ``.?`` is an unknown field."""
-        parts: Iterable[ast.AST] = ast.iter_child_nodes(node)
-        match node:
-            case ast.Attribute() if self._is_action(name := dotted(node)):
-                parts = [ast.Constant(0)]
-                yield name
+    def _sources_of(self, name: str) -> _Sources:
+        """Return the sources of a name that is read."""
+        if functions := self._functions.get(name):  # passed on, so it may be called with anything
+            for function in functions:
+                self._grow_parameters(function, {UNKNOWN})
+            return {UNKNOWN}
+        if name in self._values:
+            return self._values[name]
+        if name in _PLAIN.split() or name in self._modules:
+            return set()
+        self._loose.add(name)
+        return {UNKNOWN}
+
+    def _read_call(self, call: ast.Call) -> _Sources:
+        """Follow the arguments of a call; return the sources of its result."""
+        name = dotted(call.func)
+        given = [*call.args, *(each.value for each in call.keywords)]
+        is_bound = name.partition(".")[0] in {*self._values, *self._functions}
+        parameters = None if is_bound else self._parameters_of(name)
+        if parameters is not None:
+            values = arguments_of(call, parameters).items()
+            found = self._calls[name][call] = {key: self.read(value) for key, value in values}
+            return {name}.union(*found.values())
+        method, receiver = "", call.func
+        if isinstance(receiver, ast.Attribute):
+            method, receiver = receiver.attr, receiver.value
+        functions = self._functions.get(name, ())
+        sources = self._values.get(name, set()) if functions else self.read(receiver)
+        sources = sources | self._read_all(each for each in given if not _is_lambda(each))
+        sources |= _fields(given[0]) if method == "get" and given else set()
+        for each in filter(_is_lambda, given):
+            self._grow_parameters(each, sources)
+            sources |= self._read_parts(each)
+        for each in functions:
+            sources |= self._call(each, call, given)
+        is_plain = name in _PLAIN.split() and name != "next" and not is_bound
+        if method in _CHANGING.split():
+            self._change(receiver, sources, call)
+        elif not (functions or is_plain or method in _READING.split()):
+            for each in (receiver, *given):
+                if isinstance(each, (ast.Name, ast.Subscript, ast.Attribute, ast.Starred)):
+                    self._change(each, sources)
+        return sources
+
+    def _call(self, function: _Function, call: ast.Call, given: Sequence[ast.expr]) -> _Sources:
+        """Follow the arguments of a call of the script's own function; return its sources."""
+        names = function.args
+        named = arguments_of(call, [each.arg for each in (*names.posonlyargs, *names.args)])
+        self._grow(self._decisive[function], *self._deciding())
+        for each in (*names.posonlyargs, *names.args, *names.kwonlyargs):
+            if value := named.get(letters_of_name(each.arg), named.get("*")):
+                self._bind(ast.Name(each.arg), self.read(value), value, is_passed=True)
+        for each in filter(None, (names.vararg, names.kwarg)):
+            rest = ast.Tuple([*given])
+            self._bind(ast.Name(each.arg), self.read(rest), rest, is_passed=True)
+        return self._decisive[function]
+
+    def _assign(self, targets: Sequence[ast.expr], value: ast.expr) -> _Sources:
+        sources = self.read(value)
+        for target in targets:
+            # The variables of ``a = b = []`` share their value.
+            self._bind(target, sources, ast.Tuple([value, *targets]))
+        return sources
+
+    def _bind(
+        self, target: ast.AST, sources: _Sources, value: ast.AST, *, is_passed: bool = False
+    ) -> None:
+        """Add the sources of a value to the names in a target.
+
+        What decides whether a value ``is_passed`` to a parameter decides only about the call.
+        """
+        match target:
             case ast.Name(id=name):
-                yield name
-            case ast.Call(func=ast.Attribute(value=value, attr=name), args=args):
-                parts = [value, *args, *node.keywords]
-                if self._is_action(dotted(node.func)):
-                    parts = [node.func, *parts[1:]]
-                elif name == "get":
-                    yield _field(args[0] if args else None)
-            case ast.Attribute(attr=name):
-                yield f"{FIELD}{name}"
-            case ast.Subscript(slice=index) if not isinstance(index, (ast.Slice, ast.UnaryOp)):
-                yield from [] if isinstance(getattr(index, "value", ""), int) else [_field(index)]
+                deciding = () if is_passed else self._deciding(name)
+                self._grow(self._values[name], sources, *deciding)
+                self._grow(self._contained[name], _names(value))
+            case ast.Attribute(value=changed) | ast.Subscript(value=changed):
+                self._change(changed, sources | self.read(target), value)
             case _:
-                pass
-        for each in parts:
-            yield from self._read(each)
+                for each in ast.iter_child_nodes(target):
+                    self._bind(each, sources, value, is_passed=is_passed)
+
+    def _change(self, node: ast.AST, sources: _Sources, *added: ast.AST) -> None:
+        """Add sources to the names whose values a change of an expression's value changes, too.
+
+        After the change, the value also contains those of the ``added`` expressions.
+        """
+        names = [*_roots(node)]
+        for name in [*names]:
+            self._grow(self._contained[name], *map(_names, added))
+        for name in names:
+            if name in self._values:
+                self._grow(self._values[name], sources, *self._deciding(name))
+            names += self._contained[name].difference(names)
+
+    @contextmanager
+    def _within(self, node: ast.AST, sources: _Sources) -> Generator[None]:
+        """Take sources as deciding whether or how often the parts of a node run."""
+        self._grow(self._decisive[node], sources)
+        if node not in self._uses_in:
+            # What an exception skips can be used outside of the body.
+            body = node.body if isinstance(node, (ast.Try, ast.TryStar)) else [node]
+            self._uses_in[node] = Counter(name for each in body for name in _names(each))
+        self._around.append(node)
+        try:
+            yield
+        finally:
+            self._around.pop()
+
+    def _deciding(self, name: str | None = None) -> Iterator[_Sources]:
+        """Yield the sources that decide whether or how often the visited node runs.
+
+        What decides about a statement does not decide a value that only this statement uses.
+        """
+        for node in self._around:
+            if name is None or self._uses_in[node][name] < self._uses[name]:
+                yield self._decisive[node]
+
+    def _jump(self, sources: _Sources) -> _Sources:
+        """Take what decides that a jump happens as deciding all that the jump can skip."""
+        every = sources.union(*self._deciding())
+        for node in self._around:
+            self._grow(self._decisive[node], every)
+        return sources
+
+    def _grow_parameters(self, node: ast.AST, sources: _Sources) -> None:
+        for name in _parameters(node):
+            self._grow(self._values[name], sources)
+
+    def _grow(self, known: _Sources, *more: Iterable[str]) -> None:
+        size = len(known)
+        known.update(*more)
+        self._has_grown = self._has_grown or len(known) > size
 
 
-def _bound(node: ast.AST) -> Iterator[str]:
-    """Yield the name that a node binds or changes, if any."""
-    match node:
-        case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
-            yield name
-        case (
-            ast.Attribute(value=value, ctx=ast.Store() | ast.Del())
-            | ast.Subscript(value=value, ctx=ast.Store() | ast.Del())
-        ):
-            yield from _roots(value)
-        case ast.alias(name=name, asname=alias):
-            yield alias or name.partition(".")[0]
-        case _:
-            name = getattr(node, "name", None) or getattr(node, "rest", None)
-            yield from [name] if name else []
+def _parameters(node: ast.AST) -> Iterator[str]:
+    """Yield the parameters of a function, of a lambda or of the methods of a class."""
+    tree = getattr(node, "args", node)
+    return (each.arg for each in ast.walk(tree) if isinstance(each, ast.arg))
+
+
+def _is_lambda(node: ast.AST) -> bool:
+    return isinstance(node, ast.Lambda)
+
+
+def _fields(key: ast.expr) -> _Sources:
+    """Return the field that a key names as a source; nothing for indexes of lists."""
+    if isinstance(key, (ast.Slice, ast.UnaryOp)) or isinstance(getattr(key, "value", ""), int):
+        return set()
+    name = getattr(key, "value", None)
+    return {f"{FIELD}{name if isinstance(name, str) else UNKNOWN}"}
 
 
 def arguments_of(call: ast.Call, parameters: Sequence[str]) -> Mapping[str, ast.expr]:
@@ -302,19 +390,6 @@ def arguments_of(call: ast.Call, parameters: Sequence[str]) -> Mapping[str, ast.
     return {**named, "*": ast.Tuple(elts=spread)} if spread else named
 
 
-def _parameters_of_key(call: ast.Call) -> Sequence[ast.arg]:
-    """Return the parameters of a call's ``key=lambda …``, unless they have defaults."""
-    keys = [each.value for each in call.keywords if each.arg == "key"]
-    found = [each.args for each in keys if isinstance(each, ast.Lambda)]
-    return [arg for each in found if not each.defaults for arg in each.args]
-
-
-def _field(key: ast.expr | None) -> str:
-    """Return the name of a field as a source."""
-    name = getattr(key, "value", None)
-    return f"{FIELD}{name if isinstance(name, str) else UNKNOWN}"
-
-
 def _roots(node: ast.AST) -> Iterator[str]:
     """Yield the names whose values a change of an expression's value changes, too."""
     match node:
@@ -329,11 +404,6 @@ def _roots(node: ast.AST) -> Iterator[str]:
 def _names(node: ast.AST) -> Iterator[str]:
     """Yield the names in an expression."""
     return (each.id for each in ast.walk(node) if isinstance(each, ast.Name))
-
-
-def _parts(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Yield all parts of expressions."""
-    return (part for node in nodes for part in ast.walk(node))
 
 
 def letters_of_name(name: str) -> str:
