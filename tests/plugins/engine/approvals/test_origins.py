@@ -259,6 +259,18 @@ SOURCES = {
         True,
     ),
     "the rest of a function's arguments": ("def go(*to):\n    pay(to)\ngo(mails())", False),
+    "a function of a module that the script replaces": (
+        "import json\njson.loads = lambda s: mails()[0]\npay(json.loads('[]'))",
+        False,
+    ),
+    "a module's state that another's value sets": (
+        "import decimal\ndecimal.getcontext().prec = mails()\npay(str(decimal.Decimal(1) / 3))",
+        False,
+    ),
+    "a name that another's value imports": (
+        "if mails():\n    from math import pi as n\nelse:\n    from math import e as n\npay(n)",
+        False,
+    ),
     "a record matched by a pattern": (
         "match mails():\n    case [to]:\n        pay(to)",
         False,

@@ -132,10 +132,9 @@ class Origins:
                 case CallFinished(status="ok" | "error"):
                     self._take_result(event)
                 case CallFinished(status="refused", raised="ToolNotAllowed"):
-                    # The model reads the tool's reason, which may quote others.
+                    # The model reads the connection's reason, which may quote others.
                     tool = self._tool_of(event.action)
-                    if tool is None or not (tool.check is None or tool.action.trust == "own"):
-                        self.has_read = True
+                    self.has_read = self.has_read or tool is None or tool.check is not None
                 case _:
                     pass
         self._seen = len(events)

@@ -131,7 +131,8 @@ class Scripts:
                 case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
                     modules = {getattr(node, "module", None) or each.name for each in aliases}
                     names = [each.asname or each.name.partition(".")[0] for each in aliases]
-                    if modules <= {*_PURE.split()}:
+                    # A script may import a name in different ways under a condition.
+                    if modules <= {*_PURE.split()} and node in tree.body:
                         self._modules.update(names)
                         names = ()
                 case ast.Global(names=names) | ast.Nonlocal(names=names):
@@ -300,6 +301,8 @@ class Scripts:
                 self._grow(self._values[name], sources, *deciding)
                 self._grow(self._contained[name], _names(value))
             case ast.Attribute(value=changed) | ast.Subscript(value=changed):
+                for name in self._modules.intersection(_names(changed)):  # a module is changed
+                    self._values.setdefault(name, set())
                 self._change(changed, sources | self.read(target), value)
             case _:
                 for each in ast.iter_child_nodes(target):
