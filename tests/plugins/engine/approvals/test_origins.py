@@ -271,6 +271,42 @@ SOURCES = {
         "if mails():\n    from math import pi as n\nelse:\n    from math import e as n\npay(n)",
         False,
     ),
+    "an own item that a list keeps for another": (
+        "done = []\nfor c in customers():\n    if mails():\n        done.append(c)\n    pay(c['iban'])",
+        True,
+    ),
+    "a list kept in a list to which another is appended": (
+        "a = []\nb = [a]\nb[0].append(mails())\npay(str(a))",
+        False,
+    ),
+    "a list of a loop over lists": (
+        "a = []\nfor b in [a]:\n    b.append(mails())\npay(str(a))",
+        False,
+    ),
+    "a constant after a try around another's call": (
+        "to = 'GB33'\ntry:\n    int(mails())\n    to = 'GB44'\nexcept ValueError:\n    pass\npay(to)",
+        False,
+    ),
+    "own data after a try around own calls": (
+        "mails()\ntry:\n    c = customers()\nexcept ValueError:\n    c = []\npay(str(c))",
+        True,
+    ),
+    "a constant after a try around a helper with another's call": (
+        "def f():\n    int(mails())\nto = 'GB33'\ntry:\n    f()\n    to = 'GB44'\nexcept ValueError:\n    pass\npay(to)",
+        False,
+    ),
+    "own data through a lambda with a name": (
+        "mails()\nf = lambda c: c['iban']\npay(f(customers()[0]))",
+        True,
+    ),
+    "another's data through a lambda with a name": (
+        "f = lambda c: c['iban']\npay(f(mails()[0]))",
+        False,
+    ),
+    "another's data in a lambda with a name": (
+        "f = lambda: mails()[0]\npay(f())",
+        False,
+    ),
     "a record matched by a pattern": (
         "match mails():\n    case [to]:\n        pay(to)",
         False,

@@ -37,12 +37,17 @@ _CHANGING: Final = (
 """Methods that change a list, record or set, and none of their arguments."""
 _MAX_PASSES: Final = 30
 """The most passes over the scripts; each pass follows values at least one assignment further."""
+_NEW: Final = (
+    *(ast.List, ast.Dict, ast.Set, ast.Tuple, ast.ListComp, ast.SetComp, ast.DictComp),
+    *(ast.BinOp, ast.Compare, ast.Constant, ast.JoinedStr),
+)
+"""Expressions whose value no variable has yet."""
 UNKNOWN: Final = "?"
 """A source, or the name of a field, that the script does not show."""
 FIELD: Final = "."
 """The first character of a source that is the name of a read field."""
 _Sources = set[str]
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
+_Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 class Scripts:
@@ -65,10 +70,13 @@ class Scripts:
         """The sources of each variable."""
         self._contained: dict[str, _Sources] = defaultdict(set)
         """For each variable, the variables whose values its own value may contain."""
+        self._same: dict[str, _Sources] = defaultdict(set)
+        """For each variable, the variables whose value its own value may be, or be an item of."""
         self._functions: dict[str, list[_Function]] = defaultdict(list)
         self._decisive: dict[ast.AST, _Sources] = defaultdict(set)
-        """The sources that decide whether or how often a statement runs, and those of what a
-        function returns."""
+        """The sources that decide whether or how often a statement runs."""
+        self._inside: dict[ast.AST, _Sources] = defaultdict(set)
+        """The sources that a function reads, and so may return."""
         self._uses: Counter[str] = Counter()
         """The number of times that the scripts have a name."""
         self._uses_in: dict[ast.AST, Counter[str]] = {}
@@ -128,6 +136,8 @@ class Scripts:
                     self._values.setdefault(name, set())
                 case ast.FunctionDef(decorator_list=[]) | ast.AsyncFunctionDef(decorator_list=[]):
                     self._functions[node.name].append(node)
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda() as function):
+                    self._functions[name].append(function)
                 case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
                     modules = {getattr(node, "module", None) or each.name for each in aliases}
                     names = [each.asname or each.name.partition(".")[0] for each in aliases]
@@ -162,9 +172,12 @@ class Scripts:
                 return self.read(value) | self.read(index) | _fields(index)
             case ast.Call():
                 return self._read_call(node)
-            case ast.Lambda(body=body):
+            case ast.Lambda():
                 self._grow_parameters(node, {UNKNOWN})
-                return self.read(body)
+                return self._read_parts(node)
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda() as value):
+                self._grow(self._contained[name], _names(value))
+                return self._read_whole(value, ast.iter_child_nodes(value))
             case ast.Assign(targets=targets, value=value):
                 return self._assign(targets, value)
             case (
@@ -193,33 +206,39 @@ class Scripts:
                             # Within the loop, the rows decide only how often the script counts.
                             start += [each.value for each in rows.keywords]
                             self._bind(number, self._read_all(start), rows)
-                            self._bind(item, self.read(values), values)
+                            self._bind(item, self.read(values), ast.Starred(values))
                         case _:
-                            self._bind(target, self.read(rows), rows)
+                            self._bind(target, self.read(rows), ast.Starred(rows))
                     return self._read_parts(node)
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
                 with self._within(node, set()):
                     for each in node.generators:
-                        self._bind(each.target, self.read(each.iter), each.iter, is_passed=True)
+                        rows = ast.Starred(each.iter)
+                        self._bind(each.target, self.read(rows), rows, is_passed=True)
                         self._grow(self._decisive[node], self._read_parts(each))
                     return self._decisive[node] | self._read_parts(node)
-            case ast.BoolOp() | ast.IfExp() | ast.Match():
-                with self._within(node, set()):
-                    self._grow(self._decisive[node], sources := self._read_parts(node))
-                    return sources
-            case ast.Try() | ast.TryStar() | ast.With() | ast.AsyncWith():
-                with self._within(node, {UNKNOWN}):  # an exception may skip any part
-                    return self._read_parts(node)
             case ast.FunctionDef(args=arguments) | ast.AsyncFunctionDef(args=arguments):
                 self._grow_parameters(node, self._read_parts(arguments))
                 self._grow(self._contained[node.name], _names(node))
-                with self._within(node, set()):
-                    return self._read_all(node.body)
+                return self._read_whole(node, node.body)
+            case ast.ExceptHandler(body=body):
+                return self._read_all(body)
+            case ast.Try() | ast.TryStar() | ast.With() | ast.AsyncWith():
+                return self._read_whole(node, ast.iter_child_nodes(node))
+            case ast.BoolOp() | ast.IfExp() | ast.Match():
+                return self._read_whole(node, ast.iter_child_nodes(node))
             case _:
                 return self._read_parts(node)
 
     def _read_all(self, nodes: Iterable[ast.AST]) -> _Sources:
         return set[str]().union(*map(self.read, nodes))
+
+    def _read_whole(self, node: ast.AST, parts: Iterable[ast.AST]) -> _Sources:
+        """Read a node in which any part may decide whether another runs, as by an exception."""
+        with self._within(node, set()):
+            self._grow(self._inside[node], self._read_all(parts))
+            self._grow(self._decisive[node], self._inside[node])
+            return self._inside[node]
 
     def _read_parts(self, node: ast.AST) -> _Sources:
         return self._read_all(ast.iter_child_nodes(node))
@@ -259,8 +278,9 @@ class Scripts:
             sources |= self._read_parts(each)
         for each in functions:
             sources |= self._call(each, call, given)
-        is_plain = name in _PLAIN.split() and name != "next" and not is_bound
-        if method in _CHANGING.split():
+        is_plain = name.partition(".")[0] in self._modules or name in _PLAIN.split()
+        is_plain = is_plain and name != "next" and not is_bound
+        if method in _CHANGING.split() and dotted(receiver) not in _PLAIN.split():
             self._change(receiver, sources, call)
         elif not (functions or is_plain or method in _READING.split()):
             for each in (receiver, *given):
@@ -279,17 +299,18 @@ class Scripts:
         for each in filter(None, (names.vararg, names.kwarg)):
             rest = ast.Tuple([*given])
             self._bind(ast.Name(each.arg), self.read(rest), rest, is_passed=True)
-        return self._decisive[function]
+        return self._inside[function]
 
     def _assign(self, targets: Sequence[ast.expr], value: ast.expr) -> _Sources:
         sources = self.read(value)
+        # The variables of ``a = b = []`` share their value.
+        shared = ast.Starred(ast.Tuple([value, *targets])) if len(targets) > 1 else value
         for target in targets:
-            # The variables of ``a = b = []`` share their value.
-            self._bind(target, sources, ast.Tuple([value, *targets]))
+            self._bind(target, sources, shared)
         return sources
 
     def _bind(
-        self, target: ast.AST, sources: _Sources, value: ast.AST, *, is_passed: bool = False
+        self, target: ast.AST, sources: _Sources, value: ast.expr, *, is_passed: bool = False
     ) -> None:
         """Add the sources of a value to the names in a target.
 
@@ -300,26 +321,27 @@ class Scripts:
                 deciding = () if is_passed else self._deciding(name)
                 self._grow(self._values[name], sources, *deciding)
                 self._grow(self._contained[name], _names(value))
+                self._grow(self._same[name], () if isinstance(value, _NEW) else _names(value))
             case ast.Attribute(value=changed) | ast.Subscript(value=changed):
                 for name in self._modules.intersection(_names(changed)):  # a module is changed
                     self._values.setdefault(name, set())
                 self._change(changed, sources | self.read(target), value)
             case _:
                 for each in ast.iter_child_nodes(target):
-                    self._bind(each, sources, value, is_passed=is_passed)
+                    self._bind(each, sources, ast.Starred(value), is_passed=is_passed)
 
-    def _change(self, node: ast.AST, sources: _Sources, *added: ast.AST) -> None:
+    def _change(self, node: ast.AST, sources: _Sources, added: ast.AST | None = None) -> None:
         """Add sources to the names whose values a change of an expression's value changes, too.
 
-        After the change, the value also contains those of the ``added`` expressions.
+        A list to which a value is ``added`` changes, but the values in the list stay the same.
         """
-        names = [*_roots(node)]
+        names, is_shallow = [*_roots(node)], added is not None and isinstance(node, ast.Name)
         for name in [*names]:
-            self._grow(self._contained[name], *map(_names, added))
+            self._grow(self._contained[name], _names(added) if added is not None else ())
         for name in names:
             if name in self._values:
                 self._grow(self._values[name], sources, *self._deciding(name))
-            names += self._contained[name].difference(names)
+            names += (self._same if is_shallow else self._contained)[name].difference(names)
 
     @contextmanager
     def _within(self, node: ast.AST, sources: _Sources) -> Generator[None]:
