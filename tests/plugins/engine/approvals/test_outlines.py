@@ -6,7 +6,8 @@ import pytest
 
 from delf import Agent, tool
 from delf.events import ModelReplied
-from delf_engine.origins.outline import calls_of, field_of
+from delf_engine.origins.outline import calls_of
+from delf_engine.origins.syntax import field_of
 
 OWN = "GB33BUKB20201555555555"
 MAILS = [

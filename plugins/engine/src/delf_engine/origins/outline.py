@@ -16,10 +16,12 @@ from typing import Any, Final
 
 from delf_engine.bound_action import BoundAction
 from delf_engine.origins.origin import ReadCall
-from delf_engine.origins.scripts import (
-    UNKNOWN,
+from delf_engine.origins.scripts import UNKNOWN
+from delf_engine.origins.syntax import (
     arguments_of,
+    calls_in,
     dotted,
+    field_of,
     is_constant,
     letters_of_name,
 )
@@ -317,33 +319,3 @@ def calls_of(answer: str) -> Sequence[ast.Call]:
             continue
         found += [call] if isinstance(call, ast.Call) else []
     return found
-
-
-def field_of(node: ast.expr) -> tuple[ast.Call, Sequence[str]] | None:
-    """Parse a field of a call's result, such as ``find(sender="ada")[0].address``.
-
-    Returns:
-        The call, and the names of the field from the outside in, without indexes of lists.
-        None for composed expressions.
-    """
-    path: list[str] = []
-    while True:
-        match node:
-            case ast.Call(func=ast.Name(id="list" | "set" | "sorted" | "tuple"), args=[inner]):
-                pass
-            case ast.Call(args=args):
-                is_composed = any(any(calls_in(each)) for each in args)
-                return None if is_composed else (node, path[::-1])
-            case ast.Attribute(value=inner, attr=name):
-                path.append(name)
-            case ast.Subscript(value=inner, slice=index):
-                name = getattr(index, "value", None)
-                path += [name] if isinstance(name, str) else []
-            case _:
-                return None
-        node = inner
-
-
-def calls_in(node: ast.AST) -> Iterator[ast.Call]:
-    """Yield all calls in an expression, including the expression itself."""
-    return (each for each in ast.walk(node) if isinstance(each, ast.Call))

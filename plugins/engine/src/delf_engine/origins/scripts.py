@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from typing import Final
 
+from delf_engine.origins.syntax import arguments_of, dotted, letters_of_name
 from delf_engine.origins.values import parameter_of
 
 _PLAIN: Final = (
@@ -21,9 +22,11 @@ _PLAIN: Final = (
 )
 """Builtins that introduce no data of others and, except ``next``, change no argument."""
 _PURE: Final = (
-    "base64 collections datetime decimal itertools json math re statistics string textwrap zoneinfo"
+    "asyncio base64 collections copy dataclasses datetime decimal enum fractions functools hashlib "
+    "html itertools json math re statistics string textwrap time typing urllib.parse uuid "
+    "zoneinfo"
 )
-"""Modules that introduce no data of others."""
+"""Modules whose functions introduce no data of others and add nothing to their arguments."""
 _HIDDEN_WAYS: Final = ("globals", "locals", "vars", "setattr", "exec", "eval")
 """Names by which a script changes variables without a statement that shows it."""
 _READING: Final = (
@@ -42,6 +45,11 @@ _NEW: Final = (
     *(ast.BinOp, ast.Compare, ast.Constant, ast.JoinedStr),
 )
 """Expressions whose value no variable has yet."""
+_SKIPPING: Final = (
+    *(ast.Try, ast.TryStar, ast.With, ast.AsyncWith),
+    *(ast.BoolOp, ast.IfExp, ast.Match),
+)
+"""Nodes of which a part, by its value or an exception, decides whether another part runs."""
 UNKNOWN: Final = "?"
 """A source, or the name of a field, that the script does not show."""
 FIELD: Final = "."
@@ -223,9 +231,7 @@ class Scripts:
                 return self._read_whole(node, node.body)
             case ast.ExceptHandler(body=body):
                 return self._read_all(body)
-            case ast.Try() | ast.TryStar() | ast.With() | ast.AsyncWith():
-                return self._read_whole(node, ast.iter_child_nodes(node))
-            case ast.BoolOp() | ast.IfExp() | ast.Match():
+            case _ if isinstance(node, _SKIPPING):
                 return self._read_whole(node, ast.iter_child_nodes(node))
             case _:
                 return self._read_parts(node)
@@ -234,7 +240,7 @@ class Scripts:
         return set[str]().union(*map(self.read, nodes))
 
     def _read_whole(self, node: ast.AST, parts: Iterable[ast.AST]) -> _Sources:
-        """Read a node in which any part may decide whether another runs, as by an exception."""
+        """Read a node of which any part may decide whether another part runs."""
         with self._within(node, set()):
             self._grow(self._inside[node], self._read_all(parts))
             self._grow(self._decisive[node], self._inside[node])
@@ -260,7 +266,8 @@ class Scripts:
         """Follow the arguments of a call; return the sources of its result."""
         name = dotted(call.func)
         given = [*call.args, *(each.value for each in call.keywords)]
-        is_bound = name.partition(".")[0] in {*self._values, *self._functions}
+        root = name.partition(".")[0]
+        is_bound = root in self._values or root in self._functions
         parameters = None if is_bound else self._parameters_of(name)
         if parameters is not None:
             values = arguments_of(call, parameters).items()
@@ -278,7 +285,7 @@ class Scripts:
             sources |= self._read_parts(each)
         for each in functions:
             sources |= self._call(each, call, given)
-        is_plain = name.partition(".")[0] in self._modules or name in _PLAIN.split()
+        is_plain = root in self._modules or name in _PLAIN.split()
         is_plain = is_plain and name != "next" and not is_bound
         if method in _CHANGING.split() and dotted(receiver) not in _PLAIN.split():
             self._change(receiver, sources, call)
@@ -401,20 +408,6 @@ def _fields(key: ast.expr) -> _Sources:
     return {f"{FIELD}{name if isinstance(name, str) else UNKNOWN}"}
 
 
-def arguments_of(call: ast.Call, parameters: Sequence[str]) -> Mapping[str, ast.expr]:
-    """Return a call's arguments by normalised parameter name; ``*`` for all others.
-
-    What is spread may be for each parameter that has no keyword of its own.
-    """
-    named = {letters_of_name(each.arg): each.value for each in call.keywords if each.arg}
-    spread = [each.value for each in call.keywords if not each.arg]
-    if any(isinstance(each, ast.Starred) for each in call.args):
-        spread += call.args
-    else:
-        named |= dict(zip(map(letters_of_name, parameters), call.args, strict=False))
-    return {**named, "*": ast.Tuple(elts=spread)} if spread else named
-
-
 def _roots(node: ast.AST) -> Iterator[str]:
     """Yield the names whose values a change of an expression's value changes, too."""
     match node:
@@ -429,27 +422,3 @@ def _roots(node: ast.AST) -> Iterator[str]:
 def _names(node: ast.AST) -> Iterator[str]:
     """Yield the names in an expression."""
     return (each.id for each in ast.walk(node) if isinstance(each, ast.Name))
-
-
-def letters_of_name(name: str) -> str:
-    """Convert a parameter's name for comparison: ``customerId`` equals ``customer_id``."""
-    return name.replace("_", "").lower()
-
-
-def dotted(node: ast.AST) -> str:
-    """Return a dotted name such as ``mail.send``; empty for other expressions."""
-    match node:
-        case ast.Name(id=name):
-            return name
-        case ast.Attribute(value=value, attr=name) if inner := dotted(value):
-            return f"{inner}.{name}"
-        case _:
-            return ""
-
-
-def is_constant(node: ast.expr) -> bool:
-    """Return whether an expression is a literal value, except ``...``."""
-    try:
-        return ast.literal_eval(node) is not ...
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        return False

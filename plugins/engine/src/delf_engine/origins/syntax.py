@@ -1,0 +1,74 @@
+"""Names, arguments and fields in the syntax trees of scripts and outlines."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+
+
+def dotted(node: ast.AST) -> str:
+    """Return a dotted name such as ``mail.send``; empty for other expressions."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=value, attr=name) if inner := dotted(value):
+            return f"{inner}.{name}"
+        case _:
+            return ""
+
+
+def arguments_of(call: ast.Call, parameters: Sequence[str]) -> Mapping[str, ast.expr]:
+    """Return a call's arguments by normalised parameter name; ``*`` for all others.
+
+    What is spread may be for each parameter that has no keyword of its own.
+    """
+    named = {letters_of_name(each.arg): each.value for each in call.keywords if each.arg}
+    spread = [each.value for each in call.keywords if not each.arg]
+    if any(isinstance(each, ast.Starred) for each in call.args):
+        spread += call.args
+    else:
+        named |= dict(zip(map(letters_of_name, parameters), call.args, strict=False))
+    return {**named, "*": ast.Tuple(elts=spread)} if spread else named
+
+
+def letters_of_name(name: str) -> str:
+    """Convert a parameter's name for comparison: ``customerId`` equals ``customer_id``."""
+    return name.replace("_", "").lower()
+
+
+def is_constant(node: ast.expr) -> bool:
+    """Return whether an expression is a literal value, except ``...``."""
+    try:
+        return ast.literal_eval(node) is not ...
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return False
+
+
+def field_of(node: ast.expr) -> tuple[ast.Call, Sequence[str]] | None:
+    """Parse a field of a call's result, such as ``find(sender="ada")[0].address``.
+
+    Returns:
+        The call, and the names of the field from the outside in, without indexes of lists.
+        None for composed expressions.
+    """
+    path: list[str] = []
+    while True:
+        match node:
+            case ast.Call(func=ast.Name(id="list" | "set" | "sorted" | "tuple"), args=[inner]):
+                pass
+            case ast.Call(args=args):
+                is_composed = any(any(calls_in(each)) for each in args)
+                return None if is_composed else (node, path[::-1])
+            case ast.Attribute(value=inner, attr=name):
+                path.append(name)
+            case ast.Subscript(value=inner, slice=index):
+                name = getattr(index, "value", None)
+                path += [name] if isinstance(name, str) else []
+            case _:
+                return None
+        node = inner
+
+
+def calls_in(node: ast.AST) -> Iterator[ast.Call]:
+    """Yield all calls in an expression, including the expression itself."""
+    return (each for each in ast.walk(node) if isinstance(each, ast.Call))
