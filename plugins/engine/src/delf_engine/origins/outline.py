@@ -188,7 +188,7 @@ class Planned:
             # A default carries no text of others.
             is_default = name in defaults and value == defaults[name]
             if name not in values:
-                is_fitting = node is None or (isinstance(node, ast.Constant) and node.value is ...)
+                is_fitting = node is None or _is_open(node)
             elif is_default and (node is None or not is_constant(node)):
                 is_fitting = True
             elif foreign is None or node is None:
@@ -228,10 +228,10 @@ class Planned:
                 literal = ast.literal_eval(node)
                 return _is_same(literal, items[0] if len(items) == 1 else value)
             case _:
-                field, is_open = node and field_of(node), isinstance(node, ast.Constant)
+                field = node and field_of(node)
                 return all(
                     is_free(inner, text)
-                    or (is_open and self._is_stated(text))
+                    or (_is_open(node) and self._is_stated(text))
                     or (
                         field
                         and self._field_contains(*field, text, names_in(inner.removeprefix(path)))
@@ -288,6 +288,10 @@ class Planned:
             wanted = [ast.literal_eval(node) for node in nodes if node and is_constant(node)]
             if not (made.has_failed or made.changes or is_filtered) and len(wanted) == len(left):
                 yield fields_at(made.result, path, dict(zip(left, wanted, strict=True)))
+
+
+def _is_open(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is ...
 
 
 def _always(_path: str, _text: str) -> bool:

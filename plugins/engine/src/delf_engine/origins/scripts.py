@@ -23,7 +23,7 @@ _PLAIN: Final = (
 """Builtins that introduce no data of others and, except ``next``, change no argument."""
 _PURE: Final = (
     "asyncio base64 collections copy dataclasses datetime decimal enum fractions functools hashlib "
-    "html itertools json math re statistics string textwrap time typing urllib.parse uuid "
+    "html itertools json math re statistics string textwrap typing urllib.parse uuid "
     "zoneinfo"
 )
 """Modules whose functions introduce no data of others and add nothing to their arguments."""
@@ -44,7 +44,9 @@ _NEW: Final = (
     *(ast.List, ast.Dict, ast.Set, ast.Tuple, ast.ListComp, ast.SetComp, ast.DictComp),
     *(ast.BinOp, ast.Compare, ast.Constant, ast.JoinedStr),
 )
-"""Expressions whose value no variable has yet."""
+"""Expressions whose value no other name has."""
+_MAKING: Final = "list dict set sorted tuple defaultdict Counter deque OrderedDict"
+"""Functions whose result no other name has."""
 _SKIPPING: Final = (
     *(ast.Try, ast.TryStar, ast.With, ast.AsyncWith),
     *(ast.BoolOp, ast.IfExp, ast.Match),
@@ -78,8 +80,12 @@ class Scripts:
         """The sources of each variable."""
         self._contained: dict[str, _Sources] = defaultdict(set)
         """For each variable, the variables whose values its own value may contain."""
-        self._same: dict[str, _Sources] = defaultdict(set)
-        """For each variable, the variables whose value its own value may be, or be an item of."""
+        self._shared: set[str] = set()
+        """The variables whose value may have another name, too, or be a part of another value."""
+        self._fixed: set[str] = set()
+        """The variables that only stand for texts and numbers, which cannot change."""
+        self._pool: _Sources = set()
+        """The sources of all changes of shared values, which may be the value of any name."""
         self._functions: dict[str, list[_Function]] = defaultdict(list)
         self._decisive: dict[ast.AST, _Sources] = defaultdict(set)
         """The sources that decide whether or how often a statement runs."""
@@ -104,6 +110,7 @@ class Scripts:
             self._trees.append(tree)
             self._declare(tree)
             self._uses.update(_names(tree))
+            self._fixed = {*self._values} - self._shared
             for _ in range(_MAX_PASSES):
                 self._has_grown = False
                 for each in self._trees:
@@ -140,8 +147,11 @@ class Scripts:
         for node in ast.walk(tree):
             names: Sequence[str | None] = ()
             match node:
-                case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                case ast.Name(id=name, ctx=ast.Store()):
                     self._values.setdefault(name, set())
+                case ast.arg(arg=name):
+                    self._values.setdefault(name, set())
+                    self._shared.add(name)
                 case ast.FunctionDef(decorator_list=[]) | ast.AsyncFunctionDef(decorator_list=[]):
                     self._functions[node.name].append(node)
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda() as function):
@@ -165,6 +175,7 @@ class Scripts:
                     pass
             for name in filter(None, names):
                 self._values.setdefault(name, set()).add(UNKNOWN)
+                self._shared.add(name)
 
     def read(self, node: ast.AST) -> _Sources:
         """Follow the values in a part of a script; return the sources of all that it reads."""
@@ -174,6 +185,8 @@ class Scripts:
             case ast.Attribute(value=value, attr=name):
                 if name in _CHANGING.split():  # a method that the script passes on
                     self._change(value, {UNKNOWN})
+                if name.startswith("__"):  # such as ``__globals__``
+                    self._loose.add(_HIDDEN_WAYS[0])
                 is_field = not (isinstance(value, ast.Name) and value.id in self._modules)
                 return self.read(value) | ({FIELD + name} if is_field else set())
             case ast.Subscript(value=value, slice=index):
@@ -228,6 +241,7 @@ class Scripts:
             case ast.FunctionDef(args=arguments) | ast.AsyncFunctionDef(args=arguments):
                 self._grow_parameters(node, self._read_parts(arguments))
                 self._grow(self._contained[node.name], _names(node))
+                self._grow(self._values.setdefault(node.name, set()), *self._deciding(node.name))
                 return self._read_whole(node, node.body)
             case ast.ExceptHandler(body=body):
                 return self._read_all(body)
@@ -255,9 +269,9 @@ class Scripts:
             for function in functions:
                 self._grow_parameters(function, {UNKNOWN})
             return {UNKNOWN}
-        if name in self._values:
-            return self._values[name]
-        if name in _PLAIN.split() or name in self._modules:
+        if name in self._values or name in self._modules:
+            return self._values.get(name, set()) | (set() if name in self._fixed else self._pool)
+        if name in _PLAIN.split():
             return set()
         self._loose.add(name)
         return {UNKNOWN}
@@ -277,22 +291,23 @@ class Scripts:
         if isinstance(receiver, ast.Attribute):
             method, receiver = receiver.attr, receiver.value
         functions = self._functions.get(name, ())
-        sources = self._values.get(name, set()) if functions else self.read(receiver)
-        sources = sources | self._read_all(each for each in given if not _is_lambda(each))
-        sources |= _fields(given[0]) if method == "get" and given else set()
+        changed = self._values.get(name, set()) if functions else self.read(receiver)
+        added = self._read_all(each for each in given if not _is_lambda(each))
+        added |= _fields(given[0]) if method == "get" and given else set()
         for each in filter(_is_lambda, given):
-            self._grow_parameters(each, sources)
-            sources |= self._read_parts(each)
+            self._grow_parameters(each, changed | added)
+            added |= self._read_parts(each)
+        sources = changed | added
         for each in functions:
             sources |= self._call(each, call, given)
         is_plain = root in self._modules or name in _PLAIN.split()
         is_plain = is_plain and name != "next" and not is_bound
         if method in _CHANGING.split() and dotted(receiver) not in _PLAIN.split():
-            self._change(receiver, sources, call)
+            self._change(receiver, added, call)
         elif not (functions or is_plain or method in _READING.split()):
             for each in (receiver, *given):
                 if isinstance(each, (ast.Name, ast.Subscript, ast.Attribute, ast.Starred)):
-                    self._change(each, sources)
+                    self._spread(_roots(each), sources)
         return sources
 
     def _call(self, function: _Function, call: ast.Call, given: Sequence[ast.expr]) -> _Sources:
@@ -328,27 +343,47 @@ class Scripts:
                 deciding = () if is_passed else self._deciding(name)
                 self._grow(self._values[name], sources, *deciding)
                 self._grow(self._contained[name], _names(value))
-                self._grow(self._same[name], () if isinstance(value, _NEW) else _names(value))
+                if not isinstance(value, (ast.Constant, ast.JoinedStr)):
+                    self._fixed.discard(name)
+                if not self._is_new(value):
+                    self._grow(self._shared, [name])
             case ast.Attribute(value=changed) | ast.Subscript(value=changed):
-                for name in self._modules.intersection(_names(changed)):  # a module is changed
-                    self._values.setdefault(name, set())
-                self._change(changed, sources | self.read(target), value)
+                self.read(changed)
+                index = target.slice if isinstance(target, ast.Subscript) else ast.Constant(0)
+                self._change(changed, sources | self.read(index), value)
             case _:
                 for each in ast.iter_child_nodes(target):
                     self._bind(each, sources, ast.Starred(value), is_passed=is_passed)
 
-    def _change(self, node: ast.AST, sources: _Sources, added: ast.AST | None = None) -> None:
-        """Add sources to the names whose values a change of an expression's value changes, too.
+    def _is_new(self, value: ast.expr) -> bool:
+        """Return whether the value of an expression has no other name."""
+        value = value.value if isinstance(value, ast.Await) else value
+        name = dotted(value.func) if isinstance(value, ast.Call) else ""
+        is_made = name.rpartition(".")[2] in _MAKING.split()
+        return is_made or isinstance(value, _NEW) or self._parameters_of(name) is not None
 
-        A list to which a value is ``added`` changes, but the values in the list stay the same.
+    def _change(self, node: ast.AST, sources: _Sources, *added: ast.AST) -> None:
+        """Add sources to all names whose values may change with an expression's value.
+
+        After the change, the value contains the ``added`` expressions.
         """
-        names, is_shallow = [*_roots(node)], added is not None and isinstance(node, ast.Name)
-        for name in [*names]:
-            self._grow(self._contained[name], _names(added) if added is not None else ())
+        names = [*_roots(node)]
         for name in names:
-            if name in self._values:
-                self._grow(self._values[name], sources, *self._deciding(name))
-            names += (self._same if is_shallow else self._contained)[name].difference(names)
+            self._grow(self._contained[name], *map(_names, added))
+        if not names or not {*names} <= self._values.keys() - self._shared:
+            outside = (each for each in sources if each[0] != FIELD)
+            self._grow(self._pool, outside, *self._deciding())
+        # If a list changes, the values in the list stay the same.
+        self._spread(names, sources, is_deep=not isinstance(node, ast.Name))
+
+    def _spread(self, changed: Iterable[str], sources: _Sources, *, is_deep: bool = True) -> None:
+        """Add sources to names and, if the change is deep, to all that their values may contain."""
+        names = [*changed]
+        for name in names:
+            if name in self._values or name in self._modules:
+                known = self._values.setdefault(name, set())
+                self._grow(known, sources, *self._deciding(name))
+            names += self._contained[name].difference(names) if is_deep else ()
 
     @contextmanager
     def _within(self, node: ast.AST, sources: _Sources) -> Generator[None]:
