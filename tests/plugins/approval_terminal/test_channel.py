@@ -10,6 +10,8 @@ import struct
 import sys
 import termios
 from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +24,7 @@ from support.terminal import ESCAPES
 
 
 class Person:
-    """Who sits at the terminal."""
+    """The person at the terminal."""
 
     def __init__(self, master: int, slave: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self._master = master
@@ -34,7 +36,7 @@ class Person:
         self._news = asyncio.Event()
 
     def channel(self) -> TerminalChannel:
-        """The channel, on this terminal: pytest's capture is in place by now."""
+        """Open the channel on this terminal, after pytest's capture has started."""
         self.stdin = os.fdopen(self.slave, closefd=False)
         self.stderr = os.fdopen(self.slave, "w", closefd=False)
         self._monkeypatch.setattr(sys, "stdin", self.stdin)
@@ -120,14 +122,16 @@ PROMPT = "? help\n> "
         ),
     ],
 )  # fmt: skip
-async def test_channel_returns_the_typed_decision(person, request_for, typed, decision):
+async def test_channel_returns_the_typed_decision(
+    person: Any, request_for: Any, typed: Any, decision: Any
+):
     asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS)))
     await person.answers(*typed)
     assert await asked == decision
 
 
-def fit(arguments):
-    """As the engine does it, of a function that takes ``to`` and ``copies``."""
+def fit(arguments: Any):
+    """Validate arguments like the engine, for a function with ``to`` and ``copies``."""
     if set(arguments) != {"to", "copies"}:
         raise ToolRefusedError("copies is missing")
     if not isinstance(arguments["copies"], int):
@@ -135,7 +139,7 @@ def fit(arguments):
     return {**arguments, "to": arguments["to"].lower()}
 
 
-async def test_invalid_edit_is_reported_and_asked_again(person, request_for):
+async def test_invalid_edit_is_reported_and_asked_again(person: Any, request_for: Any):
     asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS, fit=fit)))
     await person.answers(
         (PROMPT, "e\n"),
@@ -156,7 +160,7 @@ async def test_invalid_edit_is_reported_and_asked_again(person, request_for):
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80])
-async def test_question_wraps_between_words(person, request_for, columns):
+async def test_question_wraps_between_words(person: Any, request_for: Any, columns: Any):
     fcntl.ioctl(person.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS, fit=fit)))
     await person.answers(
@@ -178,7 +182,9 @@ async def test_question_wraps_between_words(person, request_for, columns):
     assert "from now on, until it is revoked, whatever its arguments? y/n:" in words
 
 
-async def test_second_ctrl_c_is_passed_to_the_program(person, request_for, monkeypatch):
+async def test_second_ctrl_c_is_passed_to_the_program(
+    person: Any, request_for: Any, monkeypatch: pytest.MonkeyPatch
+):
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stopped.set)
     channel = person.channel()
@@ -196,7 +202,7 @@ async def test_second_ctrl_c_is_passed_to_the_program(person, request_for, monke
     asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
 
 
-async def test_input_typed_before_the_question_is_dropped(person, request_for):
+async def test_input_typed_before_the_question_is_dropped(person: Any, request_for: Any):
     person.types("a\n")
     await person.sees("a\n")  # echoed: the terminal has it now
     asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS)))
@@ -206,7 +212,7 @@ async def test_input_typed_before_the_question_is_dropped(person, request_for):
     assert await asked == Approved(remember="task")
 
 
-async def test_channel_asks_several_requests_in_turn(person, request_for):
+async def test_channel_asks_several_requests_in_turn(person: Any, request_for: Any):
     channel = person.channel()
     names = ["one.x", "two.x", "three.x"]
     asked = [
@@ -225,7 +231,7 @@ async def test_channel_asks_several_requests_in_turn(person, request_for):
     assert TURNS.waiting == 0
 
 
-async def test_abandoned_request_restores_the_terminal(person, request_for):
+async def test_abandoned_request_restores_the_terminal(person: Any, request_for: Any):
     channel = person.channel()
     before = termios.tcgetattr(sys.stdin.fileno())
     descriptors = len(os.listdir("/proc/self/fd"))
@@ -242,7 +248,7 @@ async def test_abandoned_request_restores_the_terminal(person, request_for):
     assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
-async def test_truncated_input_line_is_discarded(person, request_for):
+async def test_truncated_input_line_is_discarded(person: Any, request_for: Any):
     asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS)))
     await person.answers((PROMPT, "e\n"))
     await person.sees("done: ")
@@ -265,7 +271,9 @@ async def test_truncated_input_line_is_discarded(person, request_for):
     ],
     ids=["end", "begin", "number", "lines", "emptied", "as it is", "ctrl-d"],
 )
-async def test_edit_prompt_starts_with_the_current_value(person, request_for, name, typed, changed):
+async def test_edit_prompt_starts_with_the_current_value(
+    person: Any, request_for: Any, name: Any, typed: Any, changed: Any
+):
     arguments = {"to": "ada", "copies": 12, "text": "one\ntwo"}
     asked = asyncio.create_task(person.channel().decide(request_for(arguments)))
     await person.answers((PROMPT, "e\n"), ("done: ", f"{name}\n"), (f"{name}, as ", typed))
@@ -276,7 +284,7 @@ async def test_edit_prompt_starts_with_the_current_value(person, request_for, na
 
 @pytest.mark.parametrize("which", ["stdin", "stderr"])
 async def test_channel_without_a_terminal_does_not_decide(
-    person, request_for, monkeypatch, tmp_path, which
+    person: Any, request_for: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, which: Any
 ):
     with (tmp_path / "file").open("w+") as file:
         channel = person.channel()
@@ -289,7 +297,7 @@ SCRIPT = "for n in (1, 2):\n    await desk.close(n)  # all of them\nprint('\x1b[
 SCRIPT_PROMPT = "r reject · v view all · ? help\n> "
 
 
-async def test_script_request_shows_the_whole_script(person, request_for):
+async def test_script_request_shows_the_whole_script(person: Any, request_for: Any):
     request = request_for({}, action="script", code=SCRIPT, actions=("desk.close",))
     asked = asyncio.create_task(person.channel().decide(request))
     shown = await person.sees(SCRIPT_PROMPT)
@@ -326,7 +334,9 @@ RESULT = "empty for null): "
     ],
     ids=["a", "h", "h empty", "h no JSON", "h Ctrl-D", "e t", "r"],
 )
-async def test_call_of_unknown_outcome_offers_three_decisions(person, request_for, typed, decision):
+async def test_call_of_unknown_outcome_offers_three_decisions(
+    person: Any, request_for: Any, typed: Any, decision: Any
+):
     asked = asyncio.create_task(
         person.channel().decide(request_for(ARGUMENTS, outcome_unknown=True))
     )
@@ -348,7 +358,13 @@ async def test_call_of_unknown_outcome_offers_three_decisions(person, request_fo
     ids=["text", "a number", "left as it was"],
 )
 async def test_value_can_be_edited_in_the_users_editor(
-    person, request_for, monkeypatch, tmp_path, change, number, edited
+    person: Any,
+    request_for: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    change: Any,
+    number: Any,
+    edited: Any,
 ):
     editor = tmp_path / "editor"
     editor.write_text(f'#!/bin/sh\nsed -i "{change}" "$1"\n')
@@ -361,7 +377,9 @@ async def test_value_can_be_edited_in_the_users_editor(
     assert await asked == edited
 
 
-async def test_invalid_editor_input_is_offered_again(person, request_for, monkeypatch, tmp_path):
+async def test_invalid_editor_input_is_offered_again(
+    person: Any, request_for: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
     editor = tmp_path / "editor"
     editor.write_text("#!/bin/sh\nsed -i -e 's/2/[7/;t' -e 's/7/7]/' \"$1\"\n")
     editor.chmod(0o755)
@@ -386,7 +404,7 @@ async def test_invalid_editor_input_is_offered_again(person, request_for, monkey
         ({}, "r", "r"),
     ],
 )
-async def test_typed_answer_is_returned(person, arguments, typed, answer):
+async def test_typed_answer_is_returned(person: Any, arguments: Any, typed: Any, answer: Any):
     asking = asyncio.ensure_future(person.channel().answer(question(**arguments)))
     await person.sees("Which of these?")
     await person.answers(("> ", f"{typed}\n"))
@@ -394,7 +412,7 @@ async def test_typed_answer_is_returned(person, arguments, typed, answer):
     await person.sees(f"answered: {str(answer).lower() if answer is False else answer}")
 
 
-async def test_invalid_answer_is_asked_again(person):
+async def test_invalid_answer_is_asked_again(person: Any):
     asking = asyncio.ensure_future(person.channel().answer(question(options=["Ann", "Bob"])))
     shown = await person.sees("1-2 choose · r answer nothing · v view all · ? help\n> ")
     assert "option 1: Ann" in shown
@@ -410,11 +428,11 @@ async def test_invalid_answer_is_asked_again(person):
     assert await asking == Rejected(reason="neither")
 
 
-async def test_ctrl_d_rejects_the_question(person):
+async def test_ctrl_d_rejects_the_question(person: Any):
     asking = asyncio.ensure_future(person.channel().answer(question()))
     await person.answers(("Ctrl-D answer nothing\n", "\x04"))
     assert await asking == Rejected()
 
 
-def question(**arguments):
+def question(**arguments: Any):
     return question_for(question="Which of these?", **arguments)

@@ -8,6 +8,7 @@ import os
 import pty
 import sys
 import termios
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,7 @@ KEYS = {
 
 
 class Person:
-    """Answers each prompt, again and again in the same order."""
+    """Answers each prompt, repeating the answers in order."""
 
     def __init__(self, master: int, keys: list[tuple[str, str]]) -> None:
         self.master = master
@@ -71,19 +72,19 @@ def _plain(data: bytes) -> str:
     return ESCAPES.sub("", data.decode("utf-8", "replace")).replace("\r\n", "\n")
 
 
-def _has_keys(request):
+def _has_keys(request: Any):
     return request.arguments.get("options") or "answer" in request.arguments
 
 
-def _yes(request):
-    """The line with which a person says yes, or answers a question."""
+def _yes(request: Any):
+    """Return the line by which a person approves a request or answers a question."""
     if not request.is_question:
         return "a\n"
     return "y\n" if request.arguments.get("answer") == "yes/no" else "1\n"
 
 
-async def shown_on_terminal(request, monkeypatch):
-    """All that a person sees of a request who looks at all of it, and then approves it."""
+async def shown_on_terminal(request: Any, monkeypatch: pytest.MonkeyPatch):
+    """Return everything that a person sees of a request before they approve it."""
     with contextlib.ExitStack() as stack:
         master, slave = pty.openpty()
         termios.tcsetwinsize(master, (24, 80))
@@ -112,10 +113,10 @@ class TestTerminal(ApprovalContract):
     people = (ApprovalContract.people | {"answers"}) - {"decides one"}
 
     @pytest.fixture
-    async def channel_to(self, monkeypatch):
+    async def channel_to(self, monkeypatch: pytest.MonkeyPatch):
         with contextlib.ExitStack() as stack:
 
-            def make(person):
+            def make(person: Any):
                 if person == "is away":
                     monkeypatch.setattr(sys, "stdin", stack.enter_context(open(os.devnull)))
                     return TerminalChannel()
@@ -137,8 +138,8 @@ class TestTerminal(ApprovalContract):
             yield make
 
     @pytest.fixture
-    def shown_to(self, monkeypatch):
-        async def show(request):
+    def shown_to(self, monkeypatch: pytest.MonkeyPatch):
+        async def show(request: Any):
             return Shown(text=await shown_on_terminal(request, monkeypatch), offers_yes=True)
 
         return show

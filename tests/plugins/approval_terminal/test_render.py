@@ -11,8 +11,8 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @pytest.fixture
-def shown(request_for):
-    """The lines of a request as a person sees them."""
+def shown(request_for: Any):
+    """Return the lines of a request as a person sees them."""
 
     def lines(arguments: dict[str, Any], *, width: int = 100, **options: Any) -> list[str]:
         of_request = ("description", "permission", "script", "because", "changes", "made_before")
@@ -23,7 +23,7 @@ def shown(request_for):
     return lines
 
 
-def test_request_is_rendered_in_full(shown):
+def test_request_is_rendered_in_full(shown: Any):
     lines = shown({"to": "ada@example.org", "copies": 2}, description="tell Ada", waiting=2)
     assert lines == [
         "┌ May mail.send be called? · ● cannot be undone · 2 more waiting",
@@ -35,7 +35,7 @@ def test_request_is_rendered_in_full(shown):
     ]
 
 
-def test_omitted_defaults_are_shown_with_values(request_for):
+def test_omitted_defaults_are_shown_with_values(request_for: Any):
     request = request_for({"to": "ada"}, defaults={"to": "all", "bcc": "eve", "text": "x" * 5_000})
     lines = COLOUR.sub("", request_text(request, request.arguments, width=200)).split("\n")
     assert "│ to = 'ada'" in lines
@@ -67,7 +67,7 @@ HOSTILE = [
 @pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("width", [20, 80])
-def test_rendered_arguments_stay_inside_their_frame(shown, text, whole, width):
+def test_rendered_arguments_stay_inside_their_frame(shown: Any, text: Any, whole: Any, width: Any):
     arguments = {
         "body": text,
         "list": [text],
@@ -85,7 +85,7 @@ def test_rendered_arguments_stay_inside_their_frame(shown, text, whole, width):
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_rendered_padding_cannot_imitate_another_line(shown, whole):
+def test_rendered_padding_cannot_imitate_another_line(shown: Any, whole: Any):
     real = "eve@far.example"
     padded = "ann@us.example" + " " * 82 + "│ to = 'landlord@example.org'" + " " * 200
     lines = shown({"note": padded, "to": real}, width=100, whole=whole)
@@ -96,7 +96,7 @@ def test_rendered_padding_cannot_imitate_another_line(shown, whole):
     assert f"│ note ({len(padded):,} characters) = " in "\n".join(lines)
 
 
-def test_script_comment_cannot_imitate_code(request_for):
+def test_script_comment_cannot_imitate_code(request_for: Any):
     code = f"pay(9)\n# small\u2028assert n <= 100\n# large{' ' * 80}assert n <= 100\npay(8)"
     asked = request_for({}, code=code)
     text = re.sub(r"\x1b\[[0-9;]*m", "", request_text(asked, {}, width=80))
@@ -106,7 +106,7 @@ def test_script_comment_cannot_imitate_code(request_for):
     assert all(line.startswith(("│ # ", "│ ↳ ")) for line in lines if "assert" in line)
 
 
-def test_render_shows_script_number_and_earlier_changes(shown):
+def test_render_shows_script_number_and_earlier_changes(shown: Any):
     changes = tuple(f"pay(n={n})" for n in range(7))
     why = "the one before failed: ToolError: it is down"
     lines = shown({"n": 1}, script=2, because=why, changes=changes, made_before=3)
@@ -120,7 +120,7 @@ def test_render_shows_script_number_and_earlier_changes(shown):
     assert "pay(n=1)" in "\n".join(shown({"n": 1}, changes=changes, whole=True))
 
 
-def test_truncated_value_shows_how_many_characters_are_hidden(shown):
+def test_truncated_value_shows_how_many_characters_are_hidden(shown: Any):
     text = "\n".join(f"line {n}" for n in range(100))
     lines = shown({"body": text})
     assert "… 704 more characters; v shows them" in "\n".join(lines)
@@ -151,8 +151,10 @@ TAIL = "x" * 1000 + "; rm -rf /" + "y" * 3190
         ({"body": "x" * 1000, "n": 5}, {"preview": "one\ntwo"}, ""),
     ],
 )
-def test_approve_key_counts_unseen_characters(request_for, arguments, more, unseen):
-    def menu(**options):
+def test_approve_key_counts_unseen_characters(
+    request_for: Any, arguments: Any, more: Any, unseen: Any
+):
+    def menu(**options: Any):
         text = request_text(request_for(arguments, **more), arguments, width=400, **options)
         return COLOUR.sub("", text).split("└ ")[1]
 
@@ -165,7 +167,7 @@ ON_ONE_LINE = {text: wanted for text, wanted in SHOWN.items() if not {*"\n\t"} &
 
 
 @pytest.mark.parametrize(("text", "wanted"), ON_ONE_LINE.items(), ids=map(ascii, ON_ONE_LINE))
-def test_rendered_text_follows_the_shared_escaping_rules(shown, text, wanted):
+def test_rendered_text_follows_the_shared_escaping_rules(shown: Any, text: Any, wanted: Any):
     lines = shown({"n": 1}, description=f"<{text}>", width=400)
     line = next((line for line in lines if line.startswith("│ the script says: ")), "")
     one_line = " ".join(f"<{wanted}>".split())
@@ -180,7 +182,7 @@ def test_rendering_a_huge_value_is_fast():
     assert time.process_time() - started < 5
 
 
-def test_render_shows_the_source_of_foreign_values(request_for):
+def test_render_shows_the_source_of_foreign_values(request_for: Any):
     plain = {"kind": "script", "trust": "own", "text": "written by the model"}
     read = {"kind": "result", "trust": "outside", "text": "from web.read (call 1)"}
     arguments = {"to": ["ada", "eve"], "copies": 2}

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,7 @@ def variables_of(here: Path) -> dict[str, str]:
 
 
 class Talk:
-    """A terminal at whose prompt one types."""
+    """A terminal with the prompt of `delf chat`."""
 
     def __init__(self, terminal: TerminalProcess) -> None:
         self.terminal = terminal
@@ -66,17 +67,17 @@ class Talk:
         terminal.expect(PROMPT)
 
     def say(self, text: str, *shown: str) -> str:
-        """Type a line at the prompt, wait for texts in order; what was shown up to the last."""
+        """Type a line at the prompt, and wait for texts in order; return the output up to them."""
         self.send(f"{text}{ENTER}")
         return "".join([self.expect(wanted) for wanted in shown])
 
     def then(self, text: str, *shown: str) -> str:
-        """The same at the next prompt."""
+        """Wait for the next prompt, then do the same as :meth:`say`."""
         self.expect(PROMPT)
         return self.say(text, *shown)
 
     def leave(self) -> int:
-        """Ctrl-D at the next prompt; the exit status."""
+        """Press Ctrl-D at the next prompt; return the exit status."""
         self.expect(PROMPT)
         self.send(CTRL_D)
         return self.terminal.wait()
@@ -88,7 +89,7 @@ class Talk:
 
 @pytest.fixture
 def talk(here: Path) -> Iterator[Callable[..., Talk]]:
-    """Starts `delf chat`, or another command, on a terminal, and waits for its prompt."""
+    """Start `delf chat`, or another command, on a terminal, and wait for its prompt."""
     with contextlib.ExitStack() as stack:
 
         def start(
@@ -103,13 +104,13 @@ def talk(here: Path) -> Iterator[Callable[..., Talk]]:
 
 
 def typed(here: Path) -> list[str]:
-    """What the history remembers, without times."""
+    """Return the lines of the history file, without times."""
     text = (here / "data/delf/chat_history").read_text()
     return [line[1:] for line in text.splitlines() if line.startswith("+")]
 
 
 class TestTasks:
-    def test_chat_command_runs_tasks_in_one_conversation(self, talk, here):
+    def test_chat_command_runs_tasks_in_one_conversation(self, talk: Any, here: Any):
         chat = talk("print('hello Ada')", "print('you are Ada')")
         assert "conversation 20" in " ".join(chat.text.split())
         assert "$0.0100 · 1 model call" in chat.say("I am Ada", "hello Ada", "0 tool calls")
@@ -120,13 +121,13 @@ class TestTasks:
         assert typed(here) == ["I am Ada", "who am I?"]
 
     @pytest.mark.parametrize("word", ["exit", "Quit"])
-    def test_exit_word_is_not_run_as_a_task(self, talk, here, word):
+    def test_exit_word_is_not_run_as_a_task(self, talk: Any, here: Any, word: Any):
         chat = talk("print('one')")
         chat.send(f"{word}{ENTER}")
         assert chat.terminal.wait() == 0
         assert "0 tasks" in chat.text
 
-    def test_input_history_is_private_and_recalled_by_arrow_up(self, talk, here):
+    def test_input_history_is_private_and_recalled_by_arrow_up(self, talk: Any, here: Any):
         chat = talk("print('one')")
         chat.say("say it", "done · ")
         assert chat.leave() == 0
@@ -142,14 +143,14 @@ class TestTasks:
         [f"first{ALT_ENTER}second", f"first\\{ENTER}second", "\x1b[200~first\nsecond\x1b[201~"],
         ids=["alt", "backslash", "pasted"],
     )
-    def test_chat_command_takes_several_lines_as_one_task(self, talk, here, text):
+    def test_chat_command_takes_several_lines_as_one_task(self, talk: Any, here: Any, text: Any):
         chat = talk("print('done it')")
         chat.say(text, "done it")
         assert chat.leave() == 0
         assert typed(here) == ["first", "second"]
         assert chat.text.count("1 model call") == 1
 
-    def test_failed_task_does_not_end_the_chat(self, talk):
+    def test_failed_task_does_not_end_the_chat(self, talk: Any):
         chat = talk("1 / 0", "print('fine')", flags=("--set", "agent.retry_count=0"))
         assert "ZeroDivisionError" in chat.say("break", "failed · ")
         chat.then("mend", "fine")
@@ -157,7 +158,7 @@ class TestTasks:
 
 
 class TestInterrupts:
-    def test_ctrl_c_stops_the_task_but_not_the_chat(self, talk):
+    def test_ctrl_c_stops_the_task_but_not_the_chat(self, talk: Any):
         chat = talk("print('half')\nawait hold()", "print('still here')", flags=("-v",))
         chat.say("wait", "→ 1 hold")
         chat.send(CTRL_C)
@@ -171,7 +172,7 @@ class TestInterrupts:
         assert chat.leave() == 0
         assert "Traceback" not in chat.text
 
-    def test_ctrl_c_while_asked_for_approval_rejects(self, talk, here):
+    def test_ctrl_c_while_asked_for_approval_rejects(self, talk: Any, here: Any):
         chat = talk("await send('ada')", "print('another way')")
         chat.say("write", "? help\n> ")
         chat.send(CTRL_C)
@@ -181,7 +182,7 @@ class TestInterrupts:
         assert chat.leave() == 0
         assert not (here / "sent.txt").exists()
 
-    def test_ctrl_c_while_typing_drops_the_line(self, talk, here):
+    def test_ctrl_c_while_typing_drops_the_line(self, talk: Any, here: Any):
         chat = talk("print('hello')")
         chat.send("this is wro")
         chat.expect("wro")
@@ -191,7 +192,7 @@ class TestInterrupts:
         assert typed(here) == ["hi"]
 
     @pytest.mark.parametrize("busy", [True, False], ids=["in a task", "at the prompt"])
-    def test_sigterm_ends_the_chat_cleanly(self, talk, busy):
+    def test_sigterm_ends_the_chat_cleanly(self, talk: Any, busy: Any):
         chat = talk("await hold()", flags=("-v",))
         if busy:
             chat.say("wait", "→ 1 hold")
@@ -199,7 +200,7 @@ class TestInterrupts:
         assert chat.terminal.wait() == 128 + signal.SIGTERM
         assert "Traceback" not in chat.text
 
-    def test_killed_task_is_resumed_in_its_conversation(self, talk, here):
+    def test_killed_task_is_resumed_in_its_conversation(self, talk: Any, here: Any):
         chat = talk("print('hello Ada')", "await hold()", flags=("-v", "--conversation", "c"))
         chat.say("I am Ada", "hello Ada")
         chat.then("wait", "→ 1 hold")
@@ -221,7 +222,7 @@ class TestInterrupts:
 
 
 class TestCommands:
-    def test_slash_commands_report_usage_and_switch_conversations(self, talk):
+    def test_slash_commands_report_usage_and_switch_conversations(self, talk: Any):
         chat = talk("print('one')", flags=("--set", "budget_usd=0.5"))  # begins again, too
         chat.say("/histroy", "unknown command '/histroy'; did you mean '/history'?")
         chat.then("first", "done · ")
@@ -233,7 +234,7 @@ class TestCommands:
         assert chat.leave() == 0
         assert "\x1b[2J" in chat.terminal.raw
 
-    def test_help_command_lists_slash_commands_and_completion_works(self, talk):
+    def test_help_command_lists_slash_commands_and_completion_works(self, talk: Any):
         chat = talk()
         shown = chat.say("/help", "Ctrl-D leaves.")
         for name in ("/new", "/history", "/cost", "/clear", "/stop", "/exit"):
@@ -245,7 +246,7 @@ class TestCommands:
         chat.then("/exit")
         assert chat.terminal.wait() == 0
 
-    def test_conversations_can_be_created_listed_and_opened(self, talk, here):
+    def test_conversations_can_be_created_listed_and_opened(self, talk: Any, here: Any):
         chat = talk("print('in a')", "print('in b')", flags=("--conversation", "a"))
         chat.say("one", "done · ")
         chat.then("/new b", "conversation b\n")
@@ -261,38 +262,38 @@ class TestCommands:
 
 class TestPipes:
     @pytest.fixture
-    def chat(self, here):
-        """Runs `delf chat` with lines for its standard input."""
+    def chat(self, here: Any):
+        """Run `delf chat` with lines on its standard input."""
 
-        def run(stdin, *scripts, flags=("--conversation", "p"), env=None):
+        def run(stdin: Any, *scripts: Any, flags: Any = ("--conversation", "p"), env: Any = None):
             llm = write_recording(here / "answers.jsonl", *scripts)
-            surrounding = {**variables_of(here), **(env or {})}
+            surrounding: dict[str, str] = {**variables_of(here), **(env or {})}
             return run_delf("chat", "--llm", llm, *flags, cwd=here, stdin=stdin, env=surrounding)
 
         return run
 
     @pytest.fixture
-    def conversations(self, here):
-        """Runs `delf chat list | delete | prune`."""
+    def conversations(self, here: Any):
+        """Run `delf chat list | delete | prune`."""
 
-        def run(*arguments):
+        def run(*arguments: Any):
             return run_delf("chat", *arguments, cwd=here, env=variables_of(here))
 
         return run
 
-    def test_piped_chat_runs_each_line_as_a_task(self, chat):
+    def test_piped_chat_runs_each_line_as_a_task(self, chat: Any):
         lines = "\ufeffone\r\n\n/etc/hosts is what?"
         done = chat(lines, "print('first')", "print('second')")
         assert (done.returncode, done.stdout) == (0, "first\nsecond\n"), done.stderr
         assert PROMPT not in done.stderr
         assert "user: one\n" in chat("/history\n").stderr
 
-    def test_failed_task_in_a_pipe_sets_status_1(self, chat):
+    def test_failed_task_in_a_pipe_sets_status_1(self, chat: Any):
         flags = ("--set", "agent.retry_count=0")
         done = chat("one\ntwo\n", "1 / 0", "print('second')", flags=flags)
         assert (done.returncode, done.stdout) == (1, "second\n")
 
-    def test_json_chat_writes_one_line_per_task(self, chat):
+    def test_json_chat_writes_one_line_per_task(self, chat: Any):
         flags = ("--json", "--conversation", "p", "--set", "agent.retry_count=0")
         done = chat("one\n/new q\ntwo\n", "print('a\\nb')", "1 / 0", flags=flags)
         assert done.returncode == 1
@@ -302,7 +303,7 @@ class TestPipes:
         assert (second["conversation"], second["status"]) == ("q", False)
         assert "ZeroDivisionError" in second["error"]
 
-    def test_chat_command_ends_when_its_output_is_closed(self, here):
+    def test_chat_command_ends_when_its_output_is_closed(self, here: Any):
         llm = write_recording(here / "answers.jsonl", "print('first')", "print('second')")
         command = [DELF, "chat", "--llm", llm, "--json"]
         with start(
@@ -323,7 +324,7 @@ class TestPipes:
             process.stdin.flush()
             assert process.wait(60) == 141
 
-    def test_conversations_can_be_deleted_by_id(self, chat, conversations):
+    def test_conversations_can_be_deleted_by_id(self, chat: Any, conversations: Any):
         lines = "one\n/new a\ntwo\n/new b\nthree\n"
         chat(lines, *["print('done')"] * 3, flags=("--conversation", "c"))
         wrong = conversations("delete", "a", "z")
@@ -334,7 +335,7 @@ class TestPipes:
         (left,) = json.loads(conversations("list", "--json").stdout)
         assert left["conversation"] == "c"
 
-    def test_old_conversations_can_be_pruned(self, chat, conversations):
+    def test_old_conversations_can_be_pruned(self, chat: Any, conversations: Any):
         chat("one\n/new b\ntwo\n", *["print('done')"] * 2, flags=("--conversation", "a"))
         assert json.loads(conversations("prune", "--json").stdout) == {
             "dry_run": False,
@@ -354,12 +355,14 @@ class TestPipes:
         assert conversations("prune", "--older-than", "soon").returncode == 2
 
     @pytest.mark.parametrize("option", ["--set=agent.timeout=1", "--json", "--last"])
-    def test_chat_options_are_refused_before_a_subcommand(self, here, option):
+    def test_chat_options_are_refused_before_a_subcommand(self, here: Any, option: Any):
         done = run_delf("chat", option, "list", cwd=here)
         assert done.returncode == 2
         assert "delf chat list --help" in done.stderr
 
-    def test_conversations_of_a_program_are_listed_by_namespace(self, here, conversations):
+    def test_conversations_of_a_program_are_listed_by_namespace(
+        self, here: Any, conversations: Any
+    ):
         path = here / "data/delf/journal.db"
         with Chat(persist=True, path=path, namespace="shop", conversation_id="a") as chat:
             chat.append("user", "hello")
@@ -372,20 +375,20 @@ class TestPipes:
         assert conversations("list", *ours).stdout == ""
         assert conversations("list", "--namespace", " ").returncode == 2
 
-    def test_conversation_list_escapes_control_codes(self, chat, conversations):
+    def test_conversation_list_escapes_control_codes(self, chat: Any, conversations: Any):
         chat("on\x1b[31me\n", "print('first')", flags=("--conversation", "a\x1b[2J\nb"))
         listed = conversations("list").stdout
         assert "\na\\x1b[2J b " in listed
         assert listed.endswith("on\\x1b[31me\n")
 
-    def test_conversation_without_a_journal_is_not_stored(self, chat, conversations):
+    def test_conversation_without_a_journal_is_not_stored(self, chat: Any, conversations: Any):
         flags = ("--journal", "none")
         done = chat("one\n/history\n", "print('first')", flags=flags)
         assert done.returncode == 0
         assert "assistant: first\n" in done.stderr
         assert json.loads(conversations("list", "--json").stdout) == []
 
-    def test_unwritable_journal_keeps_the_chat_in_memory(self, chat, tmp_path):
+    def test_unwritable_journal_keeps_the_chat_in_memory(self, chat: Any, tmp_path: Path):
         (tmp_path / "file").touch()
         env = {"XDG_DATA_HOME": str(tmp_path / "file")}
         done = chat("one\n/history\n", "print('first')", flags=(), env=env)
@@ -398,7 +401,7 @@ class TestPipes:
             assert (done.returncode, done.stdout) == (2, "")
             assert "cannot be opened" in done.stderr
 
-    def test_chat_command_ends_without_standard_input(self, here):
+    def test_chat_command_ends_without_standard_input(self, here: Any):
         llm = write_recording(here / "answers.jsonl")
         command = f"exec {shlex.quote(str(DELF))} chat --llm {shlex.quote(llm)} <&-"
         done = subprocess.run(
@@ -423,7 +426,7 @@ agent.stop()
 
 class TestRunChat:
     @pytest.mark.parametrize("before", ["", "agent.run('before')"], ids=["new", "started"])
-    def test_run_chat_resumes_the_interrupted_task(self, talk, here, before):
+    def test_run_chat_resumes_the_interrupted_task(self, talk: Any, here: Any, before: Any):
         scripts = ["print('hello')", "await hold()", "print('after all')"]
         scripts = ["print('before')", *scripts] if before else scripts
         llm = f"recorded:{here / 'answers.jsonl'}"

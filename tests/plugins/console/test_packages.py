@@ -4,6 +4,8 @@ import json
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
@@ -16,27 +18,27 @@ from delf_console.sources import Package, Sources, clone, sources
 from support.commands import check_object, json_tables
 
 
-def at_hand(folder: Path, editable=False, **needs: list[str]) -> Sources:
-    """Packages of a clone that is not installed, by what each needs."""
-    found = {}
+def at_hand(folder: Path, editable: Any = False, **needs: list[str]) -> Sources:
+    """Make packages of a clone that is not installed, each with its requirements."""
+    found: dict[str, Package] = {}
     for name, requires in needs.items():
         full = f"delf-plugin-made-up-{name}".replace("_", "-")
         found[full] = Package(name=full, path=folder / name, requires=requires, editable=editable)
     return Sources(found)
 
 
-def arguments(here, *names, **options):
+def arguments(here: Any, *names: Any, **options: Any):
     return [item.argument for item in here.items(names, **options)]
 
 
 @pytest.fixture
-def known(monkeypatch):
-    """The made-up packages are delf's own."""
+def known(monkeypatch: pytest.MonkeyPatch):
+    """Make delf take the fake packages for its own."""
     ours = all_packages() | {f"delf-plugin-made-up-{name}" for name in ("box", "kit", "gears")}
     monkeypatch.setattr("delf_console.sources.all_packages", lambda: ours)
 
 
-def test_clone_packages_are_installed_with_their_requirements(tmp_path, known):
+def test_clone_packages_are_installed_with_their_requirements(tmp_path: Path, known: Any):
     here = at_hand(
         tmp_path, box=["delf-plugin-made-up-kit[fast]>=1", "click"], gears=[],
         kit=["delf-plugin-made-up-gears ; extra == 'fast'"],
@@ -49,7 +51,7 @@ def test_clone_packages_are_installed_with_their_requirements(tmp_path, known):
     ]
 
 
-def test_editable_clone_is_installed_editable(tmp_path, known):
+def test_editable_clone_is_installed_editable(tmp_path: Path, known: Any):
     here = at_hand(tmp_path, editable=True, box=["delf-plugin-made-up-kit"], kit=[])
     assert arguments(here, "made-up-box[big]") == [
         f"--editable={tmp_path / 'kit'}",
@@ -57,7 +59,7 @@ def test_editable_clone_is_installed_editable(tmp_path, known):
     ]
 
 
-def test_wheels_of_a_folder_are_preferred_to_the_index(tmp_path):
+def test_wheels_of_a_folder_are_preferred_to_the_index(tmp_path: Path):
     for version in ("0.1.0", "0.10.0", "0.9.0"):
         wheel(tmp_path, "delf_plugin_sheets", version)
     wheel(tmp_path, "delf_plugin_tickets", "9.0")
@@ -69,7 +71,7 @@ def test_wheels_of_a_folder_are_preferred_to_the_index(tmp_path):
     assert arguments(here, "delf-plugin-tickets") == ["delf-plugin-tickets"]
 
 
-def wheel(folder, name, version):
+def wheel(folder: Any, name: Any, version: Any):
     needs = "Requires-Dist: delf-core>=0.1\nRequires-Dist: made-up-sdk\n"
     with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as made:
         made.writestr(
@@ -78,14 +80,14 @@ def wheel(folder, name, version):
         )
 
 
-def test_requirements_of_foreign_plugins_come_from_the_clone(tmp_path, known):
+def test_requirements_of_foreign_plugins_come_from_the_clone(tmp_path: Path, known: Any):
     here = at_hand(tmp_path, box=[], kit=[])
     items = here.items(["delf-plugin-of-somebody", "made-up-box"])
     assert items[0].origin == "from the index; not one of delf's own"
     assert here.constraints(items) == [f"delf-plugin-made-up-kit @ {(tmp_path / 'kit').as_uri()}"]
 
 
-def test_given_folder_is_installed_with_requirements_from_the_clone(tmp_path, known):
+def test_given_folder_is_installed_with_requirements_from_the_clone(tmp_path: Path, known: Any):
     here = at_hand(tmp_path, box=["delf-plugin-made-up-kit"], kit=[])
     mine = tmp_path / "mine"
     mine.mkdir()
@@ -111,7 +113,7 @@ def test_given_folder_is_installed_with_requirements_from_the_clone(tmp_path, kn
         ("delf-core[google]", "delf-core[google]"),
     ],
 )
-def test_install_names_are_normalised_to_packages(name, taken):
+def test_install_names_are_normalised_to_packages(name: Any, taken: Any):
     assert arguments(Sources(), name) == [taken]
 
 
@@ -133,13 +135,15 @@ def test_install_names_are_normalised_to_packages(name, taken):
         ("nothing.whl", "no plugin is known as 'nothing.whl'"),
     ],
 )
-def test_unknown_install_name_is_refused(name, text):
+def test_unknown_install_name_is_refused(name: Any, text: Any):
     with pytest.raises(PluginError) as caught:
         Sources().items([name])
     assert text in caught.value.message
 
 
-def test_folder_of_the_same_name_is_not_installed_by_name(tmp_path, monkeypatch):
+def test_folder_of_the_same_name_is_not_installed_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     (tmp_path / "sql").mkdir()
     (tmp_path / "sql/pyproject.toml").write_text('[project]\nname = "strangers"\n')
     monkeypatch.chdir(tmp_path)
@@ -153,10 +157,10 @@ def test_folder_of_the_same_name_is_not_installed_by_name(tmp_path, monkeypatch)
         Sources().items(["sql"], editable=True)
 
 
-def test_pip_runs_in_an_empty_folder(tmp_path, monkeypatch, capfd):
+def test_pip_runs_in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any):
     (tmp_path / "pip.py").write_text("raise SystemExit('a stranger ran')")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(installer, "find_spec", lambda name: object())
+    monkeypatch.setattr(installer, "find_spec", Mock())
     monkeypatch.setattr(installer.sys, "prefix", str(tmp_path))
     command = installer.install(["x"])
     assert command[:4] == [sys.executable, "-I", "-m", "pip"]
@@ -182,7 +186,7 @@ def test_installed_packages_find_their_clone():
     assert all(package.editable for package in clone().values())
 
 
-def test_check_reports_a_factory_that_cannot_be_imported(site):
+def test_check_reports_a_factory_that_cannot_be_imported(site: Any):
     site.add("delf-plugin-hollow")  # its factory is in a module that there is not
     done = CliRunner().invoke(packages.check, ["hollow"])
     assert done.exit_code == 1
@@ -190,7 +194,7 @@ def test_check_reports_a_factory_that_cannot_be_imported(site):
     assert "connection 'hollow': " in done.stdout
 
 
-def test_check_reports_a_plugin_without_specs(site):
+def test_check_reports_a_plugin_without_specs(site: Any):
     misspelt = "from delf.hookspecs import hookimpl\n\n@hookimpl\ndef delf_prefilter(): ...\n"
     site.add("delf-plugin-misspelt", misspelt)
     done = CliRunner().invoke(packages.check, ["misspelt"])
@@ -209,8 +213,8 @@ def test_unknown_plugin_is_refused_with_a_suggestion():
         assert "no plugin 'sqll' is installed; did you mean 'sql'?" in done.stderr
 
 
-def test_install_and_uninstall_write_json(monkeypatch, tmp_path):
-    monkeypatch.setattr(installer, "run", lambda *_, **__: None)
+def test_install_and_uninstall_write_json(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setattr(installer, "run", Mock())
     done = CliRunner().invoke(cli, ["plugins", "install", "sql", "--yes", "--json"])
     made = json.loads(done.stdout)
     check_object(made, json_tables()["delf plugins install"])

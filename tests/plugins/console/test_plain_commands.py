@@ -1,6 +1,7 @@
 """Commands as people type them the first time."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -21,13 +22,13 @@ from support.program import write_recording
         ("keys --json", "keys list --json"),
     ],
 )
-def test_group_without_a_subcommand_lists(run, here, bare, whole):
+def test_group_without_a_subcommand_lists(run: Any, here: Any, bare: Any, whole: Any):
     short, long = run(*bare.split()), run(*whole.split())
     assert short.exit_code == long.exit_code == 0, short.output
     assert (short.stdout, short.stderr) == (long.stdout, long.stderr)
 
 
-def test_task_words_need_no_quotes(run, here):
+def test_task_words_need_no_quotes(run: Any, here: Any):
     model = write_recording(here / "r.jsonl", "print('yes')")
     done = run("run", "is", "there", "tea?", "--llm", model, "--json")
     assert json.loads(done.stdout)["text"].strip() == "yes"
@@ -35,8 +36,8 @@ def test_task_words_need_no_quotes(run, here):
 
 
 @pytest.mark.parametrize("word", ["revenue", "stock-of-shop", "Umsatz"])
-def test_single_word_task_is_taken_for_a_routine_name(run, here, word):
-    """A mistyped name is no task for a model."""
+def test_single_word_task_is_taken_for_a_routine_name(run: Any, here: Any, word: Any):
+    """A mistyped routine name must not be sent to a model as a task."""
     (here / "routines").mkdir()
     (here / "routines/revenues.py").touch()
     done = run("run", word, "--llm", write_recording(here / "r.jsonl", "print('paid')"))
@@ -50,7 +51,7 @@ def test_single_word_task_is_taken_for_a_routine_name(run, here, word):
 @pytest.mark.parametrize(
     ("words", "piped"), [(["revenue."], ""), (["-"], "revenue"), (["the", "revenue"], "")]
 )
-def test_task_of_several_words_is_not_a_routine_name(run, here, words, piped):
+def test_task_of_several_words_is_not_a_routine_name(run: Any, here: Any, words: Any, piped: Any):
     model = write_recording(here / "r.jsonl", "print('yes')")
     done = run("run", *words, "--llm", model, input=piped)
     assert (done.exit_code, done.stdout.strip()) == (0, "yes"), done.output
@@ -59,7 +60,7 @@ def test_task_of_several_words_is_not_a_routine_name(run, here, words, piped):
 @pytest.mark.parametrize(
     ("given", "status"), [("5m", 0), ("90", 0), ("2.5", 0), ("0", 2), ("x", 2)]
 )
-def test_timeout_option_accepts_seconds_and_units(run, here, given, status):
+def test_timeout_option_accepts_seconds_and_units(run: Any, here: Any, given: Any, status: Any):
     model = write_recording(here / "r.jsonl", "print('yes')")
     done = run("run", "x", "--llm", model, "--timeout", given)
     assert done.exit_code == status, done.output
@@ -77,7 +78,7 @@ def test_timeout_option_accepts_seconds_and_units(run, here, given, status):
         "runs stop 123",
     ],
 )
-def test_failure_with_json_flag_is_written_as_json(run, here, command):
+def test_failure_with_json_flag_is_written_as_json(run: Any, here: Any, command: Any):
     done = run(*command.split(), "--json")
     assert done.exit_code != 0
     error = json.loads(done.stdout)["error"]
@@ -86,14 +87,14 @@ def test_failure_with_json_flag_is_written_as_json(run, here, command):
     assert set(error) == {"message", "hint", "code"}
 
 
-def test_config_set_accepts_a_model_with_its_address(run, here):
+def test_config_set_accepts_a_model_with_its_address(run: Any, here: Any):
     given = '{"model": "gpt-4o-mini", "base_url": "http://localhost:11434/v1"}'
     assert run("config", "set", "agent.llm", given).exit_code == 0
     shown = json.loads(run("config", "get", "agent.llm", "--json").stdout)["value"]
     assert shown["base_url"] == "http://localhost:11434/v1"
 
 
-def test_last_names_the_newest_task(run, here):
+def test_last_names_the_newest_task(run: Any, here: Any):
     for task, script in (("the first", "print(1)"), ("the second", "print(2)")):
         assert run("run", task, "--llm", write_recording(here / "r.jsonl", script)).exit_code == 0
     for command in ("show", "events", "code"):
@@ -103,7 +104,7 @@ def test_last_names_the_newest_task(run, here):
     assert json.loads(run("runs", "show", "last", "--json").stdout)["answer"].strip() == "2"
 
 
-def test_missing_file_name_is_not_stored_as_a_fact(run, here):
+def test_missing_file_name_is_not_stored_as_a_fact(run: Any, here: Any):
     done = run("memory", "add", "notes.md")
     assert done.exit_code == 2
     assert "there is no file 'notes.md'" in done.stderr

@@ -1,6 +1,8 @@
 """Plugins are installed so that `uv tool upgrade`, which makes the environment anew, keeps them."""
 
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,15 +32,15 @@ OPTIONS = ["--python=/usr/bin/python3.12", "--find-links=file:///dist"]
 
 
 @pytest.fixture
-def environment(tmp_path, monkeypatch):
-    """An environment of `uv tool`, with uv at hand."""
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """An environment of `uv tool`, with uv on the search path."""
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
+    monkeypatch.setattr("shutil.which", "/bin/{}".format)
     (tmp_path / "uv-receipt.toml").write_text(RECEIPT)
     return tmp_path
 
 
-def test_install_keeps_the_packages_of_the_receipt(environment):
+def test_install_keeps_the_packages_of_the_receipt(environment: Any):
     command = installer.install(["delf-plugin-sql"])
     assert command[:4] == ["/bin/uv", "tool", "install", "--quiet"]
     assert command[4 : 4 + len(KEPT)] == KEPT
@@ -48,30 +50,30 @@ def test_install_keeps_the_packages_of_the_receipt(environment):
     ]
 
 
-def test_install_replaces_the_version_of_an_installed_package(environment):
+def test_install_replaces_the_version_of_an_installed_package(environment: Any):
     command = installer.install(["--find-links", "/dist", "delf-plugin-made-up==2"])
     assert "delf-plugin-made-up==2" in command
     assert "delf-plugin-made-up>=1" not in command
     assert [word for word in command if "find-links" in word] == ["--find-links"]
 
 
-def test_uninstall_removes_a_package_from_the_receipt(environment):
+def test_uninstall_removes_a_package_from_the_receipt(environment: Any):
     command = installer.uninstall(["delf-plugin-audit"])
     assert command[:3] == ["/bin/uv", "tool", "install"]
     assert not [word for word in command if "audit" in word]
     assert "delf-core[standard]" in command
 
 
-def test_package_outside_the_receipt_is_uninstalled_directly(environment):
+def test_package_outside_the_receipt_is_uninstalled_directly(environment: Any):
     assert installer.uninstall(["delf-plugin-llm"])[:3] == ["/bin/uv", "pip", "uninstall"]
 
 
-def test_unreadable_receipt_is_an_error(environment):
+def test_unreadable_receipt_is_an_error(environment: Any):
     (environment / "uv-receipt.toml").write_text("[tool]\nrequirements = [{ git = 'x' }]")
     with pytest.raises(DelfError, match="cannot be read as a receipt"):
         installer.install(["delf-plugin-sql"])
 
 
-def test_other_environments_use_no_receipt(tmp_path, monkeypatch):
+def test_other_environments_use_no_receipt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     assert uv_tool.receipt() is None

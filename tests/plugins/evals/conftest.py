@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from typing import Any
 
 import pytest
 
@@ -26,11 +27,11 @@ def send(to: str, text: str) -> str:
 
 
 @pytest.fixture
-def model(here):
-    """Lets the model write a script for each task: pairs of words of the prompt, and the answer."""
+def model(here: Any):
+    """Make the model write a script for a task, found by words of the prompt."""
 
-    def write(*pairs, file="model.jsonl", fence=True):
-        lines = []
+    def write(*pairs: Any, file: Any = "model.jsonl", fence: Any = True):
+        lines: list[str] = []
         for words, script in pairs:
             text = f"```python\n{script}\n```" if fence else script
             entry = {"request": {"contains": [words]}, "reply": {"text": text, "cost_usd": 0.005}}
@@ -42,7 +43,7 @@ def model(here):
 
 
 @pytest.fixture
-def project(here, model, monkeypatch):
+def project(here: Any, model: Any, monkeypatch: pytest.MonkeyPatch):
     """A trusted project."""
     monkeypatch.setenv("DELF_TRUST", str(here))
     monkeypatch.setenv("DELF_PLUGINS_JOURNAL_SQL_URL", str(here / "journal.db"))
@@ -61,10 +62,10 @@ def project(here, model, monkeypatch):
 
 
 @pytest.fixture
-def cases(project):
-    """Writes a data set, named after its file."""
+def cases(project: Any):
+    """Write a data set, named after its file."""
 
-    def write(text, name="mine"):
+    def write(text: Any, name: Any = "mine"):
         (project / f"evals/{name}.yaml").write_text(text)
         return name
 
@@ -72,10 +73,10 @@ def cases(project):
 
 
 @pytest.fixture
-def report(run):
-    """Runs a data set; its report and its exit status."""
+def report(run: Any):
+    """Run a data set; return its report and its exit status."""
 
-    def made(*words):
+    def made(*words: Any):
         done = run("evals", "run", *words, "--tools", "tools.py", "--json")
         assert done.exit_code in (0, 1), done.output
         return json.loads(done.stdout), done.exit_code

@@ -1,6 +1,7 @@
 """A task of the journal becomes a case, which needs no service."""
 
 import json
+from typing import Any
 
 import pytest
 import yaml
@@ -10,10 +11,10 @@ SCRIPT = "rows = shop.query('SELECT SUM(total) AS s FROM orders')\nprint(f\"{row
 
 
 @pytest.fixture
-def task(project, model, run):
-    """Does a task; its id."""
+def task(project: Any, model: Any, run: Any):
+    """Run a task; return its id."""
 
-    def do(text=TASK, script=SCRIPT, *words):
+    def do(text: Any = TASK, script: Any = SCRIPT, *words: Any):
         model((text, script))
         done = run("run", text, "--json", "--approve", "all", "--tools", "tools.py", *words)
         return json.loads(done.stdout)["trace"]["task_id"]
@@ -21,7 +22,9 @@ def task(project, model, run):
     return do
 
 
-def test_task_becomes_a_case_that_runs_without_its_database(task, run, report, project):
+def test_task_becomes_a_case_that_runs_without_its_database(
+    task: Any, run: Any, report: Any, project: Any
+):
     done = run("evals", "add", task(), "--name", "sold", "--json")
     assert json.loads(done.stdout)["checks"] == 2, done.output
     (case,) = yaml.safe_load((project / "evals/cases.yaml").read_text())["cases"]
@@ -35,7 +38,9 @@ def test_task_becomes_a_case_that_runs_without_its_database(task, run, report, p
     assert (status, found["variants"][0]["passed"]) == (0, 1)
 
 
-def test_changing_calls_become_expectations_without_effect(task, run, report, project, model):
+def test_changing_calls_become_expectations_without_effect(
+    task: Any, run: Any, report: Any, project: Any, model: Any
+):
     script = "send('ada@x.org', 'hello')\nprint('done')"
     run("evals", "add", task("Mail Ada", script))
     (case,) = yaml.safe_load((project / "evals/cases.yaml").read_text())["cases"]
@@ -46,7 +51,9 @@ def test_changing_calls_become_expectations_without_effect(task, run, report, pr
     assert report("cases")[1] == 1
 
 
-def test_answer_to_a_question_is_part_of_the_case(task, run, report, project, model):
+def test_answer_to_a_question_is_part_of_the_case(
+    task: Any, run: Any, report: Any, project: Any, model: Any
+):
     script = "print('Hello', await ask('Who are you?', default='Ann'))"
     run("evals", "add", task("Greet me", script))
     [recording] = (project / "evals" / "recordings").glob("*.json")
@@ -55,7 +62,7 @@ def test_answer_to_a_question_is_part_of_the_case(task, run, report, project, mo
     assert report("cases")[1] == 0
 
 
-def test_cases_are_appended_and_the_rest_of_the_file_stays(task, run, project):
+def test_cases_are_appended_and_the_rest_of_the_file_stays(task: Any, run: Any, project: Any):
     text = "# By hand.\ncases:\n  - name: one  # first\n    inputs: Greet\n\nevaluators:\n  - NoChanges\n"
     (project / "evals/mine.yaml").write_text(text)
     assert run("evals", "add", task(), "--to", "mine", "--name", "two").exit_code == 0
@@ -67,7 +74,7 @@ def test_cases_are_appended_and_the_rest_of_the_file_stays(task, run, project):
     assert "has a case 'two'" in again.output
 
 
-def test_input_files_are_copied_beside_the_data_set(task, run, report, project):
+def test_input_files_are_copied_beside_the_data_set(task: Any, run: Any, report: Any, project: Any):
     (project / "notes.txt").write_text("Ada: 3")
     script = "print(files.read('notes.txt'))"
     run("evals", "add", task("Read notes", script, "--file", "notes.txt"))
@@ -76,7 +83,7 @@ def test_input_files_are_copied_beside_the_data_set(task, run, report, project):
     assert status == 0, found
 
 
-def test_judged_case_compares_the_meaning_of_answers(task, run, project):
+def test_judged_case_compares_the_meaning_of_answers(task: Any, run: Any, project: Any):
     run("evals", "add", task(), "--judge")
     (case,) = yaml.safe_load((project / "evals/cases.yaml").read_text())["cases"]
     assert case["evaluators"][0]["LLMJudge"]["include_expected_output"] is True
@@ -89,13 +96,15 @@ def test_judged_case_compares_the_meaning_of_answers(task, run, project):
         (SCRIPT, ("--to", "x.json"), "x.json is JSON"),
     ],
 )
-def test_unsuitable_task_cannot_become_a_case(task, run, script, words, message):
+def test_unsuitable_task_cannot_become_a_case(
+    task: Any, run: Any, script: Any, words: Any, message: Any
+):
     done = run("evals", "add", task(script=script), *words)
     assert done.exit_code == 2
     assert message in done.output
 
 
-def test_unknown_task_is_reported(project, run):
+def test_unknown_task_is_reported(project: Any, run: Any):
     done = run("evals", "add", "abcdef1")
     assert done.exit_code != 0
     assert "abcdef1" in done.output

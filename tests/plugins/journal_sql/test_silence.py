@@ -6,9 +6,11 @@ import contextlib
 import socket
 import threading
 from collections.abc import Iterator
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from pydantic import SecretStr
 
 from delf_journal_sql import postgresql
 from delf_journal_sql.errors import ConnectionLostError
@@ -17,7 +19,7 @@ from delf_journal_sql.settings import JournalSettings
 
 
 class Line:
-    """A PostgreSQL server behind a line that can fall silent, while it still takes what is sent."""
+    """A PostgreSQL server behind a proxy that can stop forwarding while it still accepts data."""
 
     def __init__(self, url: str) -> None:
         there = urlsplit(url)
@@ -56,14 +58,14 @@ class Line:
 
 
 @pytest.fixture
-def line(postgres_url, monkeypatch) -> Iterator[Line]:
+def line(postgres_url: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Line]:
     monkeypatch.setattr(postgresql, "SILENCE_SECONDS", 0.2)
     line = Line(postgres_url)
     yield line
     line.close()
 
 
-def test_waiting_call_notices_a_broken_connection(line):
+def test_waiting_call_notices_a_broken_connection(line: Any):
     database = open_database(JournalSettings(url=line.url))
     connection = database.connect()
     assert connection.execute("SELECT 1") == [(1,)]
@@ -74,7 +76,7 @@ def test_waiting_call_notices_a_broken_connection(line):
     database.close()
 
 
-def test_slow_query_is_awaited_while_the_server_is_reachable(line):
+def test_slow_query_is_awaited_while_the_server_is_reachable(line: Any):
     database = open_database(JournalSettings(url=line.url))
     with database.reader() as connection:
         assert connection.execute("SELECT 3 FROM pg_sleep(1)") == [(3,)]
@@ -82,7 +84,7 @@ def test_slow_query_is_awaited_while_the_server_is_reachable(line):
 
 
 @pytest.mark.parametrize("journal_url", ["sqlite", "postgresql"], indirect=True)
-def test_answers_is_true_for_a_working_database(journal_url):
+def test_answers_is_true_for_a_working_database(journal_url: Any):
     assert open_database(JournalSettings(url=journal_url)).answers()
 
 
@@ -90,4 +92,4 @@ def test_answers_is_true_for_a_refusing_server():
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         url = f"postgresql://delf@127.0.0.1:{nobody.getsockname()[1]}/x"
-        assert open_database(JournalSettings(url=url)).answers()
+        assert open_database(JournalSettings(url=SecretStr(url))).answers()

@@ -5,6 +5,8 @@ import json
 import sqlite3
 import threading
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
@@ -87,7 +89,7 @@ def test_agent_recalls_saved_facts(memory: Memory) -> None:
 async def test_concurrent_tasks_search_without_waiting_for_each_other(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each search ends only when all ten are under way."""
+    """Each search ends only when all ten have begun."""
     await memory.store.save(["The office is in Turin."])
     together = threading.Barrier(10, timeout=60)
     honest = FactDatabase.with_words
@@ -110,7 +112,7 @@ async def test_concurrent_tasks_search_without_waiting_for_each_other(
 
 @pytest.fixture
 def delf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Runs `delf memory`; what it wrote, with its errors where it ends with a status."""
+    """Runs `delf memory`; returns its output, with the errors if it fails."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     run = CliRunner()
 
@@ -122,7 +124,7 @@ def delf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     return do
 
 
-def test_memory_commands_add_search_export_and_import(delf, tmp_path: Path) -> None:
+def test_memory_commands_add_search_export_and_import(delf: Any, tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("The office is in Turin.\n\nIt closes at six.")
     delf("add", str(tmp_path / "notes.md"))
     delf("add", "Ada likes lamps.", "--source", "Ada")
@@ -147,7 +149,7 @@ def test_memory_commands_add_search_export_and_import(delf, tmp_path: Path) -> N
     ],
 )
 def test_memory_command_refuses_another_store(
-    delf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: str, message: str
+    delf: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: str, message: str
 ) -> None:
     from delf.hookspecs import hookimpl
     from delf.plugins.host import PluginHost
@@ -160,7 +162,7 @@ def test_memory_command_refuses_another_store(
 
     monkeypatch.chdir(tmp_path)
     host = PluginHost.discover(extra=[("jsonfacts", Plugin())])
-    monkeypatch.setattr("delf_cli.state.State.discover", lambda *_, **__: host)
+    monkeypatch.setattr("delf_cli.state.State.discover", Mock(return_value=host))
     (tmp_path / "delf.toml").write_text('[agent]\nmemory = "semantic"\n')
     delf("add", "Ada likes lamps.")
     (tmp_path / "delf.toml").write_text(f'[agent]\nmemory = "{chosen}"\n')
@@ -181,7 +183,7 @@ def test_memory_of_another_format_is_refused(tmp_path: Path) -> None:
 
 
 def of_delfhos(path: Path, *rows: tuple[str, str, str | None]) -> Path:
-    """A memory as Delfhos 0.9 writes it."""
+    """Write a memory file in the form of Delfhos 0.9."""
     with sqlite3.connect(path) as connection:
         connection.execute(
             "CREATE TABLE memories (id INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL,"
@@ -208,7 +210,7 @@ def test_memory_file_of_delfhos_is_refused_and_left_unchanged(tmp_path: Path) ->
     assert [p.name for p in tmp_path.iterdir()] == ["default.db"]
 
 
-def test_facts_of_delfhos_are_imported_with_their_dates(delf, tmp_path: Path) -> None:
+def test_facts_of_delfhos_are_imported_with_their_dates(delf: Any, tmp_path: Path) -> None:
     path = of_delfhos(
         tmp_path / "old.db",
         ("work", "Ada likes tea.", "2026-01-31 10:00:00"),
@@ -224,7 +226,7 @@ def test_facts_of_delfhos_are_imported_with_their_dates(delf, tmp_path: Path) ->
     assert fact["saved_at"] == "2026-01-31T10:00:00+00:00"
 
 
-def test_other_database_is_refused_as_memory(delf, tmp_path: Path) -> None:
+def test_other_database_is_refused_as_memory(delf: Any, tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "other.db") as connection:
         connection.execute("CREATE TABLE memories (id INTEGER)")
     connection.close()

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ request = ModelRequest(messages=(user("hi"),))
 """
 
 
-def python(tmp_path, code, *arguments):
+def python(tmp_path: Path, code: Any, *arguments: Any):
     script = PRELUDE.replace("TESTS", repr(str(TESTS))) + textwrap.dedent(code)
     done = subprocess.run(
         [sys.executable, "-c", script, *arguments],
@@ -49,7 +50,7 @@ def python(tmp_path, code, *arguments):
     return done
 
 
-def test_plugin_and_factory_do_not_import_litellm(tmp_path):
+def test_plugin_and_factory_do_not_import_litellm(tmp_path: Path):
     code = """
     specs = list(delf_model_litellm.plugin.delf_models())
     model = LiteLLMModel(PluginContext(), LLMConfig("m", base_url="http://127.0.0.1:9/v1"))
@@ -59,13 +60,13 @@ def test_plugin_and_factory_do_not_import_litellm(tmp_path):
     assert python(tmp_path, code).stdout == "set() [] litellm\n"
 
 
-def test_plugin_module_imports_no_vendor_library(tmp_path):
+def test_plugin_module_imports_no_vendor_library(tmp_path: Path):
     code = "import sys, delf_model_litellm.plugin; print('asyncio' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 
 
-def test_missing_key_is_reported_without_import_or_request(tmp_path):
+def test_missing_key_is_reported_without_import_or_request(tmp_path: Path):
     code = """
     from delf.errors import EnvironmentKeyError
     async def main():
@@ -88,8 +89,8 @@ def test_missing_key_is_reported_without_import_or_request(tmp_path):
     assert python(tmp_path, code).stdout.splitlines() == [*expected, "False []"]
 
 
-def test_first_calls_are_silent_and_change_no_environment(tmp_path):
-    """One process, as litellm takes seconds: no look-up, no variable, no output."""
+def test_first_calls_are_silent_and_change_no_environment(tmp_path: Path):
+    """All checks share one process, because importing litellm takes seconds."""
     (tmp_path / ".env").write_text("LEAKED=yes\n")
     code = """
     import gc, json, threading
@@ -130,7 +131,10 @@ def test_first_calls_are_silent_and_change_no_environment(tmp_path):
                if os.environ.get(k) != environment.get(k)}
     print(json.dumps([sorted(set(looked_up)), sorted(changed), failures]))
     """
-    answer = lambda request: Reply(status=400) if b"fail" in request.body else "ok"  # noqa: E731
+
+    def answer(request: Any) -> Any:
+        return Reply(status=400) if b"fail" in request.body else "ok"
+
     with OpenAIServer(answer) as server:
         done = python(tmp_path, code, server.root_url)
     hosts, changed, failures = json.loads(done.stdout)
@@ -141,7 +145,7 @@ def test_first_calls_are_silent_and_change_no_environment(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["model-litellm", "model-recorded"])
-def test_entry_point_factories_are_in_their_own_package(name):
+def test_entry_point_factories_are_in_their_own_package(name: Any):
     from importlib.metadata import entry_points
 
     [entry] = entry_points(group="delf", name=name)

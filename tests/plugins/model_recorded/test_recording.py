@@ -5,6 +5,8 @@ import json
 import multiprocessing
 import stat
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,16 +34,16 @@ from support.recording_worker import record_many
 
 
 class Echo:
-    """Answers with what it was asked."""
+    """A model that answers with the prompt."""
 
     closed = 0
     warm = False
 
-    async def complete(self, request):
+    async def complete(self, request: Any):
         await asyncio.sleep(0)
         return ModelReply(text=request.messages[-1].text, model="echo")
 
-    async def stream(self, request):
+    async def stream(self, request: Any):
         yield ModelDelta("e")
         yield ModelReply(text=request.messages[-1].text, model="echo")
 
@@ -52,11 +54,13 @@ class Echo:
         self.warm = True
 
 
-def lines(path):
+def lines(path: Any):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-async def test_recording_replays_without_the_server(openai_server, litellm_model, tmp_path):
+async def test_recording_replays_without_the_server(
+    openai_server: Any, litellm_model: Any, tmp_path: Path
+):
     path = tmp_path / "run.jsonl"
     usage = (100, 20, 50)
     server = openai_server([Reply(text="print('ä')", usage=usage), Reply(text="b c", usage=usage)])
@@ -74,11 +78,14 @@ async def test_recording_replays_without_the_server(openai_server, litellm_model
     again = ask(settings={"temperature": 0.1, "stop": ["a", "b"]})
     assert await model.complete(again) == replace(first, **no_id)
     assert first.usage == Usage(input_tokens=100, cached_tokens=50, output_tokens=20)
+    assert first.cost_usd is not None
     assert first.cost_usd > 0
     await recorder.aclose()
 
 
-async def test_keys_and_headers_are_not_recorded(openai_server, litellm_model, tmp_path):
+async def test_keys_and_headers_are_not_recorded(
+    openai_server: Any, litellm_model: Any, tmp_path: Path
+):
     path = tmp_path / "run.jsonl"
     server = openai_server(["ok"])
     config = {"base_url": server.base_url, "api_key": "s3cret-key", "headers": {"X": "t0ken"}}
@@ -91,7 +98,7 @@ async def test_keys_and_headers_are_not_recorded(openai_server, litellm_model, t
 
 
 async def test_failed_calls_and_partial_streams_are_not_recorded(
-    openai_server, litellm_model, tmp_path
+    openai_server: Any, litellm_model: Any, tmp_path: Path
 ):
     path = tmp_path / "run.jsonl"
     server = openai_server([Reply(status=400), Reply(text="a b c d", drop="stream"), "a b c"])
@@ -106,7 +113,7 @@ async def test_failed_calls_and_partial_streams_are_not_recorded(
     assert lines(path) == []
 
 
-async def test_recording_is_appended_to_the_file(tmp_path):
+async def test_recording_is_appended_to_the_file(tmp_path: Path):
     path = tmp_path / "run.jsonl"
     path.write_text('{"about": "kept"}\n')
     await RecordingModel(Echo(), path).complete(ask("one"))
@@ -114,7 +121,7 @@ async def test_recording_is_appended_to_the_file(tmp_path):
     assert [line.get("reply", {}).get("text") for line in lines(path)] == [None, "one", "two"]
 
 
-def test_concurrent_processes_can_record_to_one_file(tmp_path):
+def test_concurrent_processes_can_record_to_one_file(tmp_path: Path):
     path = tmp_path / "run.jsonl"
     make = multiprocessing.get_context("forkserver").Process
     workers = [make(target=record_many, args=(path, name, 40)) for name in "abcd"]
@@ -126,20 +133,20 @@ def test_concurrent_processes_can_record_to_one_file(tmp_path):
     assert names == {f"{name}-{i}" for name in "abcd" for i in range(40)}
 
 
-async def test_lone_surrogates_survive_recording(tmp_path):
+async def test_lone_surrogates_survive_recording(tmp_path: Path):
     path = tmp_path / "run.jsonl"
     await RecordingModel(Echo(), path).complete(ask("half \ud83d"))
     assert lines(path)[0]["reply"]["text"] == "half \ud83d"
 
 
-def test_unwritable_recording_fails_before_any_request(tmp_path):
+def test_unwritable_recording_fails_before_any_request(tmp_path: Path):
     with pytest.raises(ModelConfigurationError, match="cannot be written"):
         RecordingModel(Echo(), tmp_path / "no" / "folder.jsonl")
     with pytest.raises(ModelConfigurationError, match="cannot be written"):
         RecordingModel(Echo(), tmp_path)
 
 
-async def test_calls_and_results_are_recorded_and_replayed(tmp_path):
+async def test_calls_and_results_are_recorded_and_replayed(tmp_path: Path):
     path = tmp_path / "run.jsonl"
     call = ToolCall(id="1", name="add", arguments='{"a": 1}', token="t")
     reply = ModelReply(text="", model="m", calls=(call,), usage=Usage(reasoning_tokens=3))

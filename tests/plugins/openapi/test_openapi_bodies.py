@@ -27,12 +27,14 @@ def thing(**properties: Any) -> dict[str, Any]:
 
 
 def parts(seen: Seen) -> dict[str, list[tuple[str | None, str | None, bytes]]]:
-    """The parts of a multipart body: file name, type, content."""
+    """Return the parts of a multipart body: file name, type, content."""
     kind, options = parse_options_header(seen.header("content-type"))
     assert kind == MULTIPART
     parser = MultiPartParser()
     form, files = parser.parse(io.BytesIO(seen.body), options["boundary"].encode(), len(seen.body))
-    found = {k: [(None, None, v.encode()) for v in form.getlist(k)] for k in form}
+    found: dict[str, list[tuple[str | None, str | None, bytes]]] = {
+        k: [(None, None, v.encode()) for v in form.getlist(k)] for k in form
+    }
     for name in files:
         found[name] = [(f.filename, f.content_type, f.read()) for f in files.getlist(name)]
         for file in files.getlist(name):
@@ -42,7 +44,7 @@ def parts(seen: Seen) -> dict[str, list[tuple[str | None, str | None, bytes]]]:
 
 INTEGER, STRING = {"type": "integer"}, {"type": "string"}
 MOMENT = dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)
-JSON = {
+JSON: dict[str, Any] = {
     "properties are keywords": (
         thing(a=INTEGER, b={**STRING, "nullable": True}, c=STRING),
         {"a": 1, "b": None},
@@ -109,7 +111,7 @@ JSON = {
 
 
 @pytest.mark.parametrize("case", JSON)
-async def test_json_body_is_sent(case, open_api, invoke, server: RawServer):
+async def test_json_body_is_sent(case: Any, open_api: Any, invoke: Any, server: RawServer):
     schema, given, sent = JSON[case]
     await invoke(open_api(one({"requestBody": body(schema)}, method="post")), "call", **given)
     assert json.loads(server.last.body) == sent
@@ -119,7 +121,7 @@ async def test_json_body_is_sent(case, open_api, invoke, server: RawServer):
 @pytest.mark.parametrize("media", ["application/json", "application/merge-patch+json", FORM])
 @pytest.mark.parametrize("schema", [{"type": "object"}, {"type": "object", "properties": {}}])
 async def test_body_without_listed_properties_is_one_dict(
-    media, schema, open_api, invoke, server: RawServer
+    media: Any, schema: Any, open_api: Any, invoke: Any, server: RawServer
 ):
     document = one({"requestBody": {"required": True, "content": {media: {"schema": schema}}}})
     tool = open_api(document)
@@ -129,14 +131,14 @@ async def test_body_without_listed_properties_is_one_dict(
     assert server.last.body in (b'{"a":"1"}', b'{"a": "1"}', b"a=1")
 
 
-async def test_closed_empty_body_adds_no_parameter(open_api):
+async def test_closed_empty_body_adds_no_parameter(open_api: Any):
     schema = {"type": "object", "additionalProperties": False}
     (action,) = await open_api(one({"requestBody": body(schema)})).actions()
     assert action.parameters == ()
 
 
 async def test_body_clashing_with_a_parameter_becomes_one_keyword(
-    open_api, invoke, server: RawServer
+    open_api: Any, invoke: Any, server: RawServer
 ):
     operation = {
         "parameters": [param("id", "path", required=True)],
@@ -147,14 +149,14 @@ async def test_body_clashing_with_a_parameter_becomes_one_keyword(
     assert (server.last.path, json.loads(server.last.body)) == ("/x/1", {"id": "2"})
 
 
-async def test_omitted_body_argument_sends_no_body(open_api, invoke, server: RawServer):
+async def test_omitted_body_argument_sends_no_body(open_api: Any, invoke: Any, server: RawServer):
     tool = open_api(one({"requestBody": body(thing(a={}), required=False)}, method="post"))
     await invoke(tool, "call")
     assert server.last.body == b""
     assert server.last.header("content-type") is None
 
 
-async def test_form_body_is_sent(open_api, invoke, server: RawServer):
+async def test_form_body_is_sent(open_api: Any, invoke: Any, server: RawServer):
     schema = thing(
         a={"type": "string"},
         l={"type": "array", "items": {"type": "integer"}},
@@ -168,7 +170,7 @@ async def test_form_body_is_sent(open_api, invoke, server: RawServer):
     ]  # fmt: skip
 
 
-async def test_nested_form_fields_use_brackets(open_api, invoke, server: RawServer):
+async def test_nested_form_fields_use_brackets(open_api: Any, invoke: Any, server: RawServer):
     schema = thing(
         amount={"type": "integer"},
         card={"type": "object", "properties": {"exp": {"type": "object"}}},
@@ -201,14 +203,16 @@ async def test_nested_form_fields_use_brackets(open_api, invoke, server: RawServ
         ({"contentType": "application/json"}, "l=%5B1%2C2%5D"),
     ],
 )
-async def test_form_body_writes_lists(how, written, open_api, invoke, server: RawServer):
+async def test_form_body_writes_lists(
+    how: Any, written: Any, open_api: Any, invoke: Any, server: RawServer
+):
     schema = thing(l={"type": "array", "items": {"type": "integer"}})
     tool = open_api(one({"requestBody": body(schema, FORM, encoding={"l": how})}, method="post"))
     await invoke(tool, "call", l=[1, 2])
     assert server.last.body.decode() == written
 
 
-async def test_multipart_body_is_sent(open_api, invoke, server: RawServer):
+async def test_multipart_body_is_sent(open_api: Any, invoke: Any, server: RawServer):
     schema = thing(
         file=FILE,
         files={"type": "array", "items": FILE},
@@ -242,7 +246,7 @@ async def test_multipart_body_is_sent(open_api, invoke, server: RawServer):
 
 
 @pytest.mark.parametrize("media", ["application/octet-stream", "image/png", "*/*"])
-async def test_bytes_body_is_sent(media, open_api, invoke, server: RawServer):
+async def test_bytes_body_is_sent(media: Any, open_api: Any, invoke: Any, server: RawServer):
     tool = open_api(one({"requestBody": body(FILE, media)}, method="put"))
     await invoke(tool, "call", body=b"\x00\xff")
     assert server.last.body == b"\x00\xff"
@@ -252,7 +256,7 @@ async def test_bytes_body_is_sent(media, open_api, invoke, server: RawServer):
 
 
 @pytest.mark.parametrize("media", ["text/plain", "application/xml", "application/x-ndjson"])
-async def test_text_body_is_sent(media, open_api, invoke, server: RawServer):
+async def test_text_body_is_sent(media: Any, open_api: Any, invoke: Any, server: RawServer):
     tool = open_api(one({"requestBody": body({"type": "string"}, media)}, method="post"))
     await invoke(tool, "call", body="<ä/>")
     assert (server.last.body, server.last.header("content-type")) == ("<ä/>".encode(), media)
@@ -261,7 +265,9 @@ async def test_text_body_is_sent(media, open_api, invoke, server: RawServer):
 @pytest.mark.parametrize(
     "kind", ["application/xml", "text/xml; charset=utf-8", "application/a+xml"]
 )
-async def test_xml_answer_is_returned_as_text(kind, open_api, invoke, server: RawServer):
+async def test_xml_answer_is_returned_as_text(
+    kind: Any, open_api: Any, invoke: Any, server: RawServer
+):
     server.answer = lambda seen: Reply(200, "<a>ü</a>".encode(), {"Content-Type": kind})
     content = {kind.partition(";")[0]: {"schema": {"type": "object"}}}
     tool = open_api(one({"responses": {"200": {"description": "ok", "content": content}}}))
@@ -270,14 +276,14 @@ async def test_xml_answer_is_returned_as_text(kind, open_api, invoke, server: Ra
     assert await invoke(tool, "call") == "<a>ü</a>"
 
 
-async def test_object_for_an_xml_body_is_refused(open_api, invoke, server: RawServer):
+async def test_object_for_an_xml_body_is_refused(open_api: Any, invoke: Any, server: RawServer):
     found = {"requestBody": body({"type": "object"}, "application/xml")}
     with pytest.raises(ToolRefusedError, match="body: must be text, as application/xml"):
         await invoke(open_api(one(found, method="post")), "call", body={"a": 1})
     assert not server.seen
 
 
-async def test_json_is_preferred_among_body_types(open_api, invoke, server: RawServer):
+async def test_json_is_preferred_among_body_types(open_api: Any, invoke: Any, server: RawServer):
     kinds = (MULTIPART, FORM, "application/vnd.x+json", "application/json", "text/plain")
     content = {kind: {"schema": thing(a={})} for kind in kinds}
     tool = open_api(one({"requestBody": {"content": content, "required": True}}, method="post"))
@@ -285,7 +291,7 @@ async def test_json_is_preferred_among_body_types(open_api, invoke, server: RawS
     assert server.last.header("content-type") == "application/json"
 
 
-async def test_swagger_2_forms_and_bodies_are_sent(open_api, invoke, server: RawServer):
+async def test_swagger_2_forms_and_bodies_are_sent(open_api: Any, invoke: Any, server: RawServer):
     swagger = {
         "swagger": "2.0",
         "info": {"title": "Old", "version": "1"},
@@ -360,7 +366,7 @@ async def test_swagger_2_forms_and_bodies_are_sent(open_api, invoke, server: Raw
     assert returns["json"] == '{"a": int}'
 
 
-async def test_merge_patch_sends_none_as_null(open_api, invoke, server: RawServer):
+async def test_merge_patch_sends_none_as_null(open_api: Any, invoke: Any, server: RawServer):
     schema = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}}
     for media, sent in (
         ("application/merge-patch+json", b'{"a":null,"b":"x"}'),
@@ -380,7 +386,7 @@ async def test_merge_patch_sends_none_as_null(open_api, invoke, server: RawServe
     ],
 )
 async def test_binary_body_is_sent_with_its_content_type(
-    given, kind, open_api, invoke, server: RawServer
+    given: Any, kind: Any, open_api: Any, invoke: Any, server: RawServer
 ):
     document = one({"requestBody": body({}, "image/*")}, method="put")
     await invoke(open_api(document), "call", body=given)
@@ -396,7 +402,9 @@ async def test_binary_body_is_sent_with_its_content_type(
         ("multipart/form-data", [1]),
     ],
 )
-async def test_value_that_is_not_a_file_is_refused_before_approval(media, value, open_api):
+async def test_value_that_is_not_a_file_is_refused_before_approval(
+    media: Any, value: Any, open_api: Any
+):
     schema = {"type": "object", "additionalProperties": True}
     (action,) = await open_api(one({"requestBody": body(schema, media)}, method="put")).actions()
     with pytest.raises(ToolRefusedError, match="argument body: must"):

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,7 +44,7 @@ def spec(
     for holder, given in ((operation, own), (item, of_path)):
         if given is not None:
             holder["servers"] = [{"url": given}]
-    document = {
+    document: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {"title": "T", "version": "1"},
         "paths": {path: item},
@@ -55,7 +56,7 @@ def spec(
 
 
 def publishing(document: Callable[[str], dict[str, Any]]):
-    """A server that publishes a specification, and is the API that it describes."""
+    """A server that publishes a specification and answers as the API in it."""
     urls: list[str] = []
 
     def answer(seen: Any) -> Reply:
@@ -66,7 +67,7 @@ def publishing(document: Callable[[str], dict[str, Any]]):
 
 
 async def refused(tool: APITool, invoke: Any, server: RawServer, **given: Any) -> str:
-    """Return the hint of the refusal; nothing was sent to the server."""
+    """Return the hint of a call's refusal; assert that nothing was sent to the server."""
     with pytest.raises(ConnectionConfigurationError, match="which you have not accepted") as caught:
         await invoke(tool, "call", **given)
     assert server.seen == []
@@ -75,14 +76,14 @@ async def refused(tool: APITool, invoke: Any, server: RawServer, **given: Any) -
 
 
 def accepting(server: RawServer) -> str:
-    """The setting with which a user accepts a server."""
+    """Return the setting by which a user accepts a server."""
     return f'servers = ["{server.url}"] in [connections.api]'
 
 
 @pytest.mark.parametrize(("scheme", "keys"), KEYS.values(), ids=KEYS)
 @pytest.mark.parametrize("how", ["mapping", "file"])
 async def test_key_is_not_sent_to_a_server_of_the_specification(
-    scheme, keys, how, invoke, server: RawServer, tmp_path
+    scheme: Any, keys: Any, how: Any, invoke: Any, server: RawServer, tmp_path: Path
 ):
     document: Any = spec(scheme, server.url)
     if how == "file":
@@ -104,7 +105,9 @@ async def test_key_is_not_sent_to_a_server_of_the_specification(
     ],
     ids=["of all", "of the operation", "of the path", "by a variable"],
 )
-async def test_servers_of_a_specification_must_be_accepted(servers, invoke, server: RawServer):
+async def test_servers_of_a_specification_must_be_accepted(
+    servers: Any, invoke: Any, server: RawServer
+):
     bare = server.url.removeprefix("http://")
     text = json.dumps(servers).replace("{server}", server.url).replace("{bare}", bare)
     assert accepting(server) in await refused(
@@ -116,7 +119,7 @@ async def test_servers_of_a_specification_must_be_accepted(servers, invoke, serv
     assert server.last.header("x-key") == "k"
 
 
-async def test_call_without_a_key_uses_the_specified_server(invoke, server: RawServer):
+async def test_call_without_a_key_uses_the_specified_server(invoke: Any, server: RawServer):
     tool = APITool(spec("", server.url), name="api")
     await invoke(tool, "call", id="1")
     await tool.aclose()
@@ -124,7 +127,7 @@ async def test_call_without_a_key_uses_the_specified_server(invoke, server: RawS
 
 
 @pytest.mark.parametrize("where", [None, "/v1", "{own}/v2"])
-async def test_key_is_sent_to_the_origin_of_the_specification(where, invoke):
+async def test_key_is_sent_to_the_origin_of_the_specification(where: Any, invoke: Any):
     running, urls = publishing(lambda own: spec(servers=where and where.replace("{own}", own)))
     async with running as server:
         urls.append(server.url)
@@ -134,7 +137,7 @@ async def test_key_is_sent_to_the_origin_of_the_specification(where, invoke):
         assert server.last.header("x-key") == "k"
 
 
-async def test_port_is_part_of_the_accepted_server(invoke, server: RawServer):
+async def test_port_is_part_of_the_accepted_server(invoke: Any, server: RawServer):
     running, urls = publishing(lambda own: spec(servers=server.url))
     async with running as home:
         urls.append(home.url)
@@ -143,7 +146,7 @@ async def test_port_is_part_of_the_accepted_server(invoke, server: RawServer):
         )
 
 
-async def test_later_server_of_a_specification_gets_no_key(invoke, server: RawServer):
+async def test_later_server_of_a_specification_gets_no_key(invoke: Any, server: RawServer):
     servers: list[str] = []
     running, urls = publishing(lambda own: spec(servers=servers[0]))
     async with running as home:
@@ -160,7 +163,7 @@ async def test_later_server_of_a_specification_gets_no_key(invoke, server: RawSe
 
 
 @pytest.mark.parametrize("scheme", ["https", "http"])
-async def test_server_accepted_over_tls_gets_no_key_over_plain_http(scheme, invoke):
+async def test_server_accepted_over_tls_gets_no_key_over_plain_http(scheme: Any, invoke: Any):
     tool = APITool(
         spec(servers="http://api.invalid"), name="api", api_key="k", servers=["api.invalid"]
     )
@@ -170,15 +173,15 @@ async def test_server_accepted_over_tls_gets_no_key_over_plain_http(scheme, invo
 
 
 async def test_client_secret_is_not_sent_to_a_token_url_of_the_specification(
-    invoke, server: RawServer
+    invoke: Any, server: RawServer
 ):
     document = spec("login", "https://api.invalid")
-    flow = {"tokenUrl": f"{server.url}/token", "scopes": {}}
+    flow: dict[str, Any] = {"tokenUrl": f"{server.url}/token", "scopes": {}}
     document["components"]["securitySchemes"]["login"] = {
         "type": "oauth2",
         "flows": {"clientCredentials": flow},
     }
-    login = {"client_id": "me", "client_secret": "s3cret"}
+    login: dict[str, Any] = {"client_id": "me", "client_secret": "s3cret"}
     tool = APITool(document, name="api", base_url="https://api.invalid", **login)
     with pytest.raises(ConnectionConfigurationError, match="its OAuth2 token"):
         await invoke(tool, "call")
@@ -195,7 +198,7 @@ async def test_client_secret_is_not_sent_to_a_token_url_of_the_specification(
         *("https://\uff41pi.invalid", "https://api\u3002invalid", "https://ap\u00adi.invalid"),
     ],
 )
-async def test_lookalike_server_address_gets_no_key(address, invoke):
+async def test_lookalike_server_address_gets_no_key(address: Any, invoke: Any):
     tool = APITool(spec(servers=address), name="api", api_key="k", servers=["https://api.invalid"])
     with pytest.raises(ConnectionConfigurationError, match="which you have not accepted"):
         await invoke(tool, "call")
@@ -205,6 +208,6 @@ async def test_lookalike_server_address_gets_no_key(address, invoke):
 @pytest.mark.parametrize(
     "given", ["", "ftp://api.example", "https://", "https://*.example", "a b:c"]
 )
-def test_invalid_server_address_is_refused(given):
+def test_invalid_server_address_is_refused(given: Any):
     with pytest.raises(ConnectionConfigurationError, match="no address of a server"):
         APITool(spec(), name="api", servers=[given])

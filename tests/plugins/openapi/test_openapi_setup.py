@@ -33,10 +33,10 @@ def reply(text: str, finish_reason: str = "stop") -> ModelReply:
 
 
 class Asked:
-    """A model that is asked directly, without an agent.
+    """A model that is called directly, without an agent.
 
     Args:
-        answer: Makes the reply to a question with its number, from 1.
+        answer: Makes the reply to a question from its number, counted from 1.
     """
 
     def __init__(self, answer: Callable[[str, int], ModelReply]) -> None:
@@ -53,7 +53,7 @@ class Asked:
 
 
 class Journal(InProcessJournal):
-    """A journal that shows what is in it, and can begin with what was in another."""
+    """A journal whose events a test can read, and which can begin with another's events."""
 
     def __init__(self, events: Sequence[ev.Event] = ()) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ async def test_descriptions_are_improved_once_per_version(
     assert len(ask.questions) == 2
 
 
-async def test_setup_asks_once_about_allowed_operations(settings) -> None:
+async def test_setup_asks_once_about_allowed_operations(settings: Any) -> None:
     ask = Asked(lambda question, _: reply("{}"))
     await APITool(PETS, allow=["get_pet"], **settings).setup(ask)
     await APITool(PETS, allow=["get_pet", "list_pets"], **settings).setup(ask)
@@ -118,7 +118,7 @@ async def test_setup_asks_once_about_allowed_operations(settings) -> None:
     ]
 
 
-async def test_setup_sends_batches_that_fit_a_small_model(settings) -> None:
+async def test_setup_sends_batches_that_fit_a_small_model(settings: Any) -> None:
     ask = Asked(lambda _, n: reply("no idea" if n == 1 else '{"r199": "The last thing"}'))
     tool = APITool(big(200), allow=True, **settings)
     assert await tool.setup(ask)
@@ -127,7 +127,7 @@ async def test_setup_sends_batches_that_fit_a_small_model(settings) -> None:
     assert (await summaries(tool))["r199"] == "The last thing"
 
 
-async def test_descriptions_before_a_failure_are_kept(settings) -> None:
+async def test_descriptions_before_a_failure_are_kept(settings: Any) -> None:
     def answer(question: str, number: int) -> ModelReply:
         if "r199:" in question:
             raise LLMExecutionError("the model is down")
@@ -144,14 +144,14 @@ async def test_descriptions_before_a_failure_are_kept(settings) -> None:
 
 
 @pytest.mark.parametrize("llm", ["cheap", LLMConfig("cheap", base_url="http://127.0.0.1:9/v1")])
-async def test_setup_uses_the_model_of_the_connection(llm, settings) -> None:
+async def test_setup_uses_the_model_of_the_connection(llm: Any, settings: Any) -> None:
     ask = Asked(lambda question, _: reply("{}"))
     await APITool(PETS, llm=llm, **settings).setup(ask)
     assert ask.models == [llm]
 
 
 def test_setup_cost_is_reported_separately(
-    settings, delf_host: TestHost, scripted_model: ScriptedModel
+    settings: Any, delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:
     def answer(request: ModelRequest) -> ModelReply:
         return reply(json.dumps({"get_pet": "Looks a pet up."}))
@@ -162,19 +162,22 @@ def test_setup_cost_is_reported_separately(
         response = agent.run("Look.")
         assert agent.total_cost_usd == 2 * COST
     assert response.status
-    trace = response.trace
-    assert (response.cost_usd, trace.api_enrichment.cost_usd) == (COST, COST)
+    enrichment = response.trace.api_enrichment
+    assert enrichment is not None
+    assert (response.cost_usd, enrichment.cost_usd) == (COST, COST)
     assert "Looks a pet up." in scripted_model.prompts[-1]
 
     scripted_model.says(reply("```python\nprint(2)\n```"))
     with Agent(tools=[APITool(PETS, **settings)], **options) as agent:
         response = agent.run("Look again.")
-    assert response.trace.api_enrichment.cached
+    enrichment = response.trace.api_enrichment
+    assert enrichment is not None
+    assert enrichment.cached
     assert "Looks a pet up." in scripted_model.prompts[-1]
 
 
 def test_failing_setup_model_does_not_stop_a_task(
-    settings, delf_host: TestHost, scripted_model: ScriptedModel
+    settings: Any, delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:
     scripted_model.says(LLMExecutionError("down")).writes("print(1)")
     tools = [APITool(PETS, **settings)]
@@ -185,11 +188,11 @@ def test_failing_setup_model_does_not_stop_a_task(
 
 @pytest.mark.parametrize("after", ["ModelReplied", "ModelCalled"])
 def test_setup_after_a_crash_repeats_no_paid_call(
-    after: str, settings, delf_host: TestHost, scripted_model: ScriptedModel
+    after: str, settings: Any, delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:
-    """What was kept before a crash is not asked for again, and counted once.
+    """Results saved before a crash are not asked for again, and are counted once.
 
-    ``after`` is the last event of the set-up that the journal has.
+    ``after`` is the last event of the set-up in the journal.
     """
     journals = [Journal()]
     delf_host.provide(JournalSpec(name="test", factory="x:y", summary="x"), lambda: journals[-1])
@@ -214,5 +217,6 @@ def test_setup_after_a_crash_repeats_no_paid_call(
     setups = [e for e in replies if e.purpose == "setup"]
     assert len(setups) == (after != "ModelCalled")
     enrichment = response.trace.api_enrichment
+    assert enrichment is not None
     assert (enrichment.calls, response.cost_usd) == (len(setups), COST)
     assert enrichment.cost_usd == COST * len(setups)

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ def send(to: str, city: str, amount: float{more}) -> str:
 
 
 @pytest.fixture
-def project(here, run):
+def project(here: Any, run: Any):
     """A folder with a shop, and a recorded model that does one task there."""
     with sqlite3.connect(here / "shop.db") as db:
         db.execute("create table orders (city text, day text, total integer)")
@@ -51,8 +52,8 @@ def project(here, run):
 
 
 @pytest.fixture
-def saved(project, run):
-    """The same, with the routine ``income``."""
+def saved(project: Any, run: Any):
+    """The project with the saved routine ``income``."""
     trusting = ("--trust", str(project))
     done = run(*trusting, "run", TASK, "--llm", "recorded:model.jsonl", "--tools", "tools.py")
     assert done.stdout == "40 euros\n", done.output
@@ -60,14 +61,14 @@ def saved(project, run):
     done = run(*trusting, "routines", "save", found[0]["task_id"], "income", "--yes")
     assert done.exit_code == 0, done.output
 
-    def call(*arguments):
+    def call(*arguments: Any):
         group = () if arguments[0] == "run" else ("routines",)
         return run(*trusting, *group, *arguments)
 
     return call
 
 
-def test_saved_routine_is_readable_and_has_the_tasks_parameters(saved, here):
+def test_saved_routine_is_readable_and_has_the_tasks_parameters(saved: Any, here: Any):
     text = (here / "routines/income.py").read_text()
     assert text.startswith(f'# /// routine\n# title = "{TASK}"\n')
     assert "[parameters.city]" in text
@@ -77,7 +78,7 @@ def test_saved_routine_is_readable_and_has_the_tasks_parameters(saved, here):
     assert 'effect = "write"' in text
 
 
-def test_routine_runs_with_other_values_without_a_model(saved, here):
+def test_routine_runs_with_other_values_without_a_model(saved: Any, here: Any):
     done = saved("run", "income", "--tools", "tools.py", "--input", "month=2026-11", "--json")
     answer = json.loads(done.stdout)
     assert answer["text"] == "2 euros"
@@ -96,7 +97,7 @@ def test_routine_runs_with_other_values_without_a_model(saved, here):
         ("month", "is not a NAME=VALUE"),
     ],
 )
-def test_invalid_value_is_reported_before_any_call(saved, here, given, message):
+def test_invalid_value_is_reported_before_any_call(saved: Any, here: Any, given: Any, message: Any):
     before = (here / "sent.txt").read_text()
     done = saved("run", "income", "--tools", "tools.py", "--input", given)
     assert done.exit_code == 2
@@ -104,7 +105,7 @@ def test_invalid_value_is_reported_before_any_call(saved, here, given, message):
     assert (here / "sent.txt").read_text() == before
 
 
-def test_routine_test_uses_recorded_calls_and_reports_differences(saved, here):
+def test_routine_test_uses_recorded_calls_and_reports_differences(saved: Any, here: Any):
     (here / "shop.db").unlink()
     before = (here / "sent.txt").read_text()
     done = saved("test", "--junit", "out.xml")
@@ -121,15 +122,15 @@ def test_routine_test_uses_recorded_calls_and_reports_differences(saved, here):
     assert (here / "sent.txt").read_text() == before
 
 
-def test_missing_action_is_refused(saved, here):
+def test_missing_action_is_refused(saved: Any, here: Any):
     done = saved("run", "income")
     assert done.exit_code == 1
     assert "send: it is not there any more" in " ".join(done.output.split())
 
 
 @pytest.fixture
-def repaired(saved, here):
-    """The same, with a script that a model repaired when an argument was new."""
+def repaired(saved: Any, here: Any):
+    """The project with a script that a model repaired for a new argument."""
     path = here / "routines/income.py"
     path.write_text(path.read_text().replace("# task =", '# on_failure = "repair"\n# task =', 1))
     (here / "tools.py").write_text(TOOLS.format(more=", cc: str"))
@@ -142,7 +143,7 @@ def repaired(saved, here):
     return saved
 
 
-def test_repair_proposal_is_shown_as_a_diff_and_tested_on_accept(repaired, here):
+def test_repair_proposal_is_shown_as_a_diff_and_tested_on_accept(repaired: Any, here: Any):
     done = repaired("diff", "income")
     assert "city=city, cc='x', amount=" in done.stdout
     assert '+# parameters = ["to: str", "city: str", "amount: float", "cc: str"]' in done.stdout
@@ -162,7 +163,7 @@ def test_repair_proposal_is_shown_as_a_diff_and_tested_on_accept(repaired, here)
     assert repaired("run", "income", "--tools", "tools.py").stdout == "40 euros\n"
 
 
-def test_rejected_repair_proposal_is_removed(repaired, here):
+def test_rejected_repair_proposal_is_removed(repaired: Any, here: Any):
     before = (here / "routines/income.py").read_text()
     done = repaired("reject", "income", "--json")
     assert json.loads(done.stdout) == {"name": "income", "deleted": True}, done.output
@@ -170,7 +171,7 @@ def test_rejected_repair_proposal_is_removed(repaired, here):
     assert (here / "routines/income.py").read_text() == before
 
 
-def test_changed_actions_are_accepted_as_a_diff(saved, here):
+def test_changed_actions_are_accepted_as_a_diff(saved: Any, here: Any):
     lines = saved("diff", "income").stdout.splitlines()
     assert '-# [actions."send"]' in lines
     assert [line for line in lines if line.startswith("+")] == ["+++ income new"]
@@ -178,14 +179,14 @@ def test_changed_actions_are_accepted_as_a_diff(saved, here):
     assert "nothing of income changes" in saved("diff", "income").output
 
 
-def test_task_that_is_no_routine_call_shows_the_notation(saved, run, here):
+def test_task_that_is_no_routine_call_shows_the_notation(saved: Any, run: Any, here: Any):
     done = run(
         "--trust", str(here), "run", "do it", "--strategy", "routine", "--llm", "none:no model"
     )
     assert 'report(month="2026-10")' in " ".join(done.output.split())
 
 
-def test_failed_task_cannot_become_a_routine(project, run):
+def test_failed_task_cannot_become_a_routine(project: Any, run: Any):
     trusting = ("--trust", str(project))
     run(*trusting, "run", "something else", "--llm", "recorded:model.jsonl")
     found = json.loads(run(*trusting, "runs", "list", "--json").stdout)
@@ -193,7 +194,7 @@ def test_failed_task_cannot_become_a_routine(project, run):
     assert "the task is not done" in done.output
 
 
-def test_recorded_case_may_contain_large_results(saved, here):
+def test_recorded_case_may_contain_large_results(saved: Any, here: Any):
     path = here / "routines/cases/income.json"
     case = json.loads(path.read_text())
     case["calls"][0]["result"][0]["note"] = "x" * 3_000_000
@@ -201,7 +202,7 @@ def test_recorded_case_may_contain_large_results(saved, here):
     assert saved("test").stdout == "income: ok\n"
 
 
-def test_later_run_becomes_a_test_case(saved, here):
+def test_later_run_becomes_a_test_case(saved: Any, here: Any):
     assert saved("run", "income", "--tools", "tools.py", "--input", "month=2026-11").exit_code == 0
     done = saved("save", "last", "income")
     assert "the run is kept as" in done.output, done.output
@@ -216,7 +217,7 @@ def test_later_run_becomes_a_test_case(saved, here):
     assert not [*(here / "routines/cases").iterdir()]
 
 
-def test_unanswered_question_in_a_routine_takes_its_default(here, run):
+def test_unanswered_question_in_a_routine_takes_its_default(here: Any, run: Any):
     task = "Which city shall it be?"
     script = "city = await ask('Which city?', ['Rome', 'Berlin'], default='Rome')\nprint(city)\n"
     entry = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -26,12 +27,12 @@ SPRING, AUTUMN = datetime(2026, 3, 28, 12), datetime(2026, 10, 24, 12)
         ("45 1 * * *", datetime(2026, 4, 4, 12), "Australia/Lord_Howe", ["01:45+1100"]),
     ],
 )
-def test_daily_times_come_once_when_clocks_change(cron, begin, zone, times):
+def test_daily_times_come_once_when_clocks_change(cron: Any, begin: Any, zone: Any, times: Any):
     assert times_of(cron, begin, zone) == times
 
 
 @pytest.mark.parametrize("cron", ["0 * * * *", "0 */1 * * *", "@hourly"])
-def test_hours_go_on_when_clocks_are_set_back(cron):
+def test_hours_go_on_when_clocks_are_set_back(cron: Any):
     assert len(times_of(cron, AUTUMN, "Europe/Berlin")) == 25
 
 
@@ -43,7 +44,7 @@ def test_test_run_and_schedule_in_utc_never_repeat():
 
 
 @pytest.mark.parametrize("cron", ["0 0 30 2 *", "0 0 31 4,6 *", "0 0 0 1 1 * 2020"])
-def test_times_that_never_come_are_refused(cron):
+def test_times_that_never_come_are_refused(cron: Any):
     with pytest.raises(ConfigurationError, match="never come"):
         check_times(cron, "Europe/Berlin")
 
@@ -52,10 +53,10 @@ def test_rare_time_is_accepted():
     assert check_times("0 0 29 2 *", None) is None
 
 
-def times_of(cron, begin, zone):
-    """The times of the day after ``begin`` at which a schedule starts its task."""
+def times_of(cron: str, begin: datetime, zone: str) -> list[str]:
+    """Return the times at which a schedule starts its task on the day after ``begin``."""
     day = (begin + timedelta(days=1)).date()
-    found = []
+    found: list[str] = []
     each = croniter(cron, begin.replace(tzinfo=ZoneInfo(zone)), second_at_beginning=True)
     while (at := each.get_next(datetime)).date() <= day:
         firing = {"cron": cron, "zone": zone, "at": at.isoformat()}

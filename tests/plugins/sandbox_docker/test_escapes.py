@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -147,7 +149,7 @@ for name in (os.listdir("/run/delf") if os.path.exists("/run/delf") else ()):
 }
 
 
-async def test_own_escape_attempts_fail(make_backend):
+async def test_own_escape_attempts_fail(make_backend: Any):
     async with Bench(make_backend()) as bench:
         run = await bench.open(modules=("asyncio", "ctypes", "mmap", "resource"))
         for name, attempt in ATTEMPTS.items():
@@ -160,9 +162,9 @@ async def test_own_escape_attempts_fail(make_backend):
 
 
 async def test_proxy_password_is_not_inside_the_container(
-    docker_engine, make_backend, tmp_path, monkeypatch
+    docker_engine: Any, make_backend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """The client puts the proxies of its configuration into containers, unless it is told not to."""
+    """The Docker client copies its configured proxies into containers, unless told otherwise."""
     proxies = {"httpProxy": "http://me:a-secret-4411@proxy:3128", "noProxy": "a-secret-4411"}
     (tmp_path / "config.json").write_text(json.dumps({"proxies": {"default": proxies}}))
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
@@ -173,8 +175,8 @@ async def test_proxy_password_is_not_inside_the_container(
     assert environ["HOME"] == "/tmp"
 
 
-async def test_base_image_volumes_are_read_only(docker_engine):
-    """They would be on the engine's disk, without limit."""
+async def test_base_image_volumes_are_read_only(docker_engine: Any):
+    """Writable volumes would be on the engine's disk, without limit."""
     client = docker_engine.client()
     name = f"{docker_engine.base_image.partition(':')[0]}-volumes"
     made = client.create_container(docker_engine.base_image, "true", labels={LABEL: "test"})

@@ -1,6 +1,8 @@
 """One series of scripts gives the same answers in every sandbox."""
 
 import asyncio
+import operator
+from typing import Any
 
 import pytest
 
@@ -32,18 +34,22 @@ SCRIPTS = (
 
 
 def tools():
-    rows = [{"name": f"n{number}", "n": number} for number in range(5)]
+    rows: list[dict[str, Any]] = [{"name": f"n{number}", "n": number} for number in range(5)]
+
+    def query(_: str) -> list[dict[str, Any]]:
+        return rows
+
     return RecordingScriptHost(
         {
-            "sql.query": lambda text: rows,
-            "add": lambda a, b: a + b,
+            "sql.query": query,
+            "add": operator.add,
             "refused": lambda: Raised("ApprovalRejected", "Ann said no"),
         }
     )
 
 
-def text_of(outcome):
-    """What of an outcome has to be the same everywhere."""
+def text_of(outcome: Any):
+    """Return the parts of an outcome that must be the same in every sandbox."""
     match outcome:
         case Done(value=value):
             return "done", value
@@ -55,7 +61,7 @@ def text_of(outcome):
             return outcome
 
 
-async def drive(backend):
+async def drive(backend: Any):
     async with Bench(backend) as bench:
         run = await bench.open(tools())
         answers = [text_of(await run(code)) for code in SCRIPTS]
@@ -63,7 +69,7 @@ async def drive(backend):
     return answers, run.host.text, run.host.files, calls
 
 
-async def test_all_sandboxes_give_the_same_answers(make_backend):
+async def test_all_sandboxes_give_the_same_answers(make_backend: Any):
     everywhere = await asyncio.gather(
         *(drive(backend) for backend in (LocalBackend(), make_backend(), MontyBackend()))
     )

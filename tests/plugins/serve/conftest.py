@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,16 +14,18 @@ from support.serving import Outbox, Serve, make_agent, serving
 
 
 @pytest.fixture
-def journal_url(request, tmp_path) -> str:
-    """Where the journal is: a file, unless a test chooses ``postgresql``."""
+def journal_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The journal's URL: a file, unless a test chooses ``postgresql``."""
     if getattr(request, "param", "sqlite") == "postgresql":
         return request.getfixturevalue("postgres_url")
     return f"sqlite:///{tmp_path / 'journal.db'}"
 
 
 @pytest.fixture
-async def serve(journal_url, tmp_path, monkeypatch) -> AsyncIterator[Serve]:
-    """Opens servers; all of a test share a journal."""
+async def serve(
+    journal_url: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Serve]:
+    """Opens servers, which share a journal within a test."""
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", journal_url)
     monkeypatch.setenv("DELF_SERVE_FILES_FOLDER", str(tmp_path / "files"))
     async with AsyncExitStack() as stack:

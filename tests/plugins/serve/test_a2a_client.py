@@ -28,18 +28,18 @@ async def client_of(served: Any, key: str = "", *, streaming: bool = False):
 
 
 def message(text: str, **more: Any) -> Any:
-    """A request of a user with a text."""
+    """Return a user's request with a text."""
     made = pb.Message(message_id="m1", role=pb.ROLE_USER, parts=[pb.Part(text=text)], **more)
     return pb.SendMessageRequest(message=made)
 
 
 async def task_of(client: Any, request: Any) -> Any:
-    """The task of the last answer to a request."""
+    """Return the task in the last answer to a request."""
     found = [item async for item in client.send_message(request)]
     return found[-1].task
 
 
-async def test_a2a_task_returns_its_answer_as_an_artifact(serve):
+async def test_a2a_task_returns_its_answer_as_an_artifact(serve: Any):
     served = await serve()
     async with client_of(served) as client:
         task = await task_of(client, message(doing("print(6 * 7)")))
@@ -49,7 +49,7 @@ async def test_a2a_task_returns_its_answer_as_an_artifact(serve):
         assert again.artifacts[0].parts[0].text == "42"
 
 
-async def test_a2a_task_streams_its_calls_and_its_end(serve):
+async def test_a2a_task_streams_its_calls_and_its_end(serve: Any):
     served = await serve()
     async with client_of(served, streaming=True) as client:
         code = "print((await look(number=3))['name'])"
@@ -61,7 +61,7 @@ async def test_a2a_task_streams_its_calls_and_its_end(serve):
     assert found[-1].status_update.status.state == pb.TASK_STATE_COMPLETED
 
 
-async def test_a2a_task_waits_for_input_and_accepts_a_decision(serve):
+async def test_a2a_task_waits_for_input_and_accepts_a_decision(serve: Any):
     served = await serve(agent={"flows": "guard"})
     async with client_of(served) as client:
         asked = await task_of(client, message(doing(SEND)))
@@ -80,7 +80,7 @@ async def test_a2a_task_waits_for_input_and_accepts_a_decision(serve):
     assert served.box.sent == [("ada@x.org", 1)]
 
 
-async def test_a2a_message_answers_a_question_of_a_script(serve):
+async def test_a2a_message_answers_a_question_of_a_script(serve: Any):
     served = await serve()
     async with client_of(served) as client:
         asked = await task_of(client, message(doing("print(await ask('Whose order?'))")))
@@ -90,7 +90,7 @@ async def test_a2a_message_answers_a_question_of_a_script(serve):
     assert done.artifacts[0].parts[0].text == "Ada's"
 
 
-async def test_a2a_task_is_cancelled(serve):
+async def test_a2a_task_is_cancelled(serve: Any):
     served = await serve()
     async with client_of(served) as client:
         request = message(doing("await hold()"))
@@ -100,7 +100,7 @@ async def test_a2a_task_is_cancelled(serve):
         assert stopped.status.state == pb.TASK_STATE_CANCELED
 
 
-async def test_a2a_tasks_of_other_users_are_unknown(serve):
+async def test_a2a_tasks_of_other_users_are_unknown(serve: Any):
     served = await serve(
         "ada-key", api_key="ada:run+read+decide@own:ada-key,cy:run+read@own:cy-key"
     )
@@ -110,7 +110,7 @@ async def test_a2a_tasks_of_other_users_are_unknown(serve):
             await cy.get_task(pb.GetTaskRequest(id=task.id))
 
 
-async def test_a2a_card_needs_a_key(serve):
+async def test_a2a_card_needs_a_key(serve: Any):
     served = await serve("ada-key", api_key="ada:run+read:ada-key")
     async with httpx.AsyncClient(base_url=served.url) as anybody:
         assert (await anybody.get("/.well-known/agent-card.json")).status_code == 401

@@ -17,7 +17,7 @@ SEND = "print(await send(to='ada@x.org'))"
 
 
 def given(words: Any, run: str = "r1", **more: Any) -> dict[str, Any]:
-    """The input of a run, as the types of the protocol write it."""
+    """Return the input of a run, serialized by the protocol's own types."""
     asked = core.RunAgentInput(
         thread_id="t1",
         run_id=run,
@@ -28,7 +28,7 @@ def given(words: Any, run: str = "r1", **more: Any) -> dict[str, Any]:
 
 
 async def run(served: Any, body: dict[str, Any]) -> list[Any]:
-    """The events of a run, read by the types of the protocol."""
+    """Return the events of a run, parsed by the protocol's own types."""
     found: list[Any] = []
     async with served.client.stream("POST", "/ag-ui", json=body) as answer:
         assert answer.status_code == 200, await answer.aread()
@@ -39,7 +39,7 @@ async def run(served: Any, body: dict[str, Any]) -> list[Any]:
     return found
 
 
-async def test_ag_ui_run_has_the_calls_and_the_answer_of_a_task(serve):
+async def test_ag_ui_run_has_the_calls_and_the_answer_of_a_task(serve: Any):
     served = await serve()
     found = await run(served, given(doing("print((await look(number=3))['name'])")))
     by_type = {event.type.value: event for event in found}
@@ -50,7 +50,7 @@ async def test_ag_ui_run_has_the_calls_and_the_answer_of_a_task(serve):
     assert found[-1].outcome.type == "success"
 
 
-async def test_ag_ui_interrupted_run_is_resumed_by_the_next_run(serve):
+async def test_ag_ui_interrupted_run_is_resumed_by_the_next_run(serve: Any):
     served = await serve()
     found = await run(served, given(doing(f"await look()\n{SEND}")))
     (asked,) = found[-1].outcome.interrupts
@@ -62,7 +62,7 @@ async def test_ag_ui_interrupted_run_is_resumed_by_the_next_run(serve):
     assert served.box.sent == [("ada@x.org", 1)]
 
 
-async def test_ag_ui_cancelled_interrupt_is_a_rejection(serve):
+async def test_ag_ui_cancelled_interrupt_is_a_rejection(serve: Any):
     served = await serve(agent={"flows": "guard", "chat": True})
     body = given(doing(SEND))
     earlier = [
@@ -81,7 +81,7 @@ async def test_ag_ui_cancelled_interrupt_is_a_rejection(serve):
     assert served.box.sent == []
 
 
-async def test_ag_ui_file_is_an_input_file_of_the_task(serve):
+async def test_ag_ui_file_is_an_input_file_of_the_task(serve: Any):
     served = await serve()
     data = base64.b64encode(b"city\nRome\n").decode()
     source = {"type": "data", "value": data, "mimeType": "text/csv"}
@@ -93,7 +93,7 @@ async def test_ag_ui_file_is_an_input_file_of_the_task(serve):
     assert any("Rome" in getattr(event, "delta", "") for event in found)
 
 
-async def test_ag_ui_interrupt_of_a_question_has_the_schema_of_its_answer(serve):
+async def test_ag_ui_interrupt_of_a_question_has_the_schema_of_its_answer(serve: Any):
     served = await serve()
     found = await run(served, given(doing("print(await ask('How many?', answer='number') + 1)")))
     (asked,) = found[-1].outcome.interrupts

@@ -6,6 +6,7 @@ import asyncio
 import re
 import shlex
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ BLOCK = re.compile(r"^```(sh|bash|toml)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 @dataclass
 class Page:
-    """The commands, variables and settings of a part of a page."""
+    """The commands, variables and settings in a part of a page."""
 
     commands: list[list[str]]
     variables: dict[str, str]
@@ -28,8 +29,9 @@ class Page:
 
 def page_of(path: str, heading: str) -> Page:
     text = (ROOT / path).read_text()
-    rest = re.search(rf"^#+ {re.escape(heading)}\n(.*)", text, re.MULTILINE | re.DOTALL).group(1)
-    part = re.split(r"^##+ ", rest, maxsplit=1, flags=re.MULTILINE)[0]
+    found = re.search(rf"^#+ {re.escape(heading)}\n(.*)", text, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    part = re.split(r"^##+ ", found.group(1), maxsplit=1, flags=re.MULTILINE)[0]
     page = Page([], {}, "")
     for kind, block in BLOCK.findall(part):
         if kind == "toml":
@@ -58,8 +60,8 @@ SET_UPS = {
 
 
 @pytest.fixture
-def start(run, here, monkeypatch):
-    """Start a server by its command, with the settings and variables of a page."""
+def start(run: Any, here: Any, monkeypatch: pytest.MonkeyPatch):
+    """Start a server by the command, with the settings and variables, of a page."""
     for name in ("DELF_API_KEY", "DELF_JOURNAL_SQL_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(here / "data"))
@@ -99,18 +101,18 @@ def start(run, here, monkeypatch):
 
 
 @pytest.mark.parametrize("name", SET_UPS)
-def test_documented_setup_starts(name, start):
+def test_documented_setup_starts(name: Any, start: Any):
     page = page_of(*SET_UPS[name])
     assert page.settings or page.variables or page.commands
     assert start(page)
 
 
-def test_documented_login_setup_uses_the_secret_variable(start):
+def test_documented_login_setup_uses_the_secret_variable(start: Any):
     settings = start(page_of(*SET_UPS["logins"])).settings
     assert settings.oidc_client_secret.get_secret_value() == "a-long-secret"
 
 
-def test_lists_in_variables_are_comma_separated(start):
+def test_lists_in_variables_are_comma_separated(start: Any):
     settings = start(page_of(*SET_UPS["a proxy"])).settings
     assert settings.hosts == ["delf.example.com", "delf.internal"]
 
@@ -124,7 +126,7 @@ KEYS = {
 
 
 @pytest.mark.parametrize("variable", KEYS)
-def test_local_secret_is_accepted_with_any_configured_address(variable, start):
+def test_local_secret_is_accepted_with_any_configured_address(variable: Any, start: Any):
     addresses = (
         '[plugins.serve]\npublic_url = "https://delf.example.com"\n'
         'allow_origins = ["https://app.example.com"]\nhosts = ["delf.example.com"]\n'
@@ -132,7 +134,7 @@ def test_local_secret_is_accepted_with_any_configured_address(variable, start):
     assert start(Page([], {variable: KEYS[variable]}, addresses))
 
 
-def test_oidc_secret_variable_is_not_sent_to_an_issuer_of_a_file(start, run):
+def test_oidc_secret_variable_is_not_sent_to_an_issuer_of_a_file(start: Any, run: Any):
     page = page_of(*SET_UPS["logins"])
     settings = re.sub(r"oidc_client_secret.*\n", "", page.settings)
     variables = {"DELF_SERVE_OIDC_CLIENT_SECRET": "of the environment"}

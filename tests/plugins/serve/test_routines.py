@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from delf.trust.decisions import Trust
@@ -13,24 +16,28 @@ LOOK = UsedAction(effect="irreversible", parameters=("number: int = 0",), return
 
 
 @pytest.fixture
-def journal_url(tmp_path):
+def journal_url(tmp_path: Path):
     return str(tmp_path / "journal.db")
 
 
 @pytest.fixture
-def store(tmp_path, monkeypatch):
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DELF_TRUST", str(tmp_path))
     store = RoutineStore(tmp_path, Trust.here())
     number = Parameter(name="number", type="integer", default=7)
     script = "print((await look(number))['name'])"
     actions = {"look": LOOK}
-    given = {"title": "What is thing 7?", "task": "What is thing 7?", "script": script}
+    given: dict[str, Any] = {
+        "title": "What is thing 7?",
+        "task": "What is thing 7?",
+        "script": script,
+    }
     store.keep(Routine(name="thing", parameters={"number": number}, actions=actions, **given))
     return store
 
 
-async def test_routines_are_listed_with_their_parameters(store, serve):
+async def test_routines_are_listed_with_their_parameters(store: Any, serve: Any):
     server = await serve()
     (found,) = (await server.client.get("/routines")).json()["routines"]
     assert (found["name"], found["title"]) == ("thing", "What is thing 7?")
@@ -38,7 +45,7 @@ async def test_routines_are_listed_with_their_parameters(store, serve):
     assert found["parameters"] == [parameter]
 
 
-async def test_routine_is_run_with_inputs_and_without_a_model(store, serve):
+async def test_routine_is_run_with_inputs_and_without_a_model(store: Any, serve: Any):
     server = await serve()
     order = {"inputs": {"number": 9}, "wait": 20}
     answer = await server.client.post("/routines/thing", json=order)
@@ -49,7 +56,7 @@ async def test_routine_is_run_with_inputs_and_without_a_model(store, serve):
     assert usual.json()["result"] == "thing 7"
 
 
-async def test_idempotency_key_gives_the_same_task(store, serve):
+async def test_idempotency_key_gives_the_same_task(store: Any, serve: Any):
     server = await serve()
     order, headers = {"inputs": {"number": 9}, "wait": 20}, {"idempotency-key": "k"}
     first = (await server.client.post("/routines/thing", json=order, headers=headers)).json()
@@ -57,14 +64,14 @@ async def test_idempotency_key_gives_the_same_task(store, serve):
     assert first["task_id"] == again["task_id"]
 
 
-async def done(server, code, words="do it"):
-    """Do a task whose script a test writes."""
+async def done(server: Any, code: Any, words: Any = "do it"):
+    """Run a task with a fixed script."""
     answer = await server.client.post("/run", json={"task": doing(code, words), "wait": 20})
     assert answer.json()["state"] == "done", answer.text
     return answer.json()["task_id"]
 
 
-async def test_task_is_saved_once_as_the_shown_routine(store, serve):
+async def test_task_is_saved_once_as_the_shown_routine(store: Any, serve: Any):
     server = await serve()
     task = await done(server, "print((await look(9))['name'])")
     order = {"task_id": task, "name": "nine"}
@@ -87,7 +94,7 @@ async def test_task_is_saved_once_as_the_shown_routine(store, serve):
     assert nine["text"].startswith("# /// routine")
 
 
-async def test_unsuitable_task_is_refused_as_routine_with_the_reason(store, serve):
+async def test_unsuitable_task_is_refused_as_routine_with_the_reason(store: Any, serve: Any):
     server = await serve()
     answer = await server.client.post("/routines", json={"task_id": "task_x", "name": "nine"})
     assert answer.status_code == 404
@@ -96,7 +103,7 @@ async def test_unsuitable_task_is_refused_as_routine_with_the_reason(store, serv
     assert (answer.status_code, "name of a routine" in answer.text) == (409, True)
 
 
-async def test_routine_save_needs_the_decide_right(store, serve):
+async def test_routine_save_needs_the_decide_right(store: Any, serve: Any):
     server = await serve(api_key=KEYS)
     for key, status in (("ben-key", 403), ("cy-key", 403), ("ada-key", 404)):
         order = {"task_id": "task_x", "name": "nine"}
@@ -114,7 +121,7 @@ async def test_routine_save_needs_the_decide_right(store, serve):
     ],
 )
 async def test_wrong_routine_input_is_reported_before_any_call(
-    store, serve, name, inputs, status, message
+    store: Any, serve: Any, name: Any, inputs: Any, status: Any, message: Any
 ):
     server = await serve()
     answer = await server.client.post(f"/routines/{name}", json={"inputs": inputs})

@@ -50,7 +50,7 @@ FIELDS = {
 
 
 def bodies() -> Iterator[tuple[str, Any]]:
-    """Requests, each with one value that nobody expects."""
+    """Yield requests, each with one invalid value."""
     for path, (base, fields) in FIELDS.items():
         for value in FEW:
             yield path, value
@@ -67,7 +67,7 @@ def bodies() -> Iterator[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("is_last", [True, False])
-def test_content_of_any_form_is_read_or_refused(is_last):
+def test_content_of_any_form_is_read_or_refused(is_last: Any):
     statuses: list[int] = []
     for content in (*VALUES, *([part] for part in (*VALUES, *PARTS))):
         try:
@@ -79,11 +79,11 @@ def test_content_of_any_form_is_read_or_refused(is_last):
 
 
 def rpc(method: Any, params: Any) -> dict[str, Any]:
-    """A request of A2A."""
+    """Return a request of A2A."""
     return {"jsonrpc": "2.0", "id": "1", "method": method, "params": params}
 
 
-async def test_malformed_requests_get_a_json_error(serve):
+async def test_malformed_requests_get_a_json_error(serve: Any):
     served = await serve()
     for path, body in bodies():
         answer = await served.client.post(path, json=body)
@@ -92,7 +92,7 @@ async def test_malformed_requests_get_a_json_error(serve):
     assert (await served.client.get("/tasks")).json()["tasks"] == []
 
 
-async def test_malformed_a2a_requests_cause_no_internal_error(serve):
+async def test_malformed_a2a_requests_cause_no_internal_error(serve: Any):
     served = await serve()
     head = {"A2A-Version": "1.0"}
     message = {"messageId": "1", "role": "ROLE_USER"}

@@ -83,8 +83,8 @@ ATTACKS: Final[tuple[tuple[str, str, str, Any, int], ...]] = (
 
 
 @pytest.fixture
-async def office(serve):
-    """A server with a request of ada's that bo and cy may approve."""
+async def office(serve: Any):
+    """A server with a request by ada that bo and cy may approve."""
     rule = {"approvers": ["ada", "bo", "cy"], "four_eyes": True}
     server = await serve(
         agent={"approval_rules": {"send": rule}},
@@ -110,14 +110,14 @@ async def office(serve):
     return server
 
 
-async def test_team_attacks_are_refused_and_change_nothing(office):
+async def test_team_attacks_are_refused_and_change_nothing(office: Any):
     order = {"task": doing("print(await send('bob'))")}
     office.client.headers.update(bearer("boss-key"))
     task = (await office.client.post("/run", json=order, headers=bearer("ada-key"))).json()
     name = (await office.question(task["task_id"]))["request_id"]
     journal = office.app.tasks.journal
     before = await journal.people()
-    passed = []
+    passed: list[Any] = []
     for who, method, path, body, status in ATTACKS:
         address = path.replace("REQUEST", name).replace("PREFIX", name[:10])
         answer = await office.client.request(
@@ -133,14 +133,14 @@ async def test_team_attacks_are_refused_and_change_nothing(office):
     assert office.box.sent == []
 
 
-async def test_shaper_of_a_call_cannot_approve_by_another_name_key_or_fork(office):
-    """Who shaped a call approves no later call of the task, nor of a fork of the task."""
+async def test_shaper_of_a_call_cannot_approve_by_another_name_key_or_fork(office: Any):
+    """A person who shaped a call approves no later call of the task or of its forks."""
     office.client.headers.update(bearer("boss-key"))
     order = {"task": doing("print(await send('bob'))")}
     task = (await office.client.post("/run", json=order, headers=bearer("ada-key"))).json()
     first = await office.question(task["task_id"])
 
-    async def says(who: str, request: dict, body: Any) -> int:
+    async def says(who: str, request: dict[str, Any], body: Any) -> int:
         address = f"/approvals/{request['request_id']}"
         answer = await office.client.post(address, json=body, headers=bearer(f"{who}-key"))
         return answer.status_code

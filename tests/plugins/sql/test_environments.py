@@ -7,6 +7,7 @@ import os
 import sys
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from openpyxl import Workbook, load_workbook
@@ -42,7 +43,7 @@ QUERY = f"{POSTGRESQL}, 'Grüße 東京' AS greeting, 0.1::float8 / 3 AS tenth"
 
 
 async def test_postgresql_results_are_independent_of_the_environment(
-    postgres_database, open_sql, monkeypatch
+    postgres_database: Any, open_sql: Any, monkeypatch: pytest.MonkeyPatch
 ):
     wanted = await open_sql(postgres_database).query(QUERY)
     assert wanted[0]["tenth"] == 0.1 / 3
@@ -99,8 +100,14 @@ ODD = {
 
 
 @pytest.fixture
-def odd_place(tmp_path, postgres_database, mariadb_database, duckdb_database, sqlite_database):
-    """Runs the same task in a process that is set up oddly: what it says, and its output files."""
+def odd_place(
+    tmp_path: Path,
+    postgres_database: Any,
+    mariadb_database: Any,
+    duckdb_database: Any,
+    sqlite_database: Any,
+):
+    """Runs the same task in an oddly configured process; returns its output and output files."""
     databases = {
         "postgresql": (postgres_database, POSTGRESQL),
         "mariadb": (mariadb_database, MARIADB),
@@ -116,8 +123,9 @@ def odd_place(tmp_path, postgres_database, mariadb_database, duckdb_database, sq
     (inputs / "t.json").write_text(json.dumps([{"name": "Grüße"}], ensure_ascii=False), "utf-8")
     (inputs / "t.txt").write_text("Grüße 東京", "utf-8")
     book = Workbook()
-    book.active.append(["name", "when"])
-    book.active.append(["Grüße 東京", WHEN])
+    rows: Any = book.active
+    rows.append(["name", "when"])
+    rows.append(["Grüße 東京", WHEN])
     book.save(inputs / "t.xlsx")
     given = {
         "connections": {name: database.url for name, (database, _) in databases.items()},
@@ -126,7 +134,7 @@ def odd_place(tmp_path, postgres_database, mariadb_database, duckdb_database, sq
         "query": "SELECT *, CAST(n AS DOUBLE) / 3 AS third FROM 'comma.csv'",
     }
 
-    def task(name, env=None, umask=None, pandas=None, gone=False):
+    def task(name: Any, env: Any = None, umask: Any = None, pandas: Any = None, gone: Any = False):
         place = {"output": str(tmp_path / name), "umask": umask, "pandas": pandas}
         place["gone"] = str(tmp_path / f"gone-{name}") if gone else None
         variables = {
@@ -144,7 +152,7 @@ def odd_place(tmp_path, postgres_database, mariadb_database, duckdb_database, sq
         warnings = [line for line in done.stderr.decode().splitlines() if _LATE not in line]
         assert not warnings, warnings
         files = {name: bytes.fromhex(data) for name, data in message["files"].items()}
-        sheet = load_workbook(BytesIO(files.pop("frame.xlsx"))).active
+        sheet: Any = load_workbook(BytesIO(files.pop("frame.xlsx"))).active
         return message["text"], message["warnings"], files, list(sheet.values)
 
     return task
@@ -152,7 +160,7 @@ def odd_place(tmp_path, postgres_database, mariadb_database, duckdb_database, sq
 
 @pytest.mark.timeout(300)  # four programs that import pandas, on a machine that may be busy
 @pytest.mark.soak
-def test_task_results_are_independent_of_the_environment(odd_place):
+def test_task_results_are_independent_of_the_environment(odd_place: Any):
     plain = odd_place("plain")
     text, _, files, _ = plain
     assert text.count(r"Gr\xfc\xdfe \u6771\u4eac") == 8
@@ -161,7 +169,7 @@ def test_task_results_are_independent_of_the_environment(odd_place):
         assert odd_place(name, **odd) == plain, name
 
 
-async def test_mariadb_differences_are_reported(mariadb_database, open_sql):
+async def test_mariadb_differences_are_reported(mariadb_database: Any, open_sql: Any):
     mariadb_database.run(
         "CREATE TABLE t (id int, name varchar(3)); INSERT INTO t VALUES (1, 'abc')"
     )

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from sqlalchemy.dialects import registry
@@ -37,7 +40,7 @@ CREATE VIEW names AS SELECT name FROM customers;
 
 
 class Elsewhere(SQLiteDialect_pysqlite):
-    """Somebody's own dialect, which nothing of delf knows."""
+    """A third-party dialect, unknown to delf."""
 
     name = "elsewhere"
     supports_statement_cache = True
@@ -48,7 +51,7 @@ registry.impls["elsewhere"] = lambda: Elsewhere
 
 
 @pytest.fixture
-def elsewhere(tmp_path):
+def elsewhere(tmp_path: Path):
     path = tmp_path / "x.db"
     database = sqlite3.connect(path)
     database.executescript(SETUP)
@@ -56,7 +59,7 @@ def elsewhere(tmp_path):
     return f"elsewhere:///{path}"
 
 
-async def test_other_engines_read_write_and_describe_their_schema(elsewhere, open_sql):
+async def test_other_engines_read_write_and_describe_their_schema(elsewhere: Any, open_sql: Any):
     sql = open_sql(elsewhere)
     assert await sql.query("SELECT name FROM customers WHERE id = :id", {"id": 1}) == [
         {"name": "Ada"}
@@ -78,7 +81,9 @@ async def test_other_engines_read_write_and_describe_their_schema(elsewhere, ope
     )
 
 
-async def test_query_without_read_only_sessions_needs_approval(elsewhere, open_sql, tmp_path):
+async def test_query_without_read_only_sessions_needs_approval(
+    elsewhere: Any, open_sql: Any, tmp_path: Path
+):
     sql = open_sql(elsewhere)
     query = ProposedCall(action="query", arguments={"statement": "SELECT 1"})
     verdict = await sql.check(query)
@@ -92,12 +97,12 @@ async def test_query_without_read_only_sessions_needs_approval(elsewhere, open_s
 
 @pytest.mark.parametrize("yes", [True, False])
 def test_query_of_a_task_is_decided_by_a_person(
-    yes, elsewhere, open_sql, delf_host, scripted_model
+    yes: Any, elsewhere: Any, open_sql: Any, delf_host: Any, scripted_model: Any
 ):
     scripted_model.writes("return await sql.query('SELECT count(*) AS n FROM customers')")
     asked: list[str] = []
 
-    def on_confirm(request):
+    def on_confirm(request: Any):
         asked.append(f"{request.action}: {request.reason}")
         return yes
 
@@ -116,7 +121,9 @@ def test_query_of_a_task_is_decided_by_a_person(
     assert ('"n": 2' in str(response.text)) is yes
 
 
-async def test_statement_gate_refuses_sqlite_attacks(tmp_path, monkeypatch, open_sql, subtests):
+async def test_statement_gate_refuses_sqlite_attacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_sql: Any, subtests: Any
+):
     monkeypatch.chdir(tmp_path)
     database = sqlite_file(tmp_path / "x.db")
     database.run(ITEMS["sqlite"])
@@ -133,7 +140,7 @@ async def test_statement_gate_refuses_sqlite_attacks(tmp_path, monkeypatch, open
 @pytest.mark.parametrize(
     "dialect", ["mssql", "oracle", "snowflake", "bigquery", "trino", "nobodys"]
 )
-def test_ambiguous_sql_is_refused(dialect):
+def test_ambiguous_sql_is_refused(dialect: Any):
     check_query("SELECT a.b, sum(c) FROM a WHERE d LIKE 'x%' -- why\nGROUP BY a.b", dialect)
     for statement in (
         "SELECT 'a\\' , 1 -- '",
@@ -149,7 +156,7 @@ def test_ambiguous_sql_is_refused(dialect):
 
 
 @pytest.mark.parametrize("dialect", ["mssql", "nobodys"])
-def test_second_statement_without_a_semicolon_is_refused(dialect):
+def test_second_statement_without_a_semicolon_is_refused(dialect: Any):
     for second in (
         "DELETE FROM items",
         "UPDATE items SET a = 1",
@@ -178,7 +185,7 @@ def test_second_statement_without_a_semicolon_is_refused(dialect):
     check_query("SELECT [delete], a AS \"update\" FROM items WHERE a = 'DROP'", "mssql")
 
 
-async def test_limits_apply_to_other_engines(elsewhere, open_sql):
+async def test_limits_apply_to_other_engines(elsewhere: Any, open_sql: Any):
     sql = open_sql(elsewhere, max_rows=2, max_bytes=2000, statement_timeout=0.2)
     with pytest.raises(ToolExecutionError, match="more than 2 rows"):
         await sql.query("SELECT 1 AS a UNION ALL SELECT 2 UNION ALL SELECT 3")
@@ -195,7 +202,7 @@ async def test_limits_apply_to_other_engines(elsewhere, open_sql):
         await task
 
 
-async def test_failure_message_hides_the_password(open_sql, elsewhere):
+async def test_failure_message_hides_the_password(open_sql: Any, elsewhere: Any):
     with pytest.raises(ConnectionConfigurationError, match="no dialect of SQLAlchemy") as caught:
         open_sql("nonesuch://u:hunter22@h/d")
     assert "hunter22" not in str(caught.value)
@@ -217,17 +224,17 @@ async def test_failure_message_hides_the_password(open_sql, elsewhere):
 
 
 async def test_hanging_driver_call_does_not_block_its_slot_forever(
-    elsewhere, open_sql, monkeypatch
+    elsewhere: Any, open_sql: Any, monkeypatch: pytest.MonkeyPatch
 ):
     hangs, real = threading.Event(), EngineBackend.read
 
-    def read(self, *args):
+    def read(self: Any, *args: Any) -> Any:
         if not hangs.is_set():
             hangs.wait(30)
         return real(self, *args)
 
     monkeypatch.setattr(EngineBackend, "read", read)
-    monkeypatch.setattr(EngineBackend, "stop", lambda *_: None)
+    monkeypatch.setattr(EngineBackend, "stop", Mock())
     monkeypatch.setattr(database, "STOP_SECONDS", 0.1)
     sql = open_sql(elsewhere, pool_size=1, statement_timeout=0.1)
     try:

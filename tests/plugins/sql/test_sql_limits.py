@@ -11,6 +11,7 @@ import sys
 import time
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,13 +26,13 @@ LARGE = 400_000_000
 
 
 @pytest.fixture
-def items(sqlite_database):
+def items(sqlite_database: Any):
     sqlite_database.run(SETUP)
     return sqlite_database
 
 
 def children() -> list[Path]:
-    """The SQLite processes that this one started."""
+    """Return the SQLite processes that this process started."""
     found: list[Path] = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -45,7 +46,7 @@ def children() -> list[Path]:
 
 
 async def peak_during(task: asyncio.Task[object], process: Path) -> int:
-    """The most memory that a process had while a task ran, as far as it could be seen."""
+    """Return the highest sampled memory use of a process while a task ran."""
     most = 0
     while not task.done():
         with contextlib.suppress(OSError):
@@ -65,7 +66,7 @@ async def peak_during(task: asyncio.Task[object], process: Path) -> int:
         f"{RECURSION} SELECT randomblob(20000000) AS z FROM r ORDER BY 1",
     ],
 )
-async def test_large_values_stay_within_the_memory_limit(query, items, open_sql):
+async def test_large_values_stay_within_the_memory_limit(query: Any, items: Any, open_sql: Any):
     sql = open_sql(items, max_bytes=1_000_000, pool_size=1, statement_timeout=1)
     await sql.query("SELECT 1 AS a")
     (process,) = children()
@@ -79,7 +80,7 @@ async def test_large_values_stay_within_the_memory_limit(query, items, open_sql)
     assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
 
 
-async def test_single_long_instruction_is_interrupted(items, open_sql):
+async def test_single_long_instruction_is_interrupted(items: Any, open_sql: Any):
     sql = open_sql(items, statement_timeout=0.3)
     started = time.monotonic()
     with pytest.raises(ToolExecutionError, match=r"longer than 0\.3 s"):
@@ -88,7 +89,7 @@ async def test_single_long_instruction_is_interrupted(items, open_sql):
     assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
 
 
-async def test_killed_write_leaves_a_readable_file(items, open_sql):
+async def test_killed_write_leaves_a_readable_file(items: Any, open_sql: Any):
     sql = open_sql(items, statement_timeout=0.3)
     write = ONE_OPCODE.replace("SELECT ", "INSERT INTO items SELECT 7, ").replace(" AS n", "")
     for _ in range(2):
@@ -98,7 +99,7 @@ async def test_killed_write_leaves_a_readable_file(items, open_sql):
     assert (await sql.write("INSERT INTO items VALUES (2, 'two')"))["rowcount"] == 1
 
 
-async def test_killed_process_is_replaced(items, open_sql):
+async def test_killed_process_is_replaced(items: Any, open_sql: Any):
     sql = open_sql(items, pool_size=1)
     await sql.query("SELECT 1 AS a")
     (process,) = children()
@@ -110,7 +111,7 @@ async def test_killed_process_is_replaced(items, open_sql):
 
 
 async def test_oversized_result_stops_at_the_exceeding_row(
-    postgres_database, mariadb_database, open_sql
+    postgres_database: Any, mariadb_database: Any, open_sql: Any
 ):
     many = {
         "postgresql": "SELECT repeat('x', 400000) AS w FROM generate_series(1, 50)",
@@ -123,7 +124,7 @@ async def test_oversized_result_stops_at_the_exceeding_row(
         assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
 
 
-async def test_mariadb_row_size_is_checked_before_reading(mariadb_database, open_sql):
+async def test_mariadb_row_size_is_checked_before_reading(mariadb_database: Any, open_sql: Any):
     sql = open_sql(mariadb_database, max_bytes=2_000_000)
     await sql.write("CREATE TABLE x (a int)")
     tracemalloc.start()
@@ -139,7 +140,9 @@ async def test_mariadb_row_size_is_checked_before_reading(mariadb_database, open
     assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
 
 
-async def test_sqlite_temporary_files_have_a_total_limit(items, open_sql, monkeypatch):
+async def test_sqlite_temporary_files_have_a_total_limit(
+    items: Any, open_sql: Any, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(sqlite, "SPARE_FILE", 12_000_000)
     monkeypatch.setattr(sqlite, "LOOK_SECONDS", 0.01)
     blobs, end = "SELECT randomblob(200000) AS z", "FROM r ORDER BY z LIMIT 49"
@@ -172,7 +175,9 @@ def test_process_without_a_parent_ends_silently():
     ],
     ids=["array", "row", "json", "number"],
 )
-async def test_nested_values_count_against_the_size_limit(value, postgres_database, open_sql):
+async def test_nested_values_count_against_the_size_limit(
+    value: Any, postgres_database: Any, open_sql: Any
+):
     sql = open_sql(postgres_database, max_bytes=1_000_000)
     with pytest.raises(ToolExecutionError, match="larger than 1 MB"):
         await sql.query(f"SELECT {value} AS v FROM generate_series(1, 100)")

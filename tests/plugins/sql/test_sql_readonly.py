@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ AT_A_TIME = 20
 """Attacks on one connection, one after the other: what one leaves does not help the next."""
 
 
-def cases(but=()):
+def cases(but: Any = ()):
     for kind, all_of_them in ATTACKS.items():
         attacks = [attack for attack in all_of_them if attack not in but]
         for first in range(0, len(attacks), AT_A_TIME):
@@ -32,30 +33,30 @@ FILES = [Path("/tmp/delf-evil-file"), Path("/tmp/delf-evil-outfile")]
 
 
 class Attacked(SharedDatabases):
-    """Databases that remember what they looked like at first."""
+    """Databases, with a copy of their initial state."""
 
     before: dict[str, str]
 
-    def __call__(self, kind):
+    def __call__(self, kind: Any):
         database = super().__call__(kind)
         if kind not in self.before:
             self.before[kind] = database.run(FINGERPRINTS[kind])
         return database
 
-    def check_unchanged(self, kind):
+    def check_unchanged(self, kind: Any):
         assert self(kind).run(FINGERPRINTS[kind]) == self.before[kind]
 
 
 @pytest.fixture(scope="module")
-def databases(request, tmp_path_factory):
+def databases(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
     shared = Attacked(request, tmp_path_factory, SETUP)
     shared.before = {}
     yield shared
     shared.close()
 
 
-def gate_off(monkeypatch):
-    def check_nothing(text, dialect, params=None, allowed=frozenset()):
+def gate_off(monkeypatch: pytest.MonkeyPatch):
+    def check_nothing(text: Any, dialect: Any, params: Any = None, allowed: Any = frozenset()):
         sent, tokens = normalise(text, dialect)
         return Statement(sent, tokens, *named(tokens, dialect))
 
@@ -63,20 +64,22 @@ def gate_off(monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     yield tmp_path
     assert not list(tmp_path.glob("evil*"))
     assert not [file for file in FILES if file.exists()]
 
 
-async def still_there(kind, databases, sql):
+async def still_there(kind: Any, databases: Any, sql: Any):
     databases.check_unchanged(kind)
     assert await sql.query("SELECT count(*) AS n FROM items") == [{"n": 2}]
 
 
 @pytest.mark.parametrize(("kind", "attacks"), list(cases()))
-async def test_attack_is_refused_and_changes_nothing(kind, attacks, databases, open_sql, subtests):
+async def test_attack_is_refused_and_changes_nothing(
+    kind: Any, attacks: Any, databases: Any, open_sql: Any, subtests: Any
+):
     sql = open_sql(databases(kind))
     for attack in attacks:
         with subtests.test(attack=attack):
@@ -91,7 +94,12 @@ async def test_attack_is_refused_and_changes_nothing(kind, attacks, databases, o
 
 @pytest.mark.parametrize(("kind", "attacks"), list(cases(but={*GATE_ONLY, "", " ; -- nothing"})))
 async def test_database_refuses_writes_without_the_statement_gate(
-    kind, attacks, databases, open_sql, monkeypatch, subtests
+    kind: Any,
+    attacks: Any,
+    databases: Any,
+    open_sql: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    subtests: Any,
 ):
     gate_off(monkeypatch)
     sql = open_sql(databases(kind))
@@ -114,14 +122,16 @@ async def test_database_refuses_writes_without_the_statement_gate(
         ("mariadb", "SELECT count(*) FROM seq_1_to_1000000000 a, seq_1_to_1000 b WHERE a.seq % 7 = b.seq"),
     ],
 )  # fmt: skip
-async def test_slow_query_is_cancelled(kind, slow, databases, open_sql):
+async def test_slow_query_is_cancelled(kind: Any, slow: Any, databases: Any, open_sql: Any):
     sql = open_sql(databases(kind), statement_timeout=0.3)
     with pytest.raises(ToolExecutionError, match=r"longer than 0\.3 s"):
         await sql.query(slow)
     assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
 
 
-async def test_mariadb_sleep_and_benchmark_are_interrupted(databases, open_sql, monkeypatch):
+async def test_mariadb_sleep_and_benchmark_are_interrupted(
+    databases: Any, open_sql: Any, monkeypatch: pytest.MonkeyPatch
+):
     gate_off(monkeypatch)
     sql = open_sql(databases("mariadb"), statement_timeout=0.3)
     with pytest.raises(ToolExecutionError):
@@ -129,7 +139,7 @@ async def test_mariadb_sleep_and_benchmark_are_interrupted(databases, open_sql, 
     await sql.query("SELECT BENCHMARK(1000000000, md5('x'))")  # MariaDB ends it without an error
 
 
-async def test_tables_reset_by_reading_are_refused(databases, open_sql):
+async def test_tables_reset_by_reading_are_refused(databases: Any, open_sql: Any):
     database = databases("mariadb")
     shown = database.run(
         "SELECT table_name FROM information_schema.tables WHERE table_schema = 'information_schema'"
@@ -143,7 +153,7 @@ async def test_tables_reset_by_reading_are_refused(databases, open_sql):
                 await open_sql(database).query(f"SELECT * FROM {written}")
 
 
-async def test_function_can_be_permitted(databases, open_sql):
+async def test_function_can_be_permitted(databases: Any, open_sql: Any):
     sql = open_sql(databases("postgresql"), functions=["add_item"])
     with pytest.raises(ToolRefusedError, match="read-only transaction"):
         await sql.query("SELECT add_item()")
@@ -151,8 +161,8 @@ async def test_function_can_be_permitted(databases, open_sql):
         await open_sql(databases("postgresql")).query("SELECT add_item()")
 
 
-async def test_tampered_reader_session_stays_read_only(databases, open_sql):
-    """What one statement could leave in its session does not help the next one."""
+async def test_tampered_reader_session_stays_read_only(databases: Any, open_sql: Any):
+    """Settings that one statement leaves in its session do not help the next one."""
     database = databases("postgresql")
     sql = open_sql(database, pool_size=1, functions=["set_config"])
     await sql.query("SELECT set_config('default_transaction_read_only', 'off', false)")
@@ -172,9 +182,9 @@ async def test_tampered_reader_session_stays_read_only(databases, open_sql):
     ],
 )
 async def test_user_function_named_like_a_built_in_is_refused(
-    name, call, mariadb_database, open_sql
+    name: Any, call: Any, mariadb_database: Any, open_sql: Any
 ):
-    """The server looks for one of the database where it has none itself, or the name is quoted."""
+    """The server runs the user's function if it has no built-in one, or if the name is quoted."""
     mariadb_database.run(f"CREATE FUNCTION `{name}`(a int) RETURNS int RETURN a + 41")
     with pytest.raises(ToolRefusedError, match=rf"cannot use {name}\(\): it is a function of this"):
         await open_sql(mariadb_database).query(f"SELECT {call} AS n")
@@ -184,7 +194,9 @@ async def test_user_function_named_like_a_built_in_is_refused(
 
 
 @pytest.mark.parametrize("name", ["ÜBERSICHT", "Änderung", "ЗАКАЗ"])
-async def test_function_named_in_non_ascii_capitals_is_refused(name, postgres_database, open_sql):
+async def test_function_named_in_non_ascii_capitals_is_refused(
+    name: Any, postgres_database: Any, open_sql: Any
+):
     postgres_database.run(
         "CREATE TABLE items (id int); INSERT INTO items VALUES (1); "
         f"CREATE FUNCTION {name}(items) RETURNS int VOLATILE LANGUAGE sql AS 'SELECT 42'"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,10 +34,10 @@ CASES = {
 
 
 @pytest.fixture
-def filled(tmp_path, open_sql):
-    """Makes a database of tables and opens it."""
+def filled(tmp_path: Path, open_sql: Any):
+    """Opens a new database with some tables."""
 
-    def make(statements, **settings):
+    def make(statements: Any, **settings: Any):
         path = tmp_path / "test.db"
         with contextlib.closing(sqlite3.connect(path)) as connection:
             connection.executescript(statements)
@@ -45,7 +47,7 @@ def filled(tmp_path, open_sql):
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_prompt_shows_tables_and_columns_needed_for_a_question(case, filled):
+async def test_prompt_shows_tables_and_columns_needed_for_a_question(case: Any, filled: Any):
     lines, questions, budget = CASES[case]
     sql = filled(ddl(lines), schema_chars=budget)
     missed: list[str] = []
@@ -61,7 +63,7 @@ def test_corpus_has_its_documented_number_of_tables():
     assert len(huge()) == len({line.partition("(")[0] for line in huge()}) == HUGE
 
 
-async def test_wide_table_shows_keys_and_named_columns(filled):
+async def test_wide_table_shows_keys_and_named_columns(filled: Any):
     lines = [
         line.replace("import_0(row_id*", "import_0(row_id*, shoe_size, customer_id>customers")
         for line in [*wide(4, 300), "customers(customer_id*, name)", "colours(colour_id*, hue)"]
@@ -76,13 +78,13 @@ async def test_wide_table_shows_keys_and_named_columns(filled):
     assert {"import_1", "import_2", "import_3"} <= shown.keys()
 
 
-async def test_spare_budget_widens_the_best_table(filled):
+async def test_spare_budget_widens_the_best_table(filled: Any):
     lines = [*wide(1, 200), "customers(customer_id*, name)"]
     prompt = await filled(ddl(lines), schema_chars=3_000).context("x")
     assert 2_700 < len(prompt) <= 3_000
 
 
-async def test_bridging_tables_between_chosen_ones_are_shown(filled):
+async def test_bridging_tables_between_chosen_ones_are_shown(filled: Any):
     many = [f"log_{number:03}(log_id*, message, level)" for number in range(300)]
     lines = [
         "doctors(doctor_id*, name)",
@@ -95,7 +97,7 @@ async def test_bridging_tables_between_chosen_ones_are_shown(filled):
     assert is_shown(prompt, "doctors.name patients.name dp_x1.d dp_x2.p")
 
 
-async def test_camel_case_names_match_other_word_forms(filled):
+async def test_camel_case_names_match_other_word_forms(filled: Any):
     many = [f"Log{number:03}(LogId*, Message)" for number in range(300)]
     sql = filled(ddl(["ShippedParcels(Id*, GrossWeight)", *many]), schema_chars=800)
     assert is_shown(await sql.context("who is shipping a parcel?"), "ShippedParcels.GrossWeight")
@@ -103,7 +105,7 @@ async def test_camel_case_names_match_other_word_forms(filled):
 
 
 @pytest.mark.parametrize("tables", [2_000, 50])
-async def test_search_finds_tables_by_names_columns_and_keys(tables, filled):
+async def test_search_finds_tables_by_names_columns_and_keys(tables: Any, filled: Any):
     sql = filled(ddl(huge()), schema_tables=tables)
     found = await sql.schema(search="ticket surveys, satisfaction")
     assert len(found) <= 20
@@ -120,7 +122,7 @@ async def test_search_finds_tables_by_names_columns_and_keys(tables, filled):
     "statement",
     ["EXPLAIN SELECT 1", "PRAGMA table_info(t)", "SHOW TABLES", "DESCRIBE t", "DESC t"],
 )
-async def test_schema_statements_hint_at_the_schema_action(statement, filled):
+async def test_schema_statements_hint_at_the_schema_action(statement: Any, filled: Any):
     with pytest.raises(ToolRefusedError) as caught:
         await filled("CREATE TABLE t (a int)").query(statement)
     assert "schema('table')" in str(caught.value.hint)
@@ -128,24 +130,28 @@ async def test_schema_statements_hint_at_the_schema_action(statement, filled):
 
 @pytest.mark.services
 @pytest.mark.parametrize("statement", ["SELECT * FROM tt", "SELECT aa FROM t"])
-async def test_unknown_names_hint_at_the_schema_action(statement, any_database, open_sql):
+async def test_unknown_names_hint_at_the_schema_action(
+    statement: Any, any_database: Any, open_sql: Any
+):
     any_database.run("CREATE TABLE t (a int)")
     with pytest.raises(ToolExecutionError) as caught:
         await open_sql(any_database).query(statement)
     assert "schema(search=" in str(caught.value.hint)
 
 
-async def test_sqlite_information_schema_hints_at_the_schema_action(filled):
+async def test_sqlite_information_schema_hints_at_the_schema_action(filled: Any):
     with pytest.raises(ToolExecutionError) as caught:
         await filled("CREATE TABLE t (a int)").query("SELECT * FROM information_schema.tables")
     assert "schema(search=" in str(caught.value.hint)
 
 
-async def test_table_index_is_rebuilt_only_after_changes(filled, monkeypatch):
-    made = []
+async def test_table_index_is_rebuilt_only_after_changes(
+    filled: Any, monkeypatch: pytest.MonkeyPatch
+):
+    made: list[int] = []
     own = connection.TableIndex
 
-    def counted(tables):
+    def counted(tables: Any):
         made.append(len(tables))
         return own(tables)
 

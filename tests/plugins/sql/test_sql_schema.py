@@ -7,6 +7,8 @@ import datetime as dt
 import sqlite3
 import uuid
 from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -93,13 +95,13 @@ HEADS = {
 
 
 @pytest.fixture
-def shop(any_database):
+def shop(any_database: Any):
     any_database.run(SETUP[any_database.kind])
     return any_database
 
 
 @pytest.mark.services
-async def test_context_lists_the_schema(shop, open_sql):
+async def test_context_lists_the_schema(shop: Any, open_sql: Any):
     head, _, lines = (await open_sql(shop).context("how many orders?")).partition("\n")
     assert head.startswith(HEADS[shop.kind])
     assert lines == LINES[shop.kind]
@@ -143,7 +145,7 @@ VALUES = {
 
 
 @pytest.mark.services
-async def test_context_explains_value_types(any_database, open_sql):
+async def test_context_explains_value_types(any_database: Any, open_sql: Any):
     rows = VALUES[any_database.kind]
     columns = ", ".join(f"c{number} {row[0]}" for number, row in enumerate(rows))
     literals = ", ".join(row[1] for row in rows)
@@ -159,7 +161,7 @@ async def test_context_explains_value_types(any_database, open_sql):
 
 
 @pytest.mark.services
-async def test_context_mentions_only_unusual_value_types(any_database, open_sql):
+async def test_context_mentions_only_unusual_value_types(any_database: Any, open_sql: Any):
     any_database.run("CREATE TABLE v (n int, name varchar(9))")
     head = (await open_sql(any_database).context("x")).partition("\n")[0]
     is_plain = any_database.kind in ("sqlite", "duckdb")
@@ -167,7 +169,7 @@ async def test_context_mentions_only_unusual_value_types(any_database, open_sql)
 
 
 @pytest.mark.services
-async def test_context_follows_schema_changes(any_database, open_sql):
+async def test_context_follows_schema_changes(any_database: Any, open_sql: Any):
     sql = open_sql(any_database)
     assert (await sql.context("x")).endswith("no tables")
     await sql.write("CREATE TABLE fresh (a int)")
@@ -175,7 +177,7 @@ async def test_context_follows_schema_changes(any_database, open_sql):
 
 
 @pytest.mark.services
-async def test_schema_action_returns_tables_as_data(shop, open_sql):
+async def test_schema_action_returns_tables_as_data(shop: Any, open_sql: Any):
     sql = open_sql(shop)
     (orders,) = await sql.schema("orders")
     dumps(orders)
@@ -195,7 +197,9 @@ async def test_schema_action_returns_tables_as_data(shop, open_sql):
 
 
 @pytest.mark.services
-async def test_schema_hides_unreadable_tables(postgres_database, postgres_server, open_sql):
+async def test_schema_hides_unreadable_tables(
+    postgres_database: Any, postgres_server: Any, open_sql: Any
+):
     postgres_database.run(SETUP["postgresql"])
     name = postgres_database.url.rsplit("/", 1)[1]
     role = f"reader_{name}"
@@ -214,7 +218,7 @@ async def test_schema_hides_unreadable_tables(postgres_database, postgres_server
 
 
 @pytest.mark.services
-async def test_context_of_a_huge_database_is_limited(any_database, open_sql):
+async def test_context_of_a_huge_database_is_limited(any_database: Any, open_sql: Any):
     tables = "".join(
         f"CREATE TABLE table_{i:03} (id int, payload_{i:03} varchar(9));" for i in range(40)
     )
@@ -239,7 +243,7 @@ async def test_context_of_a_huge_database_is_limited(any_database, open_sql):
 
 
 @pytest.mark.services
-async def test_unreadable_schema_is_reported(sqlite_database, open_sql, tmp_path):
+async def test_unreadable_schema_is_reported(sqlite_database: Any, open_sql: Any, tmp_path: Path):
     sqlite_database.run("CREATE TABLE t (a int)")
     path = tmp_path / "test.db"
     data = bytearray(path.read_bytes())
@@ -293,8 +297,8 @@ BROKEN = {
 
 
 @pytest.fixture(params=BROKEN)
-def broken(request, tmp_path):
-    """A file of which one thing is broken, and how that is told."""
+def broken(request: pytest.FixtureRequest, tmp_path: Path):
+    """A file with one fault, and the words that report it."""
     more, message = BROKEN[request.param]
     path = tmp_path / "broken.db"
     with contextlib.closing(sqlite3.connect(path)) as connection:
@@ -302,7 +306,7 @@ def broken(request, tmp_path):
     return path, message
 
 
-async def test_schema_survives_a_broken_table(broken, open_sql):
+async def test_schema_survives_a_broken_table(broken: Any, open_sql: Any):
     path, message = broken
     sql = open_sql(f"sqlite:///{path}")
     context = await sql.context("how many t?")
@@ -316,7 +320,7 @@ async def test_schema_survives_a_broken_table(broken, open_sql):
         assert "cannot be read" in known[name]["comment"]
 
 
-async def test_broken_database_file_is_never_changed_by_reading(broken, open_sql):
+async def test_broken_database_file_is_never_changed_by_reading(broken: Any, open_sql: Any):
     path, _ = broken
     before = path.read_bytes()
     sql = open_sql(f"sqlite:///{path}")
@@ -326,7 +330,7 @@ async def test_broken_database_file_is_never_changed_by_reading(broken, open_sql
     assert path.read_bytes() == before
 
 
-async def test_attached_sqlite_files_are_readable_and_others_are_not(tmp_path, open_sql):
+async def test_attached_sqlite_files_are_readable_and_others_are_not(tmp_path: Path, open_sql: Any):
     for name, rows in (("shop", "(2, 'new')"), ("old", "(1, 'old')")):
         with contextlib.closing(sqlite3.connect(tmp_path / f"{name}.db")) as database:
             database.executescript(
@@ -364,7 +368,7 @@ async def test_attached_sqlite_files_are_readable_and_others_are_not(tmp_path, o
     assert not (tmp_path / "evil.db").exists()
 
 
-async def test_unattachable_database_is_reported(tmp_path, open_sql):
+async def test_unattachable_database_is_reported(tmp_path: Path, open_sql: Any):
     sqlite3.connect(tmp_path / "shop.db").close()
     (tmp_path / "shop.db").touch()
     url = f"sqlite:///{tmp_path}/shop.db"

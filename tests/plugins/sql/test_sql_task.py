@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,11 +28,11 @@ SETUP = "CREATE TABLE stock (item text, n int); CREATE TABLE sold (item text, n 
 
 
 @pytest.fixture
-def shop(tmp_path):
-    """A function that gives the rows of a shop, and the address of its database."""
+def shop(tmp_path: Path):
+    """A function that returns the rows of a shop, and the URL of its database."""
     path = tmp_path / "shop.db"
 
-    def rows(setup=""):
+    def rows(setup: Any = ""):
         with contextlib.closing(sqlite3.connect(path)) as connection:
             connection.executescript(setup)
             return connection.execute(
@@ -46,7 +48,7 @@ def bench(delf_host: TestHost, scripted_model: ScriptedModel) -> Bench:
     return Bench(delf_host, scripted_model)
 
 
-def renew(rows, *, is_done: bool) -> None:
+def renew(rows: Any, *, is_done: bool) -> None:
     rows(
         "DELETE FROM stock; DELETE FROM sold; INSERT INTO stock VALUES ('lamp', 5);"
         + ("UPDATE stock SET n = 3; INSERT INTO sold VALUES ('lamp', 2);" if is_done else "")
@@ -63,7 +65,9 @@ def renew(rows, *, is_done: bool) -> None:
         (ev.CallFinished, True, 0),
     ],
 )
-async def test_transaction_interrupted_by_a_kill_is_done_once(shop, bench, cut, happened, asked):
+async def test_transaction_interrupted_by_a_kill_is_done_once(
+    shop: Any, bench: Any, cut: Any, happened: Any, asked: Any
+):
     rows, url = shop
     bench.model.writes(SCRIPT)
     renew(rows, is_done=False)
@@ -82,7 +86,7 @@ async def test_transaction_interrupted_by_a_kill_is_done_once(shop, bench, cut, 
     renew(rows, is_done=happened)
     bench.asked.clear()
 
-    def decide(request):
+    def decide(request: Any):
         if not request.outcome_unknown or not happened:
             return Approved()
         return AlreadyDone(result={"rowcount": 2, "rows": [], "committed": True})

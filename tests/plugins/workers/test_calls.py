@@ -1,5 +1,7 @@
 """What a call of a worker does: its tools, its limits, its answer."""
 
+from typing import Any
+
 import pytest
 
 from delf import Approved, tool
@@ -7,7 +9,7 @@ from delf import events as ev
 from delf_filesystem import Filesystem
 
 
-async def test_worker_runs_with_its_own_instructions(bench):
+async def test_worker_runs_with_its_own_instructions(bench: Any):
     bench.worker("brief", "description: Says it in a word.", "Be brief.")
     bench.answers("what it is", "print('tea')")
     response = await bench.run("print(await workers.call('brief', 'what it is'))")
@@ -20,7 +22,7 @@ async def test_worker_runs_with_its_own_instructions(bench):
     assert "workers" not in "\n".join(m.text for m in asked.messages), "it has no tools"
 
 
-async def test_prompt_lists_the_workers(bench):
+async def test_prompt_lists_the_workers(bench: Any):
     bench.worker("brief", "description: Says it in a word.\ninputs: {tone: {default: dry}}")
     bench.worker("wrong", "nothing: 1")
     await bench.run("print(1)")
@@ -29,7 +31,7 @@ async def test_prompt_lists_the_workers(bench):
     assert "- wrong: its file is wrong, and it cannot be called" in prompt
 
 
-async def test_inputs_are_inserted_into_the_instructions(bench):
+async def test_inputs_are_inserted_into_the_instructions(bench: Any):
     bench.worker(
         "write",
         "inputs: {topic: {description: What about}, words: {type: integer, default: 9}}",
@@ -53,7 +55,7 @@ async def test_inputs_are_inserted_into_the_instructions(bench):
     ]
 
 
-async def test_worker_calls_allowed_actions_only(bench):
+async def test_worker_calls_allowed_actions_only(bench: Any):
     bench.worker("sum-up")
     bench.worker("send")
     bench.answers("sum it", "print('x')")
@@ -77,7 +79,7 @@ async def test_worker_calls_allowed_actions_only(bench):
     ("patterns", "fits"),
     [("[scripted]", True), ("['gpt-*', 'scr*']", True), ("['gpt-*']", False)],
 )
-async def test_worker_is_limited_to_compatible_models(bench, patterns, fits):
+async def test_worker_is_limited_to_compatible_models(bench: Any, patterns: Any, fits: Any):
     bench.worker("brief", f"compatible_models: {patterns}")
     bench.answers("hi there", "print('hi')")
     response = await bench.run("print(await workers.call('brief', 'hi there'))")
@@ -86,7 +88,7 @@ async def test_worker_is_limited_to_compatible_models(bench, patterns, fits):
         assert "worker 'brief' is for models like gpt-*" in response.error
 
 
-async def test_worker_can_have_its_own_model(bench):
+async def test_worker_can_have_its_own_model(bench: Any):
     bench.worker("brief", "model: scripted:small\ncompatible_models: ['scripted:*']")
     bench.answers("hi there", "print('hi')")
     response = await bench.run("print(await workers.call('brief', 'hi there'))")
@@ -106,7 +108,7 @@ limits: {retries: 1}
 """
 
 
-async def test_answer_with_a_declared_schema_is_data(bench):
+async def test_answer_with_a_declared_schema_is_data(bench: Any):
     bench.worker("look", SHAPE)
     bench.answers("look at it", 'import json\nprint(json.dumps({"title": "Tea", "pages": 3}))')
     response = await bench.run(
@@ -115,7 +117,7 @@ async def test_answer_with_a_declared_schema_is_data(bench):
     assert response.text == "4"
 
 
-async def test_invalid_answer_is_returned_to_the_worker(bench):
+async def test_invalid_answer_is_returned_to_the_worker(bench: Any):
     @tool(confirm=False, effect="write")
     def note(text: str) -> None:
         """Note something."""
@@ -135,7 +137,7 @@ async def test_invalid_answer_is_returned_to_the_worker(bench):
     assert "its answer is refused: it is not one JSON value" in message
 
 
-async def test_worker_failure_raises_in_the_call(bench):
+async def test_worker_failure_raises_in_the_call(bench: Any):
     bench.worker("brief")
     bench.answers("do it", "raise ValueError('no tea')")
     response = await bench.run(
@@ -148,7 +150,7 @@ async def test_worker_failure_raises_in_the_call(bench):
 # -- files ------------------------------------------------------------------------------------------
 
 
-async def test_attachments_become_input_files_of_the_worker(bench):
+async def test_attachments_become_input_files_of_the_worker(bench: Any):
     (bench.folder / "docs").mkdir()
     (bench.folder / "docs/a.md").write_text("A")
     (bench.folder / "b.md").write_text("B")
@@ -166,7 +168,7 @@ async def test_attachments_become_input_files_of_the_worker(bench):
     assert response.text == "ABC"
 
 
-async def test_worker_accepts_attachments_by_its_policy(bench):
+async def test_worker_accepts_attachments_by_its_policy(bench: Any):
     for name, text in (("a.md", "A" * 60), ("b.md", "B" * 60), ("c.pdf", "C")):
         (bench.folder / name).write_text(text)
     bench.worker("read", "attachments: {max_count: 2, max_total_bytes: 100, suffixes: [md]}")
@@ -187,7 +189,7 @@ async def test_worker_accepts_attachments_by_its_policy(bench):
     assert bench.children == []
 
 
-async def test_approval_lists_attachments_with_name_size_and_type(bench):
+async def test_approval_lists_attachments_with_name_size_and_type(bench: Any):
     (bench.folder / "docs").mkdir()
     (bench.folder / "docs/a.md").write_text("A" * 60)
     disk = Filesystem(
@@ -195,9 +197,9 @@ async def test_approval_lists_attachments_with_name_size_and_type(bench):
     )
     bench.worker("read")
     bench.answers("read it", "print(open('a.md').read()[:1])")
-    asked = []
+    asked: list[Any] = []
 
-    def person(request):
+    def person(request: Any):
         asked.append((request.action, request.reason, request.preview))
         return True
 
@@ -209,7 +211,7 @@ async def test_approval_lists_attachments_with_name_size_and_type(bench):
     assert asked == [("workers.call", "docs asks before each read", preview)]
 
 
-async def test_unreadable_files_cannot_be_attached(bench):
+async def test_unreadable_files_cannot_be_attached(bench: Any):
     (bench.folder / "docs").mkdir()
     (bench.folder / "docs/a.md").write_text("A")
     (bench.folder / "docs/.env").write_text("A")
@@ -232,7 +234,7 @@ async def test_unreadable_files_cannot_be_attached(bench):
 # -- limits and approvals -----------------------------------------------------------------------------
 
 
-async def test_exhausted_worker_budget_fails_only_the_worker(bench):
+async def test_exhausted_worker_budget_fails_only_the_worker(bench: Any):
     bench.worker("dear", "budget_usd: 1\nlimits: {retries: 5}")
     bench.answers("do it", "raise ValueError('no')", cost=0.4)
     response = await bench.run(
@@ -243,7 +245,7 @@ async def test_exhausted_worker_budget_fails_only_the_worker(bench):
     assert response.cost_usd == pytest.approx(0.8), "the third answer would not fit"
 
 
-async def test_number_of_children_is_limited(bench):
+async def test_number_of_children_is_limited(bench: Any):
     bench.worker("one")
     bench.answers("do it", "print(1)")
     response = await bench.run(
@@ -254,7 +256,7 @@ async def test_number_of_children_is_limited(bench):
     assert response.text.startswith("3 workers.call is not made: the task has had 3 child tasks")
 
 
-async def test_request_names_the_asking_worker(bench):
+async def test_request_names_the_asking_worker(bench: Any):
     @tool(effect="write")
     def pay(n: int) -> str:
         """Pay."""
@@ -262,9 +264,9 @@ async def test_request_names_the_asking_worker(bench):
 
     bench.worker("payer", "connections: [pay]")
     bench.answers("pay it", "print(await pay(1))")
-    asked = []
+    asked: list[Any] = []
 
-    def person(request):
+    def person(request: Any):
         asked.append((request.worker, request.action, request.task))
         return Approved()
 
@@ -276,8 +278,8 @@ async def test_request_names_the_asking_worker(bench):
     assert [e.worker for e in bench.of(ev.ApprovalRequested)] == ["payer"]
 
 
-async def test_remembered_approval_of_the_parent_excludes_workers(bench):
-    """A worker's connection of the same name may lead elsewhere."""
+async def test_remembered_approval_of_the_parent_excludes_workers(bench: Any):
+    """A worker's connection of the same name may lead to another service."""
     for name in ("mine", "its"):
         (bench.folder / name).mkdir()
     mine = Filesystem(
@@ -294,9 +296,9 @@ async def test_remembered_approval_of_the_parent_excludes_workers(bench):
     )
     write = "await disk.write_file('out/a.md', 'x')"
     bench.answers("write it", f"{write}\nprint('done')")
-    asked = []
+    asked: list[Any] = []
 
-    def person(request):
+    def person(request: Any):
         asked.append(request.worker)
         return Approved(remember="until_revoked")
 

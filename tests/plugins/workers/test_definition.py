@@ -1,6 +1,8 @@
 """A worker's file: what it may say, and errors that name file, line and key."""
 
 import textwrap
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,12 +12,12 @@ from delf_workers.definition import WorkerDefinition
 from delf_workers.registry import Registry
 
 
-def read_worker(path, name):
-    """The worker of a file in a folder of a program's own."""
+def read_worker(path: Any, name: Any):
+    """Read the worker of a file, in a folder that a program chose."""
     return Registry([path.parent]).find(name)
 
 
-def write(folder, name, text):
+def write(folder: Any, name: Any, text: Any):
     path = folder / f"{name}.worker"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(textwrap.dedent(text).lstrip("\n"))
@@ -51,7 +53,7 @@ Write about {{ topic }}.
 """
 
 
-def test_read_worker_reads_every_key(tmp_path):
+def test_read_worker_reads_every_key(tmp_path: Path):
     found = read_worker(write(tmp_path, "whole", WHOLE), "whole")
     assert found.description == "All keys."
     assert list(found.connections)[:2] == ["filesystem", "shell"]
@@ -63,7 +65,7 @@ def test_read_worker_reads_every_key(tmp_path):
     assert found.limits.timeout == 30
 
 
-def test_toolsets_are_connections(tmp_path):
+def test_toolsets_are_connections(tmp_path: Path):
     text = "---\ntoolsets:\n  shell: {rules: []}\n---\nDo it.\n"
     assert list(read_worker(write(tmp_path, "a", text), "a").connections) == ["shell"]
 
@@ -93,7 +95,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_errors_name_file_line_and_key(case, tmp_path):
+def test_errors_name_file_line_and_key(case: Any, tmp_path: Path):
     text, message = WRONG[case]
     path = tmp_path / "a.worker"
     path.write_text(text)
@@ -112,21 +114,21 @@ def test_errors_name_file_line_and_key(case, tmp_path):
         (b"---\ninputs: " + b"[" * 3000 + b"\n---\nx", "the table is not YAML"),
     ],
 )
-def test_invalid_worker_file_is_refused(content, message, tmp_path):
+def test_invalid_worker_file_is_refused(content: Any, message: Any, tmp_path: Path):
     path = tmp_path / "a.worker"
     path.write_bytes(content)
     with pytest.raises(ConfigurationError, match=message):
         read_worker(path, "a")
 
 
-def test_agent_file_of_llm_do_hints_at_the_migration_page(tmp_path):
+def test_agent_file_of_llm_do_hints_at_the_migration_page(tmp_path: Path):
     write(tmp_path, "main", "Hello.").rename(tmp_path / "main.agent")
     with pytest.raises(ConfigurationError, match="there is no worker 'main'") as caught:
         Registry([tmp_path / "workers"], tmp_path).find("main")
-    assert "docs/migrating/llm-do.md" in caught.value.hint
+    assert "docs/migrating/llm-do.md" in str(caught.value.hint)
 
 
-def test_workers_are_found_in_several_folders(tmp_path):
+def test_workers_are_found_in_several_folders(tmp_path: Path):
     one, two = tmp_path / "one", tmp_path / "two"
     hello = "---\ndescription: {}\n---\nHello.\n"
     write(one, "a", hello.format("first"))
@@ -152,7 +154,7 @@ MINI = [
 
 @pytest.mark.parametrize("model", MINI)
 @pytest.mark.parametrize("pattern", ["gpt-*", "openai:*", "openai/gpt-4o*", "OpenAI:GPT-4o-mini"])
-def test_model_patterns_match_every_spelling(model, pattern):
+def test_model_patterns_match_every_spelling(model: Any, pattern: Any):
     for_it = WorkerDefinition(name="w", instructions="x", compatible_models=(pattern,))
     for_it.check_model(model, KNOWN.spellings(model))
     for other in ("claude-sonnet-4-5", "anthropic:gpt", "groq/llama-3", "llama3:8b"):
@@ -164,6 +166,6 @@ def test_model_patterns_match_every_spelling(model, pattern):
     "model", ["gemini-2.5-pro", "gemini/gemini-2.5-pro", "google-gla:gemini-2.5-pro"]
 )
 @pytest.mark.parametrize("pattern", ["google:*", "gemini/*", "gemini-*", "google/gemini-2*"])
-def test_model_patterns_match_provider_aliases(model, pattern):
+def test_model_patterns_match_provider_aliases(model: Any, pattern: Any):
     worker = WorkerDefinition(name="w", instructions="x", compatible_models=(pattern,))
     assert worker.check_model(model, KNOWN.spellings(model)) is None

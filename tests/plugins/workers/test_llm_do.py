@@ -1,5 +1,8 @@
 """Workers as llm-do's users write them work unchanged."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from delf import events as ev
@@ -9,8 +12,8 @@ from delf_workers import Workers
 from delf_workers.registry import Registry
 
 
-def worker(folder, head, text, **beside):
-    """A worker in a folder of its own, with texts beside it."""
+def worker(folder: Any, head: Any, text: Any, **beside: Any):
+    """Write a worker into a folder of its own, with texts beside it."""
     (folder / "w").mkdir(parents=True, exist_ok=True)
     (folder / "w/worker.worker").write_text(f"---\n{head}\n---\n{text}\n")
     for name, content in beside.items():
@@ -18,7 +21,7 @@ def worker(folder, head, text, **beside):
     return Registry([folder]).find("w")
 
 
-def test_instructions_support_files_and_conditions(tmp_path):
+def test_instructions_support_files_and_conditions(tmp_path: Path):
     found = worker(
         tmp_path,
         "inputs: {deep: {type: boolean, default: false}, topic: {default: tea}}",
@@ -30,7 +33,7 @@ def test_instructions_support_files_and_conditions(tmp_path):
     assert "Be thorough." in found.fill({"deep": True})
 
 
-def test_input_value_is_not_evaluated_as_a_template(tmp_path):
+def test_input_value_is_not_evaluated_as_a_template(tmp_path: Path):
     found = worker(tmp_path, "inputs: {topic: {}}", "About {{ topic }}.")
     assert found.fill({"topic": "{{ 7 * 7 }}"}) == "About {{ 7 * 7 }}."
 
@@ -43,7 +46,7 @@ def test_input_value_is_not_evaluated_as_a_template(tmp_path):
         ("{{ open('x') }}", "line 4: there is no input 'open'"),
     ],
 )
-def test_unreadable_worker_is_reported_with_its_line(tmp_path, text, message):
+def test_unreadable_worker_is_reported_with_its_line(tmp_path: Path, text: Any, message: Any):
     with pytest.raises(ConfigurationError, match=message):
         worker(tmp_path, "inputs: {}", text)
 
@@ -58,7 +61,7 @@ def test_unreadable_worker_is_reported_with_its_line(tmp_path, text, message):
         "{{ topic.nothing }}",
     ],
 )
-def test_template_cannot_read_other_files(tmp_path, text):
+def test_template_cannot_read_other_files(tmp_path: Path, text: Any):
     (tmp_path / "other.md").write_text("secret")
     found = worker(tmp_path, "inputs: {topic: {default: tea}}", text)
     with pytest.raises(ToolRefusedError, match="worker 'w'"):
@@ -66,13 +69,13 @@ def test_template_cannot_read_other_files(tmp_path, text):
 
 
 @pytest.mark.parametrize("text", ["{% for i in range(9) %}x{% endfor %}", "{{ file('a.md') }}"])
-def test_generated_worker_template_may_only_use_values(tmp_path, text):
+def test_generated_worker_template_may_only_use_values(tmp_path: Path, text: Any):
     registry = Registry([tmp_path])
     with pytest.raises(ConfigurationError, match="input }} only"):
         registry.text_of({"name": "made"}, text)
 
 
-def test_attachment_policy_equals_attachments(tmp_path):
+def test_attachment_policy_equals_attachments(tmp_path: Path):
     head = """attachment_policy:
   max_attachments: 1
   max_total_bytes: 1000
@@ -87,7 +90,7 @@ def test_attachment_policy_equals_attachments(tmp_path):
         worker(tmp_path, "attachment_policy: {}\nattachments: {}", "x")
 
 
-def test_output_schema_file_is_read_beside_the_worker(tmp_path):
+def test_output_schema_file_is_read_beside_the_worker(tmp_path: Path):
     schema = '{"type": "object", "required": ["title"]}'
     found = worker(tmp_path, "output_schema_ref: report.json", "x", report_json=schema)
     assert found.result == {"type": "object", "required": ["title"]}
@@ -109,7 +112,7 @@ def hidden() -> str:
 '''
 
 
-async def test_functions_of_tools_py_become_tools(bench):
+async def test_functions_of_tools_py_become_tools(bench: Any):
     path = bench.worker("math", "toolsets: {custom: {factorial: {pre_approved: true}}}")
     path.with_name("tools.py").write_text(PLAIN)
     bench.answers("compute", "print(await factorial(5))")
@@ -117,7 +120,7 @@ async def test_functions_of_tools_py_become_tools(bench):
     assert response.text == "120"
 
 
-async def test_plain_function_asks_unless_pre_approved(bench):
+async def test_plain_function_asks_unless_pre_approved(bench: Any):
     path = bench.worker("math", "toolsets: {custom: {factorial: {}}}")
     path.with_name("tools.py").write_text(PLAIN)
     bench.answers("compute", "print(await factorial(3))")
@@ -127,7 +130,7 @@ async def test_plain_function_asks_unless_pre_approved(bench):
     assert "6" not in response.text.split()
 
 
-async def test_worker_can_use_provider_search(bench):
+async def test_worker_can_use_provider_search(bench: Any):
     bench.worker("scout", "server_side_tools: [{tool_type: web_search, max_uses: 3}]")
     bench.answers("look it up", "print('found')")
     response = await bench.run("print(await workers.call('scout', 'look it up'))", Workers())
@@ -146,17 +149,19 @@ async def test_worker_can_use_provider_search(bench):
         ("web_search", "line 2: server_side_tools"),
     ],
 )
-def test_unsupported_provider_tool_is_reported_with_its_line(tmp_path, tools, message):
+def test_unsupported_provider_tool_is_reported_with_its_line(
+    tmp_path: Path, tools: Any, message: Any
+):
     with pytest.raises(ConfigurationError, match=message):
         worker(tmp_path, f"server_side_tools: {tools}", "x")
 
 
-def test_generated_worker_may_not_declare_provider_tools(tmp_path):
+def test_generated_worker_may_not_declare_provider_tools(tmp_path: Path):
     with pytest.raises(ConfigurationError, match="a generated worker has its maker's"):
         Registry([tmp_path]).text_of({"name": "made", "server_side_tools": ["web_search"]}, "x")
 
 
-async def test_sandbox_path_of_a_worker_is_created(bench):
+async def test_sandbox_path_of_a_worker_is_created(bench: Any):
     paths = "sandbox: {paths: {out: {root: ./out, mode: rw, write_approval: false}}}"
     bench.worker("notes", f"{paths}\ntoolsets: {{filesystem: {{}}}}")
     bench.answers("keep it", "await write_file('out/a.txt', 'kept')\nprint('done')")
@@ -165,7 +170,7 @@ async def test_sandbox_path_of_a_worker_is_created(bench):
     assert (bench.folder / "out/a.txt").read_text() == "kept"
 
 
-async def test_missing_sandbox_path_is_reported(bench):
+async def test_missing_sandbox_path_is_reported(bench: Any):
     bench.worker("lost", "sandbox: {paths: {in: {root: ./gone}}}\ntoolsets: {filesystem: {}}")
     response = await bench.run("print(await workers.call('lost', 'read it'))", Workers())
     assert "lost.worker, line 3: connections.filesystem: the root 'in'" in response.error
@@ -181,7 +186,7 @@ async def test_missing_sandbox_path_is_reported(bench):
         ("worker_call(worker='helper', input_data='tea')", "tea"),
     ],
 )
-async def test_llm_do_call_notations_are_supported(bench, call, shown):
+async def test_llm_do_call_notations_are_supported(bench: Any, call: Any, shown: Any):
     bench.worker("helper", instructions="Be of help.")
     bench.answers("Be of help.", "print('helped')")
     response = await bench.run(f"print(await {call})", Workers())
@@ -189,16 +194,16 @@ async def test_llm_do_call_notations_are_supported(bench, call, shown):
     assert [child.task for child in bench.children] == [shown]
 
 
-def program(folder, **texts):
-    """A program as llm-do's users lay it out: ``main.worker`` in its own folder."""
+def program(folder: Any, **texts: Any):
+    """Write a program in llm-do's layout: ``main.worker`` in its own folder."""
     for name, text in texts.items():
         path = folder / name.replace("__", "/").replace("_of", ".")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
 
-async def test_llm_do_program_runs_unchanged(bench):
-    """Its entry lies in the folder, with the functions of all its workers and a text beside it."""
+async def test_llm_do_program_runs_unchanged(bench: Any):
+    """The program's main worker is in its folder, with all workers' functions and a text."""
     factorial = "custom: {factorial: {pre_approved: true}}"
     calls = "delegation: {allow_workers: [helper]}"
     program(
@@ -229,8 +234,8 @@ Count the code.
 """
 
 
-async def test_llm_do_shell_rule_matches_by_prefix(bench):
-    """Without a change of the file; what is more than reading asks, and here nobody can be asked."""
+async def test_llm_do_shell_rule_matches_by_prefix(bench: Any):
+    """The file is unchanged; commands other than reads ask, and here nobody can be asked."""
     program(bench.folder, main_ofworker=ANALYSER, a_oftxt="one\ntwo\n")
     commands = [
         "find . -type f -name '*.txt'",
@@ -253,7 +258,7 @@ async def test_llm_do_shell_rule_matches_by_prefix(bench):
     assert (bench.folder / "a.txt").exists()
 
 
-def test_connection_rules_keep_delf_semantics(tmp_path):
+def test_connection_rules_keep_delf_semantics(tmp_path: Path):
     head = "connections: {shell: {rules: [{pattern: find}]}}"
     assert worker(tmp_path, head, "x").connections["shell"] == {"rules": [{"pattern": "find"}]}
     head = "toolsets: {shell: {rules: [{pattern: find, match: words}]}}"
@@ -262,7 +267,7 @@ def test_connection_rules_keep_delf_semantics(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["main.worker", "tools.py", "STEPS.md"])
-def test_program_files_are_trusted_with_their_folder(tmp_path, name):
+def test_program_files_are_trusted_with_their_folder(tmp_path: Path, name: Any):
     program(
         tmp_path,
         main_ofworker="---\nname: main\n---\n{{ file('STEPS.md') }}",

@@ -1,6 +1,7 @@
 """Many workers under one parent: one budget, one inbox, one journal."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -9,8 +10,8 @@ from delf import events as ev
 
 
 @pytest.mark.timeout(200)
-async def test_fifty_workers_share_one_parent(bench):
-    """Five leads with nine helpers each; every helper asks once, and all cost is one sum."""
+async def test_fifty_workers_share_one_parent(bench: Any):
+    """Five leads have nine helpers each; each helper asks once, and all costs form one sum."""
     noted: list[int] = []
 
     @tool(effect="write")
@@ -29,7 +30,7 @@ async def test_fifty_workers_share_one_parent(bench):
             bench.answers(f"note no {lead}{n}", f"print(await note({10 * lead + n}))", cost=0.01)
     asked: Counter[str | None] = Counter()
 
-    def person(request):
+    def person(request: Any):
         asked[request.worker] += 1
         return Approved()
 
