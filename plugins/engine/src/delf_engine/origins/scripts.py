@@ -104,23 +104,24 @@ class Scripts:
 
     def add(self, code: str) -> None:
         """Analyse a script; invalid Python is ignored."""
-        self._calls.clear()
         try:
             tree = ast.parse(code)
             self._trees.append(tree)
             self._declare(tree)
             self._uses.update(_names(tree))
             self._fixed = {*self._values} - self._shared
+            # Sources only grow, so passes end. Earlier scripts are read again, because this one may
+            # change the lists to which their variables refer.
             for _ in range(_MAX_PASSES):
                 self._has_grown = False
                 for each in self._trees:
-                    self._calls.clear()
+                    self._calls.clear()  # lines of an earlier script mean other calls
                     self.read(each)
                 if not self._has_grown:
                     return
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             pass
-        self._calls.clear()
+        self._calls.clear()  # without an end of the analysis, each call counts as unknown
 
     def sources(self, action: str, path: str, line: int | None) -> frozenset[str] | None:
         """Return the actions and unknown names behind an argument in the last script.
@@ -239,6 +240,7 @@ class Scripts:
                         self._grow(self._decisive[node], self._read_parts(each))
                     return self._decisive[node] | self._read_parts(node)
             case ast.FunctionDef(args=arguments) | ast.AsyncFunctionDef(args=arguments):
+                # A condition may decide which of two functions has the name.
                 self._grow_parameters(node, self._read_parts(arguments))
                 self._grow(self._contained[node.name], _names(node))
                 self._grow(self._values.setdefault(node.name, set()), *self._deciding(node.name))
@@ -294,12 +296,14 @@ class Scripts:
         changed = self._values.get(name, set()) if functions else self.read(receiver)
         added = self._read_all(each for each in given if not _is_lambda(each))
         added |= _fields(given[0]) if method == "get" and given else set()
+        # A function can give a lambda only what the function itself was given.
         for each in filter(_is_lambda, given):
             self._grow_parameters(each, changed | added)
             added |= self._read_parts(each)
         sources = changed | added
         for each in functions:
             sources |= self._call(each, call, given)
+        # An unknown function may put any argument into any other one.
         is_plain = root in self._modules or name in _PLAIN.split()
         is_plain = is_plain and name != "next" and not is_bound
         if method in _CHANGING.split() and dotted(receiver) not in _PLAIN.split():
@@ -314,6 +318,7 @@ class Scripts:
         """Follow the arguments of a call of the script's own function; return its sources."""
         names = function.args
         named = arguments_of(call, [each.arg for each in (*names.posonlyargs, *names.args)])
+        # What the function changes elsewhere also depends on whether the function is called.
         self._grow(self._decisive[function], *self._deciding())
         for each in (*names.posonlyargs, *names.args, *names.kwonlyargs):
             if value := named.get(letters_of_name(each.arg), named.get("*")):
@@ -370,6 +375,7 @@ class Scripts:
         names = [*_roots(node)]
         for name in names:
             self._grow(self._contained[name], *map(_names, added))
+        # A parameter or an item of a loop may be any list, even a module.
         if not names or not {*names} <= self._values.keys() - self._shared:
             outside = (each for each in sources if each[0] != FIELD)
             self._grow(self._pool, outside, *self._deciding())
