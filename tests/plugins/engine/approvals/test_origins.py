@@ -307,6 +307,14 @@ SOURCES = {
         "f = lambda: mails()[0]\npay(f())",
         False,
     ),
+    "an action in a lambda of a table": (
+        "t = {'a': lambda to: pay(to)}\nt['a'](mails()[0])",
+        False,
+    ),
+    "a list that a lambda returns": (
+        "a = []\nf = lambda: a\nf().append(mails()[0])\npay(a[0])",
+        False,
+    ),
     "a record matched by a pattern": (
         "match mails():\n    case [to]:\n        pay(to)",
         False,

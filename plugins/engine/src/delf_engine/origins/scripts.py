@@ -164,14 +164,10 @@ class Scripts:
                     if modules <= {*_PURE.split()} and node in tree.body:
                         self._modules.update(names)
                         names = ()
-                case ast.Global(names=names) | ast.Nonlocal(names=names):
-                    pass
                 case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
                     names = [node.name, *_parameters(node)]
-                case ast.ExceptHandler() | ast.MatchAs() | ast.MatchStar():
-                    names = [node.name]
-                case ast.MatchMapping():
-                    names = [node.rest]
+                case ast.ExceptHandler() | ast.MatchAs() | ast.MatchStar() | ast.MatchMapping():
+                    names = [getattr(node, "name", None) or getattr(node, "rest", None)]
                 case _:
                     pass
             for name in filter(None, names):
