@@ -1,4 +1,4 @@
-"""Tables about the kinds of plugins: hooks, protocols and contract suites."""
+"""Tables about plugins: hooks, protocols, contract suites, actions and providers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import delf.testing
 from delf.hookspecs import HOOKS
 from delf.plugins.host import PluginHost
-from delf.specs import ConnectionSpec
+from delf.specs import ConnectionSpec, ModelSpec
 from delf_devkit.testing.contracts.base import Contract
 from support.workspace import LIBRARIES, PLUGINS, Library
 
@@ -52,6 +52,21 @@ def actions(connection: str) -> str:
         about = " ".join(action["description"].split()).rstrip(".").replace("|", "\\|")
         called = f"`{action['name']}({', '.join(given)})`"
         lines.append(f"| {called} | {group} | {action['effect']} | {about} |")
+    return "\n".join(lines) + "\n"
+
+
+def providers() -> str:
+    """Return the providers of ``model-http`` as a table."""
+    spec = PluginHost.discover(environ={}).spec(ModelSpec, "http")
+    lines = ["", "| model names | `provider` | key |", "|---|---|---|"]
+    shown: set[str] = set()
+    for provider in spec.providers:
+        patterns = (*provider.models, *(f"{word}/*" for word in provider.words))
+        names = [pattern for pattern in patterns if pattern not in shown]
+        shown.update(names)
+        cells = [", ".join(f"`{each}`" for each in names), f"`{provider.name}`"]
+        cells.append(" or ".join(f"`{key}`" for key in provider.keys))
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 

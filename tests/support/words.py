@@ -17,7 +17,7 @@ from delf.events import ApprovalRequest, Event
 from delf.protocols.journal import TaskRecord
 from delf.protocols.sandbox import Limits
 from delf.types import Effect, Isolation, TaskState
-from support.kinds import actions, kinds, suites
+from support.kinds import actions, kinds, providers, suites
 from support.workspace import ROOT
 
 JSON_PAGE: Final = ROOT / "docs/json.md"
@@ -147,5 +147,6 @@ _LISTED: Final[Mapping[str, Callable[[], str]]] = {
     "limits": _limits,
     "events": _events,
     "kinds": kinds,
+    "providers": providers,
     "suites": suites,
 }
