@@ -95,7 +95,7 @@ async def is_silent(slack, message):
 
 
 def seen_in(slack):
-    """All that is in Slack, and whether a yes is offered there."""
+    """Return all texts in Slack, and whether a button for approval is shown."""
     written = [*map(texts, slack.messages.values())]
     written += [file["content"] for file in slack.files.values()]
     offered = {
@@ -156,7 +156,7 @@ class TestSlack(ApprovalContract):
 
 @pytest.fixture(params=[False, True], ids=["Socket Mode", "HTTP"])
 async def office(request):
-    """Slack, and a function that opens a channel to it."""
+    """Slack, and a function that opens a channel connected to it."""
     opened = []
     async with Slack() as slack:
 
@@ -292,7 +292,7 @@ async def test_team_names_replace_slack_ids(office):
 
 
 async def test_unknown_slack_user_cannot_decide_under_a_rule(office):
-    """Whoever asked could be the same person: nobody is another one by their word in Slack."""
+    """An unknown Slack user could be the person who asked, so they are not another person."""
     slack, opens = office
 
     async def both(slack, message):
@@ -382,7 +382,7 @@ async def test_long_values_are_uploaded_as_thread_files(office):
 
 
 async def test_request_slack_cannot_show_offers_only_reject(office):
-    """With more than Slack has room for, or a file that did not arrive."""
+    """The request has more text than Slack shows, or a file that was not uploaded."""
     slack, opens = office
     long = {f"parameter_{n:04}": f"{n} " + "x" * 500 for n in range(400)}
     too_many = {"request_id": "req_many", "arguments": long}
@@ -402,7 +402,7 @@ async def test_request_slack_cannot_show_offers_only_reject(office):
 
 
 async def test_press_on_a_hidden_request_is_ignored(office):
-    """A button that was kept, or made up: the message has none."""
+    """The button comes from an old message or is forged: the message shows no such button."""
     slack, opens = office
 
     async def presses(slack, message):

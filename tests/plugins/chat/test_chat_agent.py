@@ -56,7 +56,7 @@ def roles(request):
 
 
 def conversation_of(request):
-    """What is between the rules and the task."""
+    """Return the messages between the rules and the task."""
     return [message.text for message in request.messages[1:-1]]
 
 
@@ -466,7 +466,7 @@ class TestChatSetLater:
 def test_journal_of_a_chat_is_used_on_one_event_loop(
     make_agent, scripted_model, tmp_path, monkeypatch
 ):
-    """The agent's tasks, the program's own loop and plain methods use the chat alike."""
+    """The agent's tasks, the program's own loop and the synchronous methods use one chat."""
     loops = set()
     for kind, method in (
         *((SqlConversations, name) for name in ("append", "load", "summarize", "find")),

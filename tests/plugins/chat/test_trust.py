@@ -33,14 +33,14 @@ def pay(iban: str, amount: float) -> str:
 
 @pytest.fixture(params=["in memory", "kept"])
 def chat_of(request, tmp_path):
-    """Make a chat in memory, or one in a database that each turn opens anew."""
+    """Make a chat in memory, or in a database that is reopened for each turn."""
     kept = {"persist": True, "path": tmp_path / "chat.db"} if request.param == "kept" else {}
     return lambda **options: Chat(**kept, **options)
 
 
 @pytest.fixture
 def talk(delf_host, scripted_model):
-    """Do one turn for each script; whether each ended well, and the reasons of refusals."""
+    """Run one turn for each script; return whether each succeeded, and the reasons of refusals."""
 
     def talk(chat, *scripts, tasks="Pay 250 to Ada", flows="deny"):
         found = []

@@ -123,7 +123,7 @@ def test_missing_embedder_model_is_reported(doctor, here, monkeypatch):
 
 
 def test_damaged_journal_page_is_reported(doctor, here, monkeypatch):
-    """One page of one table is not what a look at the newest task reads."""
+    """The damaged page belongs to a table that is not read for the newest task."""
     model = write_recording(here / "r.jsonl", "print(1)")
     (here / "delf.toml").write_text(f'[agent]\nllm = "{model}"\njournal = "sql"\n')
     damaged = here / "journal.db"
@@ -144,7 +144,7 @@ def test_damaged_journal_page_is_reported(doctor, here, monkeypatch):
 
 
 def test_damaged_default_journal_is_only_a_note(doctor, here, monkeypatch):
-    """A task runs anyway, and says so."""
+    """A task runs without this journal, with a warning."""
     model = write_recording(here / "r.jsonl", "print(1)")
     (here / "delf.toml").write_text(f'[agent]\nllm = "{model}"\n')
     monkeypatch.delenv("DELF_JOURNAL_SQL_URL", raising=False)
@@ -188,7 +188,7 @@ UNUSABLE = {
 
 @pytest.mark.parametrize("case", UNUSABLE)
 def test_doctor_reports_what_run_refuses(run, here, case):
-    """What `delf run` says before it asks a model is said here, too, with what to do."""
+    """Each error that `delf run` raises before the first model call is reported, with its hint."""
     line, message = UNUSABLE[case]
     model = write_recording(here / "r.jsonl", "print(1)")
     (here / "delf.toml").write_text(f'[agent]\nllm = "{model}"\n{line}\n')

@@ -18,7 +18,7 @@ KEY = "sk-a-key-to-keep-1234"
 
 @pytest.fixture
 def ring(monkeypatch):
-    """A keyring that works, in place of the system's."""
+    """A working keyring that replaces the system's."""
     kept, module = {}, types.ModuleType("keyring")
 
     class Ring:

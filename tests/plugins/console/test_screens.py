@@ -82,7 +82,7 @@ def test_screen_arguments_belong_to_known_screens():
 
 @pytest.fixture
 def shop(run, here):
-    """A project in which all that can be listed is there, and long."""
+    """A project with many entries in every list, with long texts."""
     model = write_recording(here / "model.jsonl", *[f"print({LONG!r})"] * 4)
     (here / "tools.py").write_text(f'from delf import tool\n\n@tool\ndef tell():\n    "{LONG}"\n')
     (here / "client.json").write_text('{"installed": {"client_id": "x", "client_secret": "y"}}')
@@ -128,10 +128,10 @@ def shop(run, here):
 
 
 async def wait_for_approval(place):
-    """Put a task of another project into the journal, in which a call waits for approval.
+    """Write a task of another project into the journal, with a call that waits for approval.
 
     Returns:
-        The journal, which is to be closed: a task waits as long as its process lives.
+        The journal, which the caller closes; the task waits while the journal's process lives.
     """
     journal = SqlJournal(place)
     task_id, at = "task_waits1", time.time()
@@ -153,7 +153,7 @@ async def wait_for_approval(place):
 
 
 def too_long(text, columns):
-    """Lines that are wider than the terminal though they could have been folded."""
+    """Return the lines that are wider than the terminal although they could be wrapped."""
     for line in click.unstyle(text).splitlines():
         words = line.split()
         # A word alone may be longer than a line: a path, an address.

@@ -127,7 +127,7 @@ WORDS = [
 
 
 def made(dice: random.Random) -> tuple[str, list[list[str]]]:
-    """A table as programs write it, and its cells."""
+    """Return a table as programs write it, and its cells."""
     width = dice.randrange(1, 6)
     kinds = [
         dice.choice(

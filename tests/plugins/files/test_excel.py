@@ -28,7 +28,7 @@ from delf_files.excel.format import ExcelFormat
 
 @pytest.fixture
 def workbook(tmp_path):
-    """Makes a workbook from rows by sheet."""
+    """Make a workbook from rows by sheet."""
 
     def make(sheets, name="a.xlsx"):
         book = Workbook()
@@ -121,7 +121,7 @@ STRICT = {
 
 
 def rewritten(path, target, rename, *, strict=False):
-    """A workbook with other names of its parts, or in the strict form."""
+    """Write a copy of a workbook with renamed parts, or in the strict form."""
     with zipfile.ZipFile(path) as old, zipfile.ZipFile(target, "w") as new:
         for item in old.infolist():
             data = old.read(item)
@@ -405,7 +405,7 @@ async def test_value_excel_cannot_store_is_refused(rows, message):
 
 @pytest.fixture
 def with_sheet(workbook, tmp_path):
-    """Makes a workbook whose only sheet has these rows, as XML."""
+    """Make a workbook with one sheet, whose rows are XML."""
 
     def make(xml, *, before="", declared="", texts=None):
         source, made = workbook({"S": [["n"]]}, name="source.xlsx"), tmp_path / "x.xlsx"

@@ -34,7 +34,7 @@ def close_formats():
 
 @pytest.fixture
 def reading(tmp_path):
-    """Reads a file with some content through a connection of its own."""
+    """Read a file with some content through a separate connection."""
 
     async def read(name, data, formats=FORMATS, most_bytes=100_000, **options):
         path = tmp_path / name

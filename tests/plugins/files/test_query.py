@@ -43,7 +43,7 @@ def close_formats():
 
 @pytest.fixture
 def files(tmp_path):
-    """The connection with some files, whatever is installed."""
+    """The connection with some files, independent of installed plugins."""
     duckdb.sql(PARQUET.format(tmp_path / "sales.parquet"))
     (tmp_path / "codes.csv").write_text("id;v\n007;1,5\n")
     (tmp_path / "lines.jsonl").write_text('{"a": 1}\n{"a": 2}\n')
@@ -460,7 +460,7 @@ async def test_unrepresentable_value_is_text_with_a_note(tmp_path):
 @pytest.mark.timeout(120)
 @pytest.mark.slow
 def test_file_larger_than_memory_can_be_queried(tmp_path):
-    """A table of 400 MB in memory; its process takes much less than that, and less than 512 MB."""
+    """The table takes 400 MB in memory; the process must stay well below that, and below 512 MB."""
     numbers = duckdb.sql("SELECT range AS n FROM range(1_000_000)").arrow()
     numbers = (numbers.read_all() if hasattr(numbers, "read_all") else numbers).column("n")
     batch = pa.table({f"c{n}": numbers for n in range(5)})
@@ -488,7 +488,7 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)
 
 @pytest.fixture
 def titled(tmp_path):
-    """Tables with a title above the names of their columns."""
+    """Tables with a title above the column names."""
     (tmp_path / "sales.csv").write_text("Sales 2026\n\nregion;n\nwest;1\neast;2\n")
     book = Workbook()
     for row in (["Budget 2026"], [], ["team", "spent"], ["IT", 100], ["HR", 50]):

@@ -228,7 +228,7 @@ def test_unreadable_conversation_raises(make_agent, scripted_model, tmp_path):
 
 @contextmanager
 def counting(monkeypatch) -> Iterator[list[int]]:
-    """The rows that each statement returns, for statements about conversations."""
+    """Count the rows returned by each statement about conversations."""
     rows: list[int] = []
 
     def count(kind):
@@ -254,7 +254,7 @@ def counting(monkeypatch) -> Iterator[list[int]]:
 async def test_turn_cost_is_independent_of_conversation_length(
     make_agent, scripted_model, journal_url, monkeypatch, options
 ):
-    """On PostgreSQL fewer: what a turn asks for is decided above the database."""
+    """PostgreSQL runs fewer turns, because the limits are set above the database."""
     turns = 40 if journal_url.startswith("postgres") else 80
     chat = Chat(persist=True, path=journal_url, history_window=20, **options)
 

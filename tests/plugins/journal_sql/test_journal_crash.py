@@ -32,7 +32,7 @@ def worker(url, name, tasks=1):
 
 
 def kill_after(process, lines):
-    """Kill a worker after so many acknowledged events; the highest number of each task."""
+    """Kill a worker after some acknowledged events; return the highest number of each task."""
     acknowledged = {}
     for number, line in enumerate(process.stdout, 1):
         if not line.endswith("\n"):

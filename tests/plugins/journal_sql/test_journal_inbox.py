@@ -129,7 +129,7 @@ def request(name="req_1", **changes):
 
 @pytest.fixture
 async def waiting(journal_url, open_journal):
-    """A request that waits, with the other process's journal."""
+    """A pending request, with the journal of the other process."""
     journal, other = open_journal(journal_url), open_journal(journal_url)
     pending = PendingRequests()
     async with Inbox(journal, pending).watched():
@@ -161,11 +161,11 @@ async def test_unrelated_post_leaves_a_request_waiting(waiting, data):
 
 
 class Lossy(SqlJournal):
-    """Loses its connection once while notes are awaited.
+    """A database that loses its connection once while notes are awaited.
 
     Args:
         place: The database.
-        seen: How many notes come before that.
+        seen: The number of notes before the loss.
     """
 
     def __init__(self, place: str, seen: int) -> None:

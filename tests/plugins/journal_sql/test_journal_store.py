@@ -499,7 +499,7 @@ async def test_relative_journal_path_is_next_to_its_config_file(tmp_path, writte
 
 
 async def test_pruning_shrinks_the_journal_file(tmp_path):
-    """All pages are given back, and not one each time."""
+    """All free pages are released, not only one at a time."""
     path = tmp_path / "journal.db"
     journal = SqlJournal(str(path))
     try:

@@ -30,7 +30,7 @@ NOON = datetime(2026, 10, 31, 12, tzinfo=UTC).timestamp()
 
 
 class Written:
-    """Writes the events of tasks, each a second after the other."""
+    """Writes the events of tasks, one second apart."""
 
     def __init__(self, journal: SqlJournal) -> None:
         self.journal = journal
@@ -38,7 +38,7 @@ class Written:
     async def task(
         self, name: str, task: str = "", at: float = NOON, person: str = "", **started: Any
     ) -> Callable[..., Any]:
-        """Begin a task; what is returned appends one more event of it."""
+        """Begin a task; return a function that appends another event of it."""
         count = 0
 
         async def add(kind: Callable[..., Event], **fields: Any) -> None:

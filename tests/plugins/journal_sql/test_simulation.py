@@ -37,16 +37,16 @@ SEEDS = range(*map(int, os.environ.get("DELF_TEST_SEEDS", "0:40").split(":")))
 
 
 class CrashedError(Exception):
-    """The process is no more."""
+    """The simulated process has crashed."""
 
 
 @dataclass
 class World:
-    """What processes share beside the journal.
+    """The state that simulated processes share besides the journal.
 
     Args:
         path: The journal's file.
-        seed: Where all chance comes from.
+        seed: The seed of all random choices.
     """
 
     path: Path
@@ -63,19 +63,19 @@ class World:
         self.chance = random.Random(self.seed)
 
     def happens(self, what: str, share: float) -> bool:
-        """Whether something rare happens now."""
+        """Return True if a rare event happens now."""
         if self.calm or self.chance.random() >= share:
             return False
         self.seen[what] += 1
         return True
 
     def sleep(self, seconds: float) -> None:
-        """Time that a writer waits."""
+        """Advance the time while a writer waits."""
         self.clock += seconds
 
 
 class Process:
-    """One that works on tasks until all are over, or it is no more."""
+    """A process that works on tasks until all are over or it crashes."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
@@ -85,7 +85,7 @@ class Process:
         self.journal.lease(LEASE)
 
     async def turn(self) -> None:
-        """Let the world decide who moves next."""
+        """Let the world choose the process that goes on."""
         future = asyncio.get_running_loop().create_future()
         self.world.waiting[self.name] = future
         await future
@@ -101,7 +101,7 @@ class Process:
         await self.live()
 
     async def live(self) -> None:
-        """Take up whatever is not over, until all is."""
+        """Claim and continue unfinished tasks until all are over."""
         while True:
             await self.turn()
             try:
@@ -126,7 +126,7 @@ class Process:
     async def append(
         self, kind: Callable[..., Event], task_id: str, seq: int, **values: Any
     ) -> None:
-        """Keep an event that no other process could have made."""
+        """Append an event that no other process could have appended."""
         self.world.clock += 0.001
         await self.journal.append(kind(task_id=task_id, seq=seq, at=self.world.clock, **values))
 
@@ -171,7 +171,7 @@ class Process:
 
 
 async def simulate(world: World) -> None:
-    """Run a world to its end, and judge it."""
+    """Run a world to its end, and check the result."""
     made: list[Process] = []
     starts: dict[str, asyncio.Task[None]] = {}
     names = [f"t{number}" for number in range(PROCESSES)]
@@ -227,7 +227,7 @@ async def simulate(world: World) -> None:
 
 
 async def _all_wait(world: World, starts: dict[str, asyncio.Task[None]]) -> None:
-    """Let the one that moves come to its next turn or to its end."""
+    """Let the chosen process run to its next turn or to its end."""
     while True:
         for name, life in [*starts.items()]:
             if life.done():
@@ -256,7 +256,7 @@ async def _judge(world: World, journal: SqlJournal, task_ids: Sequence[str]) -> 
 
 @pytest.fixture
 def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[range], Counter[str]]:
-    """Simulates seeds; returns what happened in them."""
+    """Simulate some seeds; return the events that happened."""
     world = World(tmp_path / "none", 0)
     commit = SqliteConnection.commit
 

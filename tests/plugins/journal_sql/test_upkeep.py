@@ -138,9 +138,9 @@ async def test_unreferenced_input_files_are_reported(journal_url, open_journal):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """The time of writers and of both databases, which passes only when it is told to.
+    """The clock of writers and of both databases, which a test advances.
 
-    Processes are silent but for what they write: a heartbeat after a jump would be one of life.
+    Processes write no heartbeats by themselves, because one after a jump would look like life.
     """
     clock = SimpleNamespace(now=1_000_000.0)
     for database in (SqliteDatabase, PostgresDatabase):
@@ -202,7 +202,7 @@ async def test_rows_of_dead_processes_are_removed(sqlite_place, open_journal):
 async def test_claim_waits_for_a_process_that_may_be_alive(
     sqlite_place, delf_host, scripted_model, monkeypatch, clock
 ):
-    """One is silent in the midst of a call; the next one asks, and waits before it makes it."""
+    """A process is silent during a call; the next one asks a person, and waits before it calls."""
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", sqlite_place)
     calls, asked, waits = [], [], []
     begun, never = asyncio.Event(), asyncio.Event()
@@ -384,7 +384,7 @@ async def test_failed_backup_leaves_no_file(journal_url, open_journal, tmp_path,
 async def test_waiting_tasks_continue_on_another_machine_from_a_backup(
     tmp_path, delf_host, scripted_model, monkeypatch
 ):
-    """One waits for a person, one was cut off, and a backup of both is put into another folder."""
+    """One task waits for a person, one was interrupted; their backup is restored elsewhere."""
     sent = []
 
     @tool

@@ -34,7 +34,7 @@ def test_released_schema_is_unchanged(version, tmp_path):
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_journal_of_each_version_can_be_continued(version, tmp_path, open_journal):
-    """All that a delf of a version left is there, and goes on."""
+    """All tasks of the earlier version are there and can be continued."""
     path = tmp_path / "journal.db"
     journal_schemas.load(path, version)
     journal = open_journal(str(path))
@@ -59,7 +59,7 @@ async def test_journal_of_each_version_can_be_continued(version, tmp_path, open_
 async def test_journal_is_usable_by_two_versions_until_closed(
     journal_url, open_journal, monkeypatch
 ):
-    """The older one had it open when the newer one came; it goes on until it is closed."""
+    """The older version opened the journal before the newer one, and works until it closes it."""
 
     def migrate(database):
         schema.migrate(database, [*schema.MIGRATIONS, NEXT])

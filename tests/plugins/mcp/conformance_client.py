@@ -37,7 +37,7 @@ EXAMPLES = {"integer": 3, "number": 3.0, "string": "x", "boolean": True, "array"
 
 
 async def follow(url: str) -> None:
-    """What a browser does where the user agrees at once."""
+    """Follow redirects like a browser whose user agrees at once."""
     async with httpx.AsyncClient(follow_redirects=True, timeout=30) as http:
         await http.get(url)
 

@@ -49,7 +49,7 @@ class Shop(Connection):
 
 
 class Ends:
-    """Notes what is asked, and how tasks end."""
+    """Notes each question, and how tasks end."""
 
     async def observe(self, event: Event) -> None:
         """Note an event."""
@@ -63,7 +63,7 @@ class Ends:
 
 
 def write(request: Any) -> str:
-    """Write the script that the task itself is."""
+    """Return the task's own text as the script."""
     lines = [line.strip() for message in request.messages for line in message.text.splitlines()]
     code = next(line for line in reversed(lines) if line.startswith("print(shop."))
     return f"```python\n{code}\n```"

@@ -43,7 +43,7 @@ class Site(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
-    """The server's program, as the page installs it."""
+    """The program of the server, installed by the command on the page."""
     folder = tmp_path_factory.mktemp("playwright")
     npm = find_program("npm")
     (version,) = re.findall(r"@playwright/mcp@[\d.]+\n", (ROOT / "docs/browser.md").read_text())
@@ -70,7 +70,7 @@ def site():
 
 @pytest.fixture
 def browser(program, tmp_path):
-    """The connection as docs/browser.md declares it, with the programs of this machine."""
+    """The connection that docs/browser.md declares, with the programs of this machine."""
     chromium = find_program("chromium-headless-shell", "chromium", "chromium-browser")
     (block,) = re.findall(
         r"<!-- checked: browser -->\n```toml\n(.*?)```",

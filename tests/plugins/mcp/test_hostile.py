@@ -19,7 +19,7 @@ from support.until import until
 
 @asynccontextmanager
 async def soon(seconds=20.0):
-    """In time, and with the loop free for others all along."""
+    """Fail if the block takes too long, or keeps the event loop from other tasks."""
     longest = 0.0
 
     async def tick():

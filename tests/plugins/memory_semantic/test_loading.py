@@ -20,7 +20,7 @@ FACT, QUESTION = "The bureau is in Madrid", "workplace"
 
 
 class Slow:
-    """An embedder whose model is loaded once the test says so."""
+    """An embedder whose model is loaded when the test allows it."""
 
     model, dimension, batch_size = "slow", 2, 8
 

@@ -432,7 +432,7 @@ SCRIPTS = {
 
 
 async def test_search_finds_words_in_every_writing_system(context: PluginContext, url: str) -> None:
-    """Where words have no blanks between them, two letters count as a word."""
+    """In scripts without spaces between words, each pair of letters counts as a word."""
     store = SemanticStore(context, url, embedding_model="off")
     await store.save([fact for fact, _ in SCRIPTS.values()])
     for fact, query in SCRIPTS.values():

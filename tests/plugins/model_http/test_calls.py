@@ -110,7 +110,7 @@ async def test_long_prompts_use_long_context_prices(openai_server, http_model):
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 async def test_calls_are_sent_back_in_provider_form(provider, openai_server, http_model):
-    """With what the provider wants to see again, and under its own ids."""
+    """Sent calls have the provider's own ids, and the fields that it requires to see again."""
     server = openai_server([Reply(calls=(("add", '{"a": 1}'),)), "3"])
     model = http_model(**at(server, provider))
     first = await model.complete(ask())

@@ -87,7 +87,7 @@ def chat_completions():
 
 
 def judge(provider, sent):
-    """Fail where the provider would not know a field, or not take its value."""
+    """Fail if the provider does not know a field, or does not accept its value."""
     from . import vendors
 
     if provider == "openai-responses":

@@ -43,7 +43,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 
 @asynccontextmanager
 async def answering(*parts, pause=0.0, close=True):
-    """A server that answers each request with these bytes, and what it saw of its connections."""
+    """A server that answers each request with fixed bytes, and a record of its connections."""
     seen = {"open": 0, "closed": asyncio.Event(), "asked": asyncio.Event()}
 
     serving = set()

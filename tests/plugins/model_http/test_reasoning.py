@@ -33,7 +33,7 @@ SONNET = "claude-sonnet-4-5"
 
 
 def answered(call: ToolCall) -> ModelRequest:
-    """The request after a call was made."""
+    """Return the request that follows a call."""
     result = ToolResult(id=call.id, name=call.name, text="2")
     messages = (user("Add."), assistant("", (call,)), results([result]))
     return ModelRequest(messages=messages, tools=(ADD,))

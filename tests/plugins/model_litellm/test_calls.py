@@ -18,7 +18,7 @@ class TestCalls(ModelCalls):
     gives_back = ("openai", "anthropic", "google")
 
     async def test_stream_without_a_finish_reason_is_accepted(self, openai_server, make_model):
-        """litellm does not tell the end of such a stream from a connection that was lost."""
+        """litellm reports the end of such a stream in the same way as a lost connection."""
         server = openai_server([Reply(text="a b", finish_reason=None)])
         with pytest.raises(LLMExecutionError, match="broke off after 3 characters") as caught:
             await read_stream(make_model(base_url=server.base_url), ask())

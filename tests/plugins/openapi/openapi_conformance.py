@@ -40,7 +40,7 @@ CONFIG = Config(spec_validator_cls=None)  # pyright: ignore[reportArgumentType]
 
 
 class Arrived:
-    """A request as openapi-core wants to see it."""
+    """A received request, in the form that openapi-core reads."""
 
     def __init__(self, seen: Seen, host: str, query_pairs: list[tuple[str, str]]) -> None:
         query = ImmutableMultiDict(query_pairs)
@@ -64,7 +64,7 @@ class Arrived:
 
 @dataclass
 class Verdict:
-    """What happened to a specification's operations."""
+    """The results of the calls of a specification's operations."""
 
     operations: int = 0
     requests: int = 0
@@ -83,9 +83,9 @@ class Verdict:
 def arguments_of(
     giver: Giver, operation: Operation, judge: Judge, full: bool
 ) -> dict[str, Any] | None:
-    """Arguments for a call: the required ones, and with ``full`` some of the others.
+    """Return arguments for a call: the required ones, and with ``full`` some of the others.
 
-    None when no values were found that fit the schemas: some contradict themselves.
+    The result is None if no values fit the schemas, some of which contradict themselves.
     """
     given: dict[str, Any] = {}
     for param in operation.params:
@@ -130,20 +130,20 @@ def _content(file: Any) -> str:
 
 
 def hollow(value: Any) -> bool:
-    """Whether there is an empty list or dict in it: forms have no way to write those."""
+    """Return True if a value has an empty list or dict in it, which forms cannot express."""
     if isinstance(value, dict):
         return not value or any(hollow(item) for item in value.values())
     return isinstance(value, list) and (not value or any(hollow(item) for item in value))
 
 
 class Judge:
-    """Judges the requests of one operation. Servers and security are not its matter here.
+    """Checks the requests of one operation, except for its servers and its security.
 
-    openapi-core does the work. What it has no notion of is taken out of its specification and
-    judged here by jsonschema: bracketed names (``deepObject`` with lists, forms like Stripe's).
-    What it takes for granted is told to it: that a ``readOnly`` parameter may be sent, that
-    ``*/*`` was JSON, that a file's bytes are a string (3.1), and that a parameter which can only
-    be ``true`` is not text although nothing says its type.
+    openapi-core checks most of a request. Parts that it does not support are removed from its
+    copy of the specification and checked here with jsonschema: names with brackets
+    (``deepObject`` with lists, forms like Stripe's). Its copy is also changed to correct its
+    assumptions: ``readOnly`` parameters may be sent, ``*/*`` was JSON, the bytes of a file are a
+    string (3.1), and an untyped parameter that can only be ``true`` is no text.
     """
 
     def __init__(self, giver: Giver, operation: Operation, host: str) -> None:
@@ -183,7 +183,7 @@ class Judge:
         self.strict = lambda schema: writer(schema, **root, format_checker=checker)
 
     def fits(self, schema: Any, value: Any) -> bool:
-        """Whether a value fits a schema, by jsonschema. A parameter may be read-only."""
+        """Return True if jsonschema accepts a value for a schema; a parameter may be read-only."""
         if not isinstance(value, (dict, list)) and isinstance(schema, dict):
             schema = self._writable(schema)
         try:
@@ -209,7 +209,7 @@ class Judge:
         return kept
 
     def _writable(self, schema: Any) -> dict[str, Any]:
-        """A parameter's schema, which may be sent and whose default may be none of its enum."""
+        """Return a parameter's schema without ``readOnly``, and without its default."""
         found = {
             k: v for k, v in self.giver.resolve(schema).items() if k not in ("readOnly", "default")
         }
@@ -222,7 +222,7 @@ class Judge:
         return found
 
     def _is_nested(self, found: dict[str, Any]) -> bool:
-        """Lists of objects in a query: the specification leaves open how they are written."""
+        """Return True for lists of objects in a query, whose form the specification leaves open."""
         schema = self.giver.flat(found.get("schema"))
         items = self.giver.flat(schema.get("items")) if found["in"] == "query" else {}
         return items.get("type") == "object"
@@ -246,7 +246,7 @@ class Judge:
         return {**found, "content": content}
 
     def judge(self, seen: Seen) -> None:
-        """Raise when the request does not fit."""
+        """Raise an error if the request does not conform."""
         pairs = parse_qsl(seen.query, keep_blank_values=True)
         names = tuple(found["name"] for found in self.deep)
         rest = [(k, v) for k, v in pairs if k.partition("[")[0] not in names]
@@ -272,7 +272,7 @@ class Judge:
             self._check(self.multipart, self._parts(seen, self.multipart))
 
     def _parts(self, seen: Seen, schema: Any) -> dict[str, Any]:
-        """The parts of a multipart body, read by werkzeug."""
+        """Return the parts of a multipart body, parsed by werkzeug."""
         kind, options = parse_options_header(seen.header("content-type"))
         assert kind == "multipart/form-data"
         parser = MultiPartParser()
@@ -303,7 +303,7 @@ class Judge:
         self.validator(schema).validate(typed)
 
     def _typed(self, schema: Any, value: Any) -> Any:
-        """Text as what its schema says; of several the first that fits."""
+        """Convert text to the type of its schema; of several types, to the first that fits."""
         found = self.giver.flat(schema)
         for word in ("anyOf", "oneOf"):
             for choice in found.get(word) or ():
@@ -331,7 +331,7 @@ class Judge:
 
 
 def nested(pairs: list[tuple[str, str]]) -> dict[str, Any]:
-    """``a[b][0]=1`` as nested mappings."""
+    """Return pairs such as ``a[b][0]=1`` as nested mappings."""
     result: dict[str, Any] = {}
     for name, value in pairs:
         keys = [name.partition("[")[0], *re.findall(r"\[([^\]]*)\]", name)]
@@ -344,7 +344,7 @@ def nested(pairs: list[tuple[str, str]]) -> dict[str, Any]:
 
 
 def in_one(document: Document) -> dict[str, Any]:
-    """A specification with all that it refers to in other documents in itself."""
+    """Return a specification that includes everything it refers to in other documents."""
     places: dict[str, str] = {}
     parts: list[Any] = []
 
@@ -381,10 +381,10 @@ async def judge_spec(
 
     Args:
         spec: The file.
-        rounds: Further calls per operation, beside the one with required arguments only.
-        only: Names of operations.
-        most: At most so many operations, chosen by the seed.
-        seed: What the arguments depend on.
+        rounds: The number of further calls of each operation, with optional arguments.
+        only: The names of the operations to call; all by default.
+        most: The largest number of operations, chosen by the seed.
+        seed: The seed of all random choices.
     """
     verdict = Verdict()
     async with raw_server(lambda seen: Reply(200, b"{}")) as server:

@@ -29,7 +29,7 @@ class Giver:
 
     Args:
         tree: The specification, in the form of OpenAPI 3.
-        seed: What the choices depend on.
+        seed: The seed of all random choices.
     """
 
     def __init__(self, tree: dict[str, Any], seed: object) -> None:
@@ -77,7 +77,7 @@ class Giver:
         return self._text(found)
 
     def flat(self, schema: Any, depth: int = 0) -> dict[str, Any]:
-        """A schema with its ``allOf`` merged."""
+        """Return a schema with its ``allOf`` merged."""
         found = dict(self.resolve(schema))
         parts = found.pop("allOf", None)
         for part in parts or ():

@@ -196,7 +196,7 @@ async def test_public_service_cannot_redirect_into_the_private_network(target) -
 async def test_public_specification_cannot_lead_into_the_private_network(
     settings, message, sent, invoke, server: RawServer, monkeypatch: pytest.MonkeyPatch
 ):
-    """Here ``localhost`` is the public internet, and 127.0.0.1 the private network."""
+    """In this test, ``localhost`` is the public internet and 127.0.0.1 the private network."""
     monkeypatch.setattr("delf_openapi.transport.is_private", lambda host: host == "127.0.0.1")
     document = with_login(server.url) | {"servers": [{"url": server.url}]}
     async with raw_server(lambda seen: Reply(200, json.dumps(document).encode())) as public:
@@ -258,7 +258,7 @@ async def test_error_repeating_the_credentials_is_redacted(open_api, invoke, ser
 
 @pytest.mark.parametrize("status", [200, 400])
 async def test_derived_credentials_are_redacted(status, invoke):
-    """Tokens that were had, and a name with its password, are in no setting."""
+    """The secrets are no settings: a fetched token, and a name and password in base64."""
 
     def answer(seen: Seen) -> Reply:
         if seen.path == "/token":

@@ -55,7 +55,7 @@ async def colleague(task: str, context: CallContext) -> str:
 
 
 async def run(model: ScriptedModel, task: str = "Do it.", **options: object) -> Response:
-    """One task of an agent that is watched, to the end of its agent."""
+    """Run a task with an agent and its observer, until the agent is closed."""
     host = TestHost.discover(environ={})
     host.provide(model.spec, model.factory)
     settings = {"observers": ["otel"], "approval_mode": "approve_all", **options}
@@ -112,7 +112,7 @@ async def test_parent_and_child_share_one_trace(collector: Collector) -> None:
 
 
 def traced(sampled: bool = True) -> Tracer:
-    """What a program makes its own spans with."""
+    """Return the tracer with which a program makes spans of its own."""
     return TracerProvider(sampler=ALWAYS_ON if sampled else ALWAYS_OFF).get_tracer("program")
 
 

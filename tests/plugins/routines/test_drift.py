@@ -22,7 +22,7 @@ SEND = UsedAction(effect="write", parameters=("to: str", "text: str"), returns="
 
 
 def query(connection):
-    """The action ``query`` of a connection, as it was when the routine was saved."""
+    """The action ``query`` of a connection, as when the routine was saved."""
     texts = tuple(map(str, connection.parameters))
     return UsedAction(
         effect="read", parameters=texts, returns=connection.returns, schema="", empty=False
@@ -31,7 +31,7 @@ def query(connection):
 
 @pytest.fixture
 def shop(tmp_path):
-    """A database of orders; a function renames its column."""
+    """A database of orders, and a function that renames its column."""
     with sqlite3.connect(tmp_path / "shop.db") as db:
         db.execute("create table orders (day text, total integer)")
         db.execute("insert into orders values ('2026-10-03', 40), ('2026-11-07', 2)")
@@ -45,7 +45,7 @@ def shop(tmp_path):
 
 @pytest.fixture
 async def report(store, shop, tmp_path):
-    """The saved routine, and a function that saves it with something changed."""
+    """Saves the routine; returns a function that saves it with changes."""
     connection = SQL(f"sqlite:///{tmp_path}/shop.db", name="shop")
     found = {action.name: action for action in await connection.actions()}
     month = Parameter(name="month", type="date", default="2026-10")
@@ -73,7 +73,7 @@ def sent():
 
 @pytest.fixture
 def run(store, tmp_path, sent, scripted_model, scripted_approvals, delf_host):
-    """Run the routine with ``send`` as it is, or another one, and tell its result."""
+    """Runs the routine with the same or another ``send``; returns the response and warnings."""
 
     @tool(effect="write", confirm=False)
     def send(to: str, text: str) -> str:
@@ -158,7 +158,7 @@ async def test_drift_without_a_model_reports_the_routine_failure(
 
 
 def other_send(sent, **how):
-    """Another tool ``send``: with an argument more, with another effect."""
+    """Return another tool ``send``, with a further argument or another effect."""
 
     @tool(name="send", confirm=False, **{"effect": "write", **how})
     def send(to: str, text: str, cc: str) -> str:

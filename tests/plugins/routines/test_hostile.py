@@ -30,7 +30,7 @@ def paid():
 
 @pytest.fixture
 def run(store, paid, delf_host, scripted_model, scripted_approvals):
-    """Put a routine into the folder as a checkout does, and run it."""
+    """Puts a routine into the folder like a checkout, and runs it."""
 
     @tool(effect="read", confirm=False)
     def look(number: int) -> int:

@@ -27,11 +27,11 @@ MCP_SERVER = str(Path(__file__).parents[1] / "mcp/server.py")
 
 @dataclass(frozen=True)
 class Asked:
-    """A task: its words, the scripts that did it, and what should become of it.
+    """A task: its words, the scripts that did it, and its expected parameters.
 
-    ``other`` has the values that are parameters, each with another one; ``gives`` is the answer
-    with these. ``fixed`` are proposals that a person has to leave out; ``missed`` values that a
-    person has to make a parameter by hand.
+    ``other`` has other values for the parameters; ``gives`` is the answer with these. ``fixed``
+    are proposed parameters that a person must reject; ``missed`` are values that a person must
+    turn into parameters by hand.
     """
 
     words: str
@@ -401,7 +401,7 @@ SPEC = {
 
 
 def answered(seen: Seen) -> Reply:
-    """The API: weather of a city, users by number, tickets."""
+    """Answer as the API: the weather of a city, users by number, tickets."""
     _, kind, *rest = seen.path.split("/")
     if kind == "weather":
         day = seen.query.partition("=")[2]
@@ -448,7 +448,7 @@ def files(folder: Path) -> None:
 
 @pytest.fixture
 async def agent(store, tmp_path, delf_host, scripted_model, monkeypatch):
-    """An agent with all the services, whose person says yes."""
+    """An agent with all the services, whose person approves everything."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     files(tmp_path)
 

@@ -78,7 +78,7 @@ async def test_queue_settings_become_limits_of_queue_and_keys(queue: DbosQueue) 
 async def test_global_concurrency_holds_between_count_and_claim(
     queue: DbosQueue, tmp_path: Path
 ) -> None:
-    """A process claims a workflow while another one has counted, and has not claimed yet."""
+    """One process claims a workflow while another has counted but not yet claimed."""
     lock_claims()
     await queue.register("q", QueueSettings(global_concurrency=1), concurrency=1)
     for name in ("a", "b"):

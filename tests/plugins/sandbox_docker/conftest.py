@@ -39,7 +39,7 @@ async def make_backend(docker_engine):
 
 @pytest.fixture
 def containers(docker_engine):
-    """Gives the ids of all containers of the engine with a label, by default this process's."""
+    """Lists the ids of the engine's containers with a label, by default this process's."""
     from delf_sandbox_docker.engine import LABEL_OWNER, owner
 
     client = docker_engine.client()
@@ -54,7 +54,7 @@ def containers(docker_engine):
 
 @pytest.fixture
 def registry():
-    """A registry of images that has none; ``asked`` holds what it was asked for."""
+    """A registry without images; ``asked`` has the requests that it got."""
     asked = []
 
     class Handler(BaseHTTPRequestHandler):

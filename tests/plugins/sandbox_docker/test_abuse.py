@@ -111,7 +111,7 @@ mounts = [line.split()[1:4:2] for line in pathlib.Path("/proc/mounts").read_text
 
 
 async def test_containers_run_as_different_users(make_backend):
-    """The kernel counts some things for a user, by which one could learn of another."""
+    """The kernel counts some resources per user, so one container could watch another."""
     code = INSIDE + "[os.getuid(), os.getgid(), os.environ['USER']]"
     async with Bench(make_backend()) as bench:
         seen = [done(await bench.run(code)).value for _ in range(2)]
@@ -120,7 +120,7 @@ async def test_containers_run_as_different_users(make_backend):
 
 
 async def test_processes_of_a_script_share_its_cpu_limit(make_backend):
-    """Each is well within its own limit."""
+    """Each process alone stays well within the limit."""
     code = (
         INSIDE
         + """
@@ -194,7 +194,7 @@ asyncio.run(main())
 
 
 async def test_containers_of_dead_hosts_are_removed(make_backend, docker_engine, containers):
-    """One that was never started is not removed by the engine itself."""
+    """The engine itself does not remove a container that was never started."""
     dead = subprocess.run(
         [sys.executable, "-c", "from delf_sandbox_docker.engine import owner; print(owner())"],
         capture_output=True,
@@ -244,7 +244,7 @@ async def test_script_cannot_stop_the_init_process(make_backend, containers, sig
 
 
 async def test_script_cannot_access_the_init_process(make_backend):
-    """Who could change its memory could keep the container alive after its host."""
+    """By changing its memory, a script could keep the container alive after its host."""
     code = (
         INSIDE
         + """

@@ -17,7 +17,7 @@ from support.until import until
 
 @pytest.fixture
 def silent(tmp_path: Path):
-    """The URL of an engine that is stopped: connections are taken, and nobody reads them."""
+    """The URL of a stopped engine, which accepts connections but reads nothing."""
     place = tmp_path / "docker.sock"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(place))

@@ -209,7 +209,7 @@ async def test_crashing_script_does_not_affect_the_host(code, words):
 
 
 async def test_script_cannot_imitate_a_kill_from_outside():
-    """What was killed from outside is started once more, with all its limits again."""
+    """A script killed from outside is started once more, with all its limits again."""
     code = POSIX + script("""
         signal = re.enum.sys.modules['_signal']
         for number in (signal.SIGKILL, signal.SIGSTOP):
@@ -326,7 +326,7 @@ async def test_tool_cannot_be_used_as_a_value(line):
 
 
 async def test_oversized_value_raises_in_the_script():
-    """A call says so, and as the answer they are told by their size."""
+    """A call with the value raises an error; a script's answer describes the value by its size."""
     code = "rows = [[] for _ in range(2_000_000)]\ntry:\n    await echo(rows)\nexcept ToolArgumentError as e:\n    print(e)\nrows"
     outcome, host = await run_script(code)
     assert "more than 5,000,000 values" in host.text

@@ -12,7 +12,7 @@ from support.scripting import NotingHost, run_script
 
 
 class Door:
-    """A call that waits for another one."""
+    """A call that waits for another call."""
 
     def __init__(self):
         self.opened = asyncio.Event()
@@ -127,7 +127,7 @@ async def test_printed_text_arrives_before_the_next_call(run):
 
 
 class OrderedHost(NotingHost):
-    """Notes files and looks at the clock among the rest."""
+    """A host that records files and clock readings in order with the other events."""
 
     def wrote_file(self, name, data):
         super().wrote_file(name, data)
@@ -158,7 +158,7 @@ add_to_output_files("b.txt", "b")
 
 
 async def test_concurrent_threads_print_whole_lines():
-    """Whole lines arrive, between the calls and files of other threads."""
+    """Whole lines arrive between the calls and files of other threads."""
     code = """
 async def call(number):
     for i in range(50):
@@ -198,7 +198,7 @@ async def test_prints_of_a_busy_script_arrive_while_it_runs(run):
 
 
 async def test_thousands_of_calls_can_be_abandoned_at_once(run):
-    """More of them than are served at a time, of which none ever ends by itself."""
+    """No call ends by itself, and there are more calls than the host serves at a time."""
     code = """
 try:
     async with asyncio.timeout(0.2):

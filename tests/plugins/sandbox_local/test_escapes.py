@@ -37,7 +37,7 @@ here = pytest.mark.skipif(
 
 @pytest.fixture(autouse=True)
 def quick_templates() -> None:
-    """Templates start here as they do for users."""
+    """Templates are started in the same way as for users, without the tests' shortcut."""
 
 
 @here
@@ -64,7 +64,7 @@ async def test_escape_corpus_fails(part, tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def unprivileged():
-    """Runs a module of the tests as nobody, in a copy of delf that nobody can read."""
+    """Runs a test module as the user nobody, in a copy of delf that this user can read."""
     python = next(filter(_can_run, (sys.executable, "/usr/bin/python3")), None)
     if python is None:
         pytest.skip("there is no Python 3.11 that other users can run")
@@ -118,7 +118,7 @@ def _can_run(python):
 
 @pytest.fixture
 def target():
-    """A folder that nobody may write to."""
+    """A folder to which the user nobody may write."""
     folder = tempfile.mkdtemp(prefix="delf-target-", dir="/tmp")
     if _NOBODY:
         os.chown(folder, NOBODY, NOBODY)
@@ -156,7 +156,7 @@ def test_escape_corpus_fails_as_nobody(part, unprivileged, target):
 @here
 @pytest.mark.parametrize("without", ["landlock", "seccomp"])
 async def test_remaining_layers_confine_if_one_is_missing(without, tmp_path, monkeypatch):
-    """Only reading files rests on Landlock alone."""
+    """Only the confinement of reading depends on Landlock alone."""
     names = ["ptrace", "memory_of_others", "namespaces", "mounts", "network", "limits_of_others"]
     names += ["signals_to_others", "chmod_outside", "signals_by_owner"]
     if without == "seccomp":

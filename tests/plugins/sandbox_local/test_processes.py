@@ -37,11 +37,11 @@ SECRET = "a-secret-of-the-host-4f1c"
 
 @pytest.fixture(autouse=True)
 def quick_templates() -> None:
-    """Templates start here as they do for users."""
+    """Templates are started in the same way as for users, without the tests' shortcut."""
 
 
 def children_of(pid):
-    """All living descendants."""
+    """Return all living descendants of a process."""
     found = []
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
         for child in Path(f"/proc/{pid}/task").glob("*/children"):
@@ -119,7 +119,7 @@ async def test_guests_do_not_inherit_each_others_wires():
 
 
 async def test_guests_share_no_open_file_description():
-    """The flags of an open file belong to all who have it."""
+    """The flags of an open file apply to every process that shares its description."""
     backend = LocalBackend(pool_size=0)
     try:
         first, second = [await backend.open(session_spec()) for _ in range(2)]
@@ -133,7 +133,7 @@ async def test_guests_share_no_open_file_description():
 
 
 async def test_guest_memory_contains_no_data_of_another_guest(tmp_path):
-    """What the template was asked for an earlier guest is not in the memory of a later one."""
+    """The template's request for an earlier guest is not in the memory of a later one."""
     names = tuple(f"{tmp_path}/an-input-of-the-first-guest.csv{number}" for number in range(40))
     code = POSIX + dedent("""
         ctypes = re.enum.sys.modules["builtins"].__import__("ctypes")
@@ -237,7 +237,7 @@ held = open('mark-of-an-open-file', 'w')
 
 @pytest.fixture
 def files_and_mounts(tmp_path, monkeypatch):
-    """Tells what sessions left in their folders on the disk, and among the host's mounts."""
+    """Lists what sessions left in their folders on the disk, and among the host's mounts."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     before = Path("/proc/self/mountinfo").read_text()
 
@@ -253,7 +253,7 @@ def files_and_mounts(tmp_path, monkeypatch):
 
 
 def mounts_of(pid, folder):
-    """The mounts on a folder that a process sees, with how many files are in each."""
+    """Return the mounts on a folder that a process sees, with the number of files in each."""
     lines = Path(f"/proc/{pid}/mountinfo").read_text().splitlines()
     return [line for line in lines if line.split()[4] == folder]
 
@@ -484,7 +484,7 @@ async def test_dead_template_is_replaced():
 
 @pytest.mark.parametrize("count", [0, 5_000])
 async def test_hanging_template_is_replaced(monkeypatch, count):
-    """Also one that takes only a part of what it is asked."""
+    """A template may also hang after reading only a part of its request."""
     backend = LocalBackend(pool_size=0)
     spec = session_spec(files=("/nowhere/" + "x" * 200,) * count)
     try:
@@ -545,7 +545,7 @@ def no_mounts(monkeypatch):
 
 @pytest.fixture
 def on_disk(no_mounts, monkeypatch):
-    """The same, and the user accepts that scratch folders are on its disk."""
+    """The host has no mount namespaces, and the user accepts scratch folders on its disk."""
     monkeypatch.setattr(LocalBackend.__init__, "__defaults__", ("disk",))
 
 

@@ -39,7 +39,7 @@ add_to_output_files("empty.txt", "")
         }
 
     async def test_script_can_cancel_a_call(self, backend):
-        """It has no tasks of its own, and says so."""
+        """Monty has no tasks, and says so."""
         host = RecordingScriptHost({"wait": lambda: 1})
         async with Bench(backend) as bench:
             code = "import asyncio\ntask = asyncio.ensure_future(wait())\ntask.cancel()"

@@ -160,7 +160,7 @@ class Notices(ThreadingHTTPServer):
 
 
 def answer(request: Request) -> Reply:
-    """The model: the script that the newest part of the task has."""
+    """Return the model's answer: the script in the newest part of the task."""
     code = request.prompt.rpartition("```run\n")[2].partition("```")[0]
     return Reply(text=f"```python\n{code}\n```", usage=(1000, 200))
 
@@ -252,7 +252,7 @@ task = '''
 
 @dataclass
 class Person:
-    """A person with a browser, and with a client for what the API tells them."""
+    """A person with a browser, and with a client that shows the API's view."""
 
     name: str
     page: Page
@@ -280,14 +280,14 @@ Step = Callable[["Journeys", Person], Awaitable[str | None]]
 
 
 class Journeys:
-    """What the people do by chance, and what is compared.
+    """Lets people act at random, and compares page, API and journal.
 
     Args:
         office: The programs.
         people: The people, by name.
-        notices: What the server sent.
-        journal: The journal, read past the server.
-        seed: Of all choices.
+        notices: The notices that the server sent.
+        journal: The journal, read without the server.
+        seed: The seed of all random choices.
     """
 
     def __init__(
@@ -325,7 +325,7 @@ class Journeys:
     # -- the comparison ---------------------------------------------------------------------
 
     async def compare(self, who: Person) -> None:
-        """Wait until the page shows what the API says, or tell how they differ."""
+        """Wait until the page agrees with the API; fail with the differences if it does not."""
         differences = list[str]()
 
         async def is_same() -> bool:
@@ -339,7 +339,7 @@ class Journeys:
                 self.fault(f"{who.name}'s page: {one}")
 
     async def differences(self, who: Person) -> list[str]:
-        """All that the page tells otherwise than the API."""
+        """Return all differences between the page and the API."""
         listed = (await who.get("/tasks", limit=100))["tasks"]
         count = (await who.get("/waiting"))["count"]
         mine = (await who.get("/approvals", mine="true", limit=200))["approvals"]
@@ -464,7 +464,7 @@ class Journeys:
         return found
 
     async def compare_journal(self) -> None:
-        """What the API says of each task is what its events say."""
+        """Check that the API's answer about each task agrees with the task's events."""
         ann = self.people["ann"]
         differences = list[str]()
 
@@ -489,7 +489,7 @@ class Journeys:
                 self.fault(f"the API: {one}")
 
     async def compare_all(self) -> None:
-        """What the calls did is what people decided, and nothing else."""
+        """Check that the calls did what people decided, and nothing else."""
         calls = Counter[str]()
         for record in await self.journal.find(100_000):
             events = await self.journal.read(record.task_id)
@@ -619,7 +619,7 @@ class Journeys:
             await expect(who.page.locator(f'.meta code[title="{place}"]')).to_be_visible()
 
     async def ended(self, who: Person, *states: str) -> dict[str, Any] | None:
-        """A task of somebody that is over."""
+        """Return a task of a person that is over."""
         states = states or ("done",)
         own = [t for t in (await who.get("/tasks", limit=60))["tasks"] if t["state"] in states]
         return self.chance.choice(own) if own else None
@@ -630,7 +630,7 @@ class Journeys:
         return self.chance.choice(able) if able else None
 
     async def show(self, who: Person, request: dict[str, Any]) -> Any:
-        """The card of a request, in its task or in the inbox."""
+        """Return the card of a request, in its task or in the inbox."""
         if self.chance.random() < 0.5 and (request["can_decide"] or request["can_reject"]):
             await who.at("inbox")
         else:
@@ -641,7 +641,7 @@ class Journeys:
 
 
 def words_of(task: dict[str, Any]) -> list[str]:
-    """The state of a row, and its group, as the page words them."""
+    """Return the words of the page for a task's state and for its group."""
     state = TaskState(task["state"])
     words = STATE_WORDS[state]
     if state is TaskState.WAITING and not task["waits_for_you"]:
@@ -653,7 +653,7 @@ def words_of(task: dict[str, Any]) -> list[str]:
 
 
 def money(usd: float | None) -> str:
-    """An amount as the page writes it, worked out once more."""
+    """Format an amount like the page, by code independent of it."""
     if usd is None:
         return "cost unknown"
     if usd == 0:
@@ -673,7 +673,7 @@ def name_of(holder: str | None) -> str:
 
 
 def call_text(action: str, arguments: Any) -> str:
-    """A call as the tools write it down."""
+    """Return the text that the tools record for a call."""
     full = dict(arguments)
     if action == "send":
         full = {"to": full["to"], "copies": full.get("copies", 1)}
@@ -690,7 +690,7 @@ def is_fork(events: Sequence[Event]) -> bool:
 
 
 async def start_task(of: Journeys, who: Person) -> str:
-    """Write a task into the box, and see its card, its answer or its failure."""
+    """Type a task into the box, and check that its card shows its answer or its failure."""
     of.number += 1
     to, copies = of.chance.choice(NAMES), of.chance.randint(1, 5)
     kinds = {
@@ -742,7 +742,7 @@ async def approve(of: Journeys, who: Person) -> str | None:
 
 
 async def decided(of: Journeys, who: Person, request: dict[str, Any], wanted: str) -> None:
-    """What was decided is seen by everybody, and is never open again."""
+    """Check that everybody sees the decision, and that the request is no longer open."""
     for other in of.people.values():
         answered = await other.client.get(f"/approvals/{request['request_id']}")
         if answered.status_code == 404:
@@ -780,7 +780,7 @@ async def reject(of: Journeys, who: Person) -> str | None:
 
 @contextlib.asynccontextmanager
 async def answered(who: Person, request: dict[str, Any]) -> AsyncGenerator[None]:
-    """Wait for the server's answer to what is done with a request within the block."""
+    """Wait for the server's answer to the decision made within the block."""
     place = f"/approvals/{request['request_id']}"
     async with who.page.expect_response(
         lambda one: one.url.endswith(place) and one.request.method == "POST"
@@ -876,7 +876,7 @@ async def answer_question(of: Journeys, who: Person) -> str | None:
 
 
 async def decide_at_once(of: Journeys, who: Person) -> str | None:
-    """Two people decide the same request at the same moment: one of them is told so."""
+    """Let two people decide the same request concurrently; one of them gets an error."""
     one, other = of.chance.sample([*of.people.values()], 2)
     every = {
         r["request_id"]: r
@@ -915,7 +915,7 @@ async def decide_at_once(of: Journeys, who: Person) -> str | None:
 
 
 async def many_at_once(of: Journeys, who: Person) -> str | None:
-    """Choose all alike in the inbox, and reject them."""
+    """Select all similar requests in the inbox, and reject them."""
     await who.at("inbox")
     rows = who.page.locator(".inbox-row")
     if not await rows.count():
@@ -1072,7 +1072,7 @@ async def remembered(of: Journeys, who: Person) -> str | None:
 
 
 async def manage_people(of: Journeys, who: Person) -> str | None:
-    """The administrator invites somebody, who tries the key, and is changed and removed."""
+    """Invite a person as administrator, try their key, then change and remove them."""
     ann = of.people["ann"]
     page = ann.page
     await ann.at("people")
@@ -1107,12 +1107,12 @@ async def manage_people(of: Journeys, who: Person) -> str | None:
 
 
 async def audit(of: Journeys, who: Person) -> str:
-    """What the page lists is what the export has, and what the journal says of decisions."""
+    """Compare the page's list with the export, and with the decisions in the journal."""
     ann = of.people["ann"]
     rows = ann.page.locator("section[aria-label='Who did what'] tbody tr")
 
     async def is_same() -> bool:
-        """Whether page and API agree; the runners' decisions come at any time."""
+        """Return True if page and API agree, or if entries were added meanwhile."""
         before = (await ann.get("/audit", limit=200))["entries"]
         await ann.at("sessions")
         await expect(rows).to_have_count(0)
@@ -1139,7 +1139,7 @@ async def audit(of: Journeys, who: Person) -> str:
 
 
 async def schedule(of: Journeys, who: Person) -> str:
-    """A schedule for each new file is added, looked at, paused, tested and removed."""
+    """Add, view, pause, test and remove a schedule that starts a task for each new file."""
     page = who.page
     await who.at("schedules")
     of.number += 1
@@ -1186,7 +1186,7 @@ async def schedule(of: Journeys, who: Person) -> str:
 
 
 async def webhook(of: Journeys, who: Person) -> str:
-    """Another service sends a message, twice: one task, of the member."""
+    """Send a message of another service three times, and check that it starts one task."""
     of.number += 1
     body = json.dumps({"number": of.number, "name": "<b>x</b>"}).encode()
     signed = signature(SECRET, f"msg-{of.number}", int(time.time()), body)
@@ -1205,7 +1205,7 @@ async def webhook(of: Journeys, who: Person) -> str:
 
 
 async def notices(of: Journeys, who: Person) -> str:
-    """Choose notices, and find them chosen after a reload."""
+    """Choose notices, and check that the choice survives a reload."""
     page = who.page
     await who.at("sessions")
     box = page.get_by_label("A task of mine has ended")
@@ -1224,7 +1224,7 @@ async def notices(of: Journeys, who: Person) -> str:
 
 
 async def budget(of: Journeys, who: Person) -> str:
-    """What is left, on the page, in the API and by the journal."""
+    """Compare the rest of the budget on the page, in the API and in the journal."""
     await who.page.reload()
     await expect(who.page.locator("#who")).to_contain_text("log out")
     known = (await who.get("/session"))["budgets"]
@@ -1250,7 +1250,7 @@ async def budget(of: Journeys, who: Person) -> str:
 
 
 async def routine(of: Journeys, who: Person) -> str | None:
-    """Keep a task as a routine, and run it without a model."""
+    """Save a task as a routine, and run it without a model."""
     looked = [
         t for t in (await who.get("/tasks", limit=60))["tasks"] if " that looks " in t["task"]
     ]
@@ -1290,7 +1290,7 @@ async def log_in(who: Person) -> None:
 
 
 async def restart(of: Journeys, who: Person) -> str:
-    """Kill the server; pages come back by themselves, and nothing that waits is lost."""
+    """Kill the server; pages reconnect by themselves, and no waiting task is lost."""
     before = {
         one["request_id"]
         for one in (await of.people["ann"].get("/approvals", limit=200))["approvals"]
@@ -1326,7 +1326,7 @@ STEPS: Final[dict[Step, int]] = {
 
 @contextlib.asynccontextmanager
 async def opened(browser: Browser, office: Office) -> AsyncGenerator[dict[str, Person]]:
-    """Three people, each logged in with a browser of their own."""
+    """Open three people's browsers, each logged in."""
     async with contextlib.AsyncExitStack() as stack:
         people = dict[str, Person]()
         for name, width in (("max", 390), ("lea", 1280), ("ann", 1280)):

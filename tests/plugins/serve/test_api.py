@@ -754,7 +754,7 @@ async def test_unchanged_page_file_is_not_sent_again(serve, path):
 
 
 async def test_page_loads_its_scripts_once(serve):
-    """The page names the version of its files, which a browser keeps without asking again."""
+    """The page names the version of its files, which a browser caches without asking again."""
     server = await serve()
     page = (await server.client.get("/")).text
     addresses = re.findall(r'="(page/[^"]+)"', page)

@@ -93,7 +93,7 @@ class Receiver:
 
 @pytest.fixture
 def receive(monkeypatch) -> Iterator[Any]:
-    """Opens webhooks to which the channel is told to send."""
+    """Opens webhooks and configures the channel to send to them."""
     opened: list[Receiver] = []
 
     def open_one(*answers: int) -> Receiver:
@@ -108,7 +108,7 @@ def receive(monkeypatch) -> Iterator[Any]:
 
 @dataclass
 class Mailbox:
-    """What an SMTP server took in, and refuses first."""
+    """The mails that an SMTP server accepted, and how many it refuses first."""
 
     port: int
     refusals: list[str] = field(default_factory=list)
@@ -131,7 +131,7 @@ class Mailbox:
 
 
 class Mailserver(Controller):
-    """A server that knows its connections, so that a test ends after each of them."""
+    """A server that tracks its connections, so that a test can wait for their end."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -148,7 +148,7 @@ class Mailserver(Controller):
 
 @contextmanager
 def smtp(host: str = "127.0.0.1", **options: Any) -> Iterator[Mailbox]:
-    """An SMTP server; ``ssl_context`` makes it speak TLS at once, ``tls_context`` on demand."""
+    """Start an SMTP server, with TLS (``ssl_context``) or STARTTLS (``tls_context``)."""
     box = Mailbox(free_port())
     server = Mailserver(
         box, hostname=host, port=box.port, authenticator=box.authenticate, **options
@@ -168,7 +168,7 @@ def quickly(monkeypatch) -> None:
 
 @pytest.fixture
 def trusted(tmp_path, monkeypatch) -> ssl.SSLContext:
-    """What a server needs whose certificate this process trusts."""
+    """The TLS context of a server whose certificate this process trusts."""
     of_server, _ = tls(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "server.pem"))
     return of_server
@@ -180,14 +180,14 @@ def mailing(monkeypatch, box: Mailbox, scheme: str = "smtp", login: str = "", ho
 
 
 async def ask(serve: Any) -> tuple[Any, dict[str, Any]]:
-    """A server with a task that waits, and its question."""
+    """Open a server with a waiting task; return it and the task's question."""
     server = await serve(agent={"approvals": ["web"]})
     accepted = await server.run("print(await send('bob'))")
     return server, await server.question(accepted["task_id"])
 
 
 async def approve(server: Any, asked: dict[str, Any]) -> None:
-    """Whoever was not told decides anyway."""
+    """Approve as a person who was not notified."""
     place = f"/approvals/{asked['request_id']}"
     assert (await server.client.post(place, json={"decision": "approve"})).is_success
     assert (await server.until(asked["task_id"], "done"))["result"] == "sent 1 to bob"

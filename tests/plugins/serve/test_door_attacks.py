@@ -165,7 +165,7 @@ async def test_tasks_of_others_are_out_of_reach(office):
 
 
 async def test_other_site_reaches_no_route(office):
-    """A cookie alone changes nothing, by whatever route, and another origin reads nothing."""
+    """A cookie alone changes nothing on any route, and another origin reads nothing."""
     login = await office.client.post("/login", json={"key": "ada-key"})
     cookie = {"cookie": f"delf_session={login.cookies['delf_session']}"}
     routes = [(m, p, b) for _, m, p, b in [*EVE, *REFUSED] if m != "GET"]

@@ -31,7 +31,7 @@ def made(at, *passed, before=()):
 
 @pytest.fixture
 def agent(tmp_path, monkeypatch):
-    """The options of an agent of a project with a data set and two runs."""
+    """The options of an agent in a project with a data set and two runs."""
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "evals/mine.yaml"
     path.parent.mkdir()

@@ -48,7 +48,7 @@ every_sample = pytest.mark.parametrize("name", SAMPLES)
 
 
 def assert_arrived(request, text, so_far=(), *, without=()):
-    """Each fact is in the text, but for kinds that the place shows elsewhere."""
+    """Check that the text has each fact, except for kinds that are shown elsewhere."""
     unseen = [f for f in unseen_facts(request, text, so_far) if f.kind not in without]
     assert not unseen, f"{[fact.heading for fact in unseen]} not in {text[:2000]}"
 
@@ -61,7 +61,7 @@ def url(tmp_path, monkeypatch):
 
 
 async def waiting(request, so_far=(), setup=MappingProxyType({})):
-    """A journal in which a request waits, in a process that lives."""
+    """A journal with a waiting request, whose process is alive."""
     journal = SqlJournal()
     task_id = request.task_id
     started = TaskStarted(task_id=task_id, seq=1, at=1.0, task=request.task, setup=setup)
@@ -93,7 +93,7 @@ async def test_slack_shows_every_fact(name):
 
 
 class Asks:
-    """An agent that does nothing but ask."""
+    """An agent that only asks."""
 
     config = AgentConfig()
 
@@ -175,7 +175,7 @@ async def server(url, tmp_path):
 
 
 async def unfolded(place) -> str:
-    """All text of a card, after everything on it was unfolded."""
+    """Unfold everything on a card, and return its whole text."""
     for more in await place.get_by_role("button", name="more characters").all():
         await more.click()
     return await place.evaluate("node => node.textContent")
@@ -248,7 +248,7 @@ async def test_page_and_api_show_votes(server, open_page):  # noqa: F811
 
 
 async def test_bulk_approval_skips_risky_requests(server, open_page):  # noqa: F811
-    """A second payment, and a receiver that others wrote, are approved one by one."""
+    """A second payment, and a receiver written by others, are approved one by one."""
     plain = request_for()
     names = ("outcome_unknown", "others_words", "made_before", "changed", "hidden")
     others = [

@@ -197,7 +197,7 @@ def test_signature_is_that_of_standard_webhooks():
 
 
 async def test_message_starts_its_task_once_despite_server_restarts(serve):
-    """Its sender repeats the message at two servers, while both live and after the first ended."""
+    """The sender repeats the message at two servers, and again after the first one ended."""
     code = "await hold()\nprint(await look(number=item['order']['number']))"
     one = await serve(hooks=hook(code))
     two = await serve(hooks=hook(code))

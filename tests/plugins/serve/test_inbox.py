@@ -20,7 +20,7 @@ pytestmark = [
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def ruled(tmp_path, monkeypatch):
-    """A server with two people; who asked for ``send`` does not approve it."""
+    """A server with two people; the one who asked for ``send`` may not approve it."""
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
     monkeypatch.setenv("DELF_SERVE_FILES_FOLDER", str(tmp_path / "files"))
     box = Outbox()
@@ -226,7 +226,7 @@ async def test_markdown_answer_is_shown_and_sanitised(ruled, open_page):  # noqa
 
 
 async def test_comments_can_be_written_with_the_keyboard(ruled, open_page):  # noqa: F811
-    """A question in the inbox, its answer on the card, an assignment, and changes to the call."""
+    """The texts are a question in the inbox, its answer, an assignment, and changes to the call."""
     await add(ruled, person("cy", scope="all"))
     name = await ask(ruled, "print(await send('bob'))")
     one, other = await open_page(f"{ruled.url}/#/{name}"), await open_page(f"{ruled.url}/#/inbox")
@@ -278,7 +278,7 @@ async def test_comments_can_be_written_with_the_keyboard(ruled, open_page):  # n
 
 
 async def test_comment_form_survives_a_late_server_answer(ruled, open_page):  # noqa: F811
-    """Under a rule the page asks who may decide; its answer may come once somebody writes."""
+    """The page asks who may decide under a rule; the answer may arrive while a person writes."""
     name = await ask(ruled, "print(await send('bob'))")
     page = await open_page(ruled.url)
     await logged_in(page, "bo-key")

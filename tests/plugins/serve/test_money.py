@@ -217,7 +217,7 @@ async def test_budget_of_a_team_is_shared(serve):
 
 
 async def test_running_task_stops_at_the_budget_of_its_person(serve):
-    """Its third model call does not fit any more."""
+    """The third model call of the task exceeds the budget."""
     server = await serve(agent={**PAID, "retry_count": 5}, budgets={"ada": 1.0})
     await add(server, person("ada"))
     order = {"task": doing("1 / 0"), "wait": 20}

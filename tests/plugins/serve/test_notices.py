@@ -178,7 +178,7 @@ async def test_person_can_choose_channels_and_a_permitted_webhook(serve):
 
 
 class Sent:
-    """What was sent in each way, in place of the network."""
+    """The messages sent over each channel, which never reach the network."""
 
     def __init__(self, monkeypatch) -> None:
         self.got: list[tuple[str, str, str]] = []
@@ -255,7 +255,7 @@ async def test_notices_of_comments_reach_participants_by_their_channels(serve, m
     ],
 )
 async def test_slack_notice_is_a_plain_direct_message(content, problem):
-    """The message is plain text, in which nobody is mentioned."""
+    """The message is plain text without mentions."""
     slack = Receiver([200, 200], json.dumps(content).encode())
     given = {"slack_token": "xoxb-1", "slack_api_url": slack.url}
     settings = ServeSettings.model_validate(given)

@@ -34,7 +34,7 @@ def provider():
 
 @pytest.fixture
 async def served(serve, provider):
-    """A server whose people come from the provider, and a browser."""
+    """Opens servers at which people log in through the provider."""
 
     async def make(**more):
         server = await serve(
@@ -56,7 +56,7 @@ def knows(provider: str, sub: str, **claims) -> None:
 
 
 async def gone_to(browser: httpx.AsyncClient, sub: str) -> str:
-    """The address to which the provider sends a browser back, once somebody logged in there."""
+    """Log a person in at the provider; return the address to which it redirects the browser."""
     begun = await browser.get("/login/oidc")
     assert begun.status_code == 303, begun.text
     query = parse_qs(urlsplit(begun.headers["location"]).query)
@@ -221,7 +221,7 @@ async def test_login_callback_can_be_used_once(served, provider):
     ids=str,
 )
 async def test_forged_identity_token_is_refused(served, provider, monkeypatch, forged):
-    """A token as the provider would sign it, but for one thing."""
+    """The token differs in one thing from one that the provider would sign."""
     server = await served()
     connect = server.app.service.oidc
     issuer = f"{provider}"

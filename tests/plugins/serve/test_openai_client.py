@@ -18,7 +18,7 @@ ASK = "print('for', await ask('Which customer?', options=['Smith Ltd', 'Smith & 
 
 @pytest.fixture
 async def opened(serve):
-    """Open a server, and an official client of it."""
+    """Opens servers, each with an official client for it."""
     made: list[openai.AsyncOpenAI] = []
 
     async def open_one(key: str = "", **more: Any) -> tuple[Any, openai.AsyncOpenAI]:
@@ -34,7 +34,7 @@ async def opened(serve):
 
 
 def say(*texts: str) -> list[dict[str, Any]]:
-    """Messages of user and assistant in turn."""
+    """Return messages of user and assistant in turn."""
     roles = ("user", "assistant")
     return [{"role": roles[n % 2], "content": text} for n, text in enumerate(texts)]
 
@@ -210,7 +210,7 @@ async def test_chat_answer_follows_a_response_schema(opened):
 
 
 def forced(name: str = "final") -> dict[str, Any]:
-    """A function whose call is the answer, as libraries for typed answers ask for it."""
+    """Return the function that libraries force a model to call for a typed answer."""
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     function = {"name": name, "parameters": schema}
     return {"tools": [{"type": "function", "function": function}]}

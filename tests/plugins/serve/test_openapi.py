@@ -101,7 +101,7 @@ STREAMS = ("/events", "/tasks/{task_id}/events")
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 async def test_schemathesis_finds_nothing(serve):
-    """Requests that fit the document and others: each answer is one that it tells of."""
+    """Valid and invalid requests get only answers that the document describes."""
     import schemathesis  # takes most of a second, which only this test needs
 
     server = await serve()
@@ -140,7 +140,7 @@ def test_operations_declare_their_error_answers(operation):
 
 
 def test_problems_mention_no_command():
-    """Whoever uses the API has no terminal there: neither its words nor a hint for it are told."""
+    """Users of the API have no terminal there, so hints for it are left out."""
     found: list[str] = []
     for path in sorted(Path(delf_serve.__file__).parent.glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -153,7 +153,7 @@ def test_problems_mention_no_command():
 
 
 def test_lists_come_in_pages():
-    """A list has ``more``, and a query that asks for what comes after a part of it."""
+    """A list has ``more``, and a parameter that asks for the next page."""
     lists = [
         operation
         for operation in OPERATIONS

@@ -38,7 +38,7 @@ async def browser():
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def open_page(browser: Browser):
-    """Opens pages; what goes wrong in one fails the test."""
+    """Opens pages; an error in one fails the test."""
     contexts, wrong = [], []
 
     async def make(url: str, width: int = 1280, height: int = 800, **more) -> Page:
@@ -74,7 +74,7 @@ async def at(page: Page, task: dict) -> None:
 
 
 async def accessible(page: Page, *within: str) -> list[str]:
-    """What axe finds wrong, on the page or within elements."""
+    """Return axe's findings, for the page or for elements of it."""
     await page.evaluate(AXE.read_text())
     places = [*within] or ["html"]
     found = await page.evaluate("async (places) => (await axe.run(places)).violations", places)
@@ -319,7 +319,7 @@ async def test_keyboard_decides_requests_but_enter_alone_does_not(shop, open_pag
 
 
 async def test_delayed_list_answer_hides_no_newer_state(shop, open_page):
-    """The list is asked for again after a break, and tasks change before its answer comes."""
+    """After a break the page loads the list again, and tasks change before the answer arrives."""
     task = await shop.run("print(await hold())")
     await shop.until(task["task_id"], "running")
     page = await open_page(shop.url)
@@ -554,7 +554,7 @@ async def test_phone_layout_keeps_words_whole(shop, open_page):
 
 
 async def make_rooms(shop) -> None:
-    """A thousand tasks that ended, a tenth of them badly."""
+    """Make a thousand ended tasks, a tenth of them failed."""
     from delf.events import TaskFinished, TaskStarted
 
     journal = shop.app.tasks.journal

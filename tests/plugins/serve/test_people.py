@@ -20,14 +20,14 @@ RIGHTS = ("read", "run", "decide", "delete")
 
 
 def person(name: str, *, scope="own", teams=(), rights=RIGHTS, **more) -> Person:
-    """Somebody whose key is their name and ``-key``."""
+    """Return a person whose key is their name followed by ``-key``."""
     key = PersonKey(label="first", digest=digest_of(f"{name}-key"), made_at=1.0)
     known = {"rights": rights, "scope": scope, "teams": teams, "keys": (key,), **more}
     return Person(name=name, uid=f"{name}-uid", made_at=1.0, **known)
 
 
 async def add(server, *people: Person) -> None:
-    """Make people known to a server, at once."""
+    """Add people to a running server."""
     for one in people:
         assert await server.app.tasks.journal.keep_person(one, None)
     await server.app.keys.reload(server.app.tasks.journal, at_once=True)
@@ -40,7 +40,7 @@ async def change(server, before: Person, after: Person) -> None:
 
 @pytest.fixture
 async def team(serve):
-    """A server with people: two of a team, one beside it, one who sees all."""
+    """A server with two people of a team, one outside it, and one who sees all tasks."""
     server = await serve(api_key="boss:boss-key", chat={"persist": True})
     await add(
         server,

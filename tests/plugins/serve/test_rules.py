@@ -40,7 +40,7 @@ async def ruled(serve):
 
 
 async def asked(server, who: str = "ada", code: str = SEND) -> str:
-    """The request of a task of somebody."""
+    """Return the request of a person's task."""
     order = {"task": doing(code)}
     answer = await server.client.post("/run", json=order, headers=bearer(f"{who}-key"))
     return (await server.question(answer.json()["task_id"]))["request_id"]
@@ -137,7 +137,7 @@ async def test_single_rejection_is_enough(ruled):
 
 
 async def test_answer_written_into_the_journal_obeys_the_rule(ruled):
-    """The engine decides whether an answer counts, by which way ever it comes."""
+    """The engine checks each answer, whatever program wrote it."""
     server = await ruled(approvers=["finance"], four_eyes=True)
     request = await asked(server, "ada")
     journal = server.app.tasks.journal
@@ -199,7 +199,7 @@ except Exception:
 
 
 async def next_request(server, before: str) -> dict:
-    """The request about the same task that came after another one."""
+    """Return the request of the same task that followed another one."""
     task_id = (await server.client.get(f"/approvals/{before}")).json()["task_id"]
 
     async def later() -> dict | None:
@@ -254,7 +254,7 @@ async def test_edited_request_needs_a_third_approver(ruled):
 
 
 async def test_request_that_nobody_can_approve_says_so(ruled):
-    """Ada asked and bo edited the call; cy, the only other approver, was removed and comes back."""
+    """Ada asked and bo edited the call; cy, the only other approver, is removed and comes back."""
     server = await ruled(four_eyes=True, approvers=["ada", "bo", "cy"])
     cy = next(one for one in await server.app.tasks.journal.people() if one.name == "cy")
     removed = replace(cy, revoked_at=2.0)
@@ -372,7 +372,7 @@ async def test_edit_without_a_rule_for_several_people_is_final(ruled):
 
 @pytest.mark.parametrize("way", ["fork", "again"])
 async def test_repeater_and_author_of_a_task_both_count_as_requesters(ruled, way):
-    """Whoever forks a task, or runs it again, does not give its author another vote."""
+    """A person who forks or repeats a task gives its author no vote."""
     server = await ruled(four_eyes=True)
     request = await asked(server, "ada")
     await says(server, "ada", request, NO)
@@ -444,7 +444,7 @@ async def test_requester_is_recognised_in_any_form_of_the_name(ruled, name):
 
 
 async def test_requester_is_recognised_by_any_of_their_keys(serve):
-    """By a key of the settings, and as a later person of the name."""
+    """One key is in the settings, one belongs to a person added later under the same name."""
     rules = {"send": {"four_eyes": True}}
     server = await serve(agent={"approval_rules": rules}, api_key="ada:other-key,boss:boss-key")
     server.client.headers.update(bearer("boss-key"))
@@ -480,7 +480,7 @@ async def test_person_has_one_vote_with_any_number_of_keys(serve):
 
 
 async def test_fork_copies_no_approval(ruled):
-    """At whatever event: what was done is not done again, and what is to be done is asked about."""
+    """From any event: finished calls are not repeated, and later calls ask again."""
     server = await ruled(approvers=["finance"], four_eyes=True)
     request = await asked(server, "ada")
     assert (await says(server, "bo", request)).status_code == 200

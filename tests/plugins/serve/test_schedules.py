@@ -16,7 +16,7 @@ EACH = {**MORNING, "name": "mails", "each": 'mails(query="is:unread")', "id_fiel
 
 @pytest.fixture
 async def team(serve, store, tmp_path, monkeypatch):  # noqa: F811
-    """A server of a project with people, one of whom manages the others."""
+    """A project's server with several people, one of whom manages the others."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DELF_RUNNER_DBOS_DATABASE", f"sqlite:///{tmp_path}/dbos.sqlite")
     server = await serve(agent={"project": load_project(tmp_path)}, api_key="boss:read:boss-key")
@@ -109,7 +109,7 @@ REFUSED: list[tuple[dict, int, str]] = [
 
 
 async def test_invalid_schedule_is_refused(team):
-    """One server for all cases, because each needs the database of the schedules."""
+    """All cases share one server, because each server needs a database for schedules."""
     await ask(team, "POST", "", json=MORNING)
     for wrong, status, words in REFUSED:
         answer = await ask(team, "POST", "", json={**MORNING, **wrong})

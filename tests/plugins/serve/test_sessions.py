@@ -30,7 +30,7 @@ async def logged_in(server, key="ada-key", **headers):
 
 
 async def ends(lines) -> bool:
-    """Whether a stream comes to its end soon."""
+    """Return True if a stream ends soon."""
     async with asyncio.timeout(8):
         async for _ in lines:
             continue
@@ -135,7 +135,7 @@ def from_address(app, address, base_url="http://localhost"):
 
 @pytest.fixture
 async def mounted(tmp_path, monkeypatch):
-    """An application as other programs get it, without a key, and then with one."""
+    """Makes applications for other programs to mount, without or with an API key."""
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
     monkeypatch.delenv("DELF_API_KEY", raising=False)
     made = []

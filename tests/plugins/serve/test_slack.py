@@ -27,7 +27,7 @@ FOUR_EYES = {"send": {"four_eyes": True}}
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def office(tmp_path, monkeypatch, request):
-    """Slack, and a function that opens servers of one journal, which ask there and on the page."""
+    """Slack, and a function that opens servers on one journal, which ask there and on the page."""
     url = f"sqlite:///{tmp_path / 'journal.db'}"
     if getattr(request, "param", "") == "postgresql":
         url = request.getfixturevalue("postgres_url")
@@ -54,7 +54,7 @@ async def office(tmp_path, monkeypatch, request):
 
 
 async def staffed(server):
-    """Let the server know three people who see everything."""
+    """Add three people who see everything to the server."""
     known = await server.app.tasks.journal.people()
     if not known:
         await add(server, *(person(name, scope="all") for name in ("ada", "bo", "cy")))
@@ -75,7 +75,7 @@ async def test_request_from_a_browser_is_decided_in_slack(
     open_page,  # noqa: F811
     way,
 ):
-    """Four eyes: who asked is refused in Slack, too; their browser shows who decided, and where."""
+    """Slack refuses the person who asked; their browser shows who decided, and where."""
     slack, opens = office
     if way == "HTTP":
         monkeypatch.delenv("DELF_APPROVAL_SLACK_APP_TOKEN")
@@ -181,7 +181,7 @@ async def test_slack_obeys_the_scope_of_the_user(office, scope, teams):
 
 @pytest.mark.parametrize("office", ["postgresql"], indirect=True)
 async def test_slack_decision_counts_once_on_two_servers(office):
-    """Two servers on one PostgreSQL with one app: one message a question, one decision a press."""
+    """With one PostgreSQL and one app there is one message per question, one decision per press."""
     slack, opens = office
     async with opens() as one, opens() as two:
         await staffed(one)

@@ -19,7 +19,7 @@ EVERY = ("read", "run", "decide", "delete", "people")
 
 @pytest.fixture
 async def office(serve):
-    """A server whose lead manages people; boss is a key of the settings."""
+    """A server where the lead manages people; boss is a key in the settings."""
     server = await serve("lead-key", api_key="boss:boss-key")
     everybody = (
         person("lead", scope="all", rights=EVERY),

@@ -25,7 +25,7 @@ SIZES = [(1280, 860), (390, 780)]
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def priced(tmp_path, monkeypatch):
-    """A server with two models; a model call costs money, and a task has been approved."""
+    """A server with two models whose calls cost money, and a task that was approved."""
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
     box = Outbox()
     agent = make_agent(str(tmp_path), box, cost_usd=0.25, reply_id="chatcmpl-4711")

@@ -17,7 +17,7 @@ from delf_serve.streams import END, HELLO, Streams
 
 
 class Deaf(SqlJournal):
-    """Its events are written, as by another server, before its subscriptions are heard."""
+    """A journal whose subscriptions deliver nothing, as if another server wrote the events."""
 
     def subscribe(self, task_id=None):
         return self._nothing()
@@ -46,7 +46,7 @@ async def test_stream_ends_if_the_last_event_precedes_the_subscription(monkeypat
 
 
 class Away(InProcessJournal):
-    """Its server is gone once a client looks on."""
+    """A journal that fails when a client continues to read."""
 
     async def read(self, task_id, after=0):
         raise JournalError("the server is away")

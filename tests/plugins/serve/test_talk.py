@@ -17,13 +17,13 @@ SEND = "print(await send('bob'))"
 
 
 def wishing(code: str) -> dict:
-    """A wish for changes, whose script the model of the tests takes as it is."""
+    """Return a change request with the script that the test model writes next."""
     return {"decision": "request_changes", "reason": f"to another\n```run\n{code}\n```"}
 
 
 @pytest.fixture
 async def team(serve):
-    """A server whose rule for ``send`` wants four eyes: ada asks, bo and cy decide."""
+    """A server with a rule of four eyes for ``send``: ada asks, bo and cy decide."""
     rule = {"approvers": ["ada", "bo", "cy"], "four_eyes": True}
     server = await serve(agent={"approval_rules": {"send": rule}}, api_key="boss:boss-key")
     people = [person(name, scope="all") for name in ("ada", "bo", "cy")]
@@ -33,7 +33,7 @@ async def team(serve):
 
 
 async def asked(server, code: str = SEND, who: str = "ada") -> dict:
-    """The request of a task of somebody."""
+    """Return the request of a person's task."""
     order = {"task": doing(code)}
     answer = await server.client.post("/run", json=order, headers=bearer(f"{who}-key"))
     return await server.question(answer.json()["task_id"])
@@ -119,7 +119,7 @@ async def test_comment_on_a_decided_request_is_refused(team):
 
 
 async def test_change_request_returns_to_the_model_and_the_task_continues(team):
-    """With no retry left, and although the script catches the refusal and tries another call."""
+    """The task needs no retry for this, even if its script catches the refusal and calls again."""
     code = "try:\n    await send('bob')\nexcept Exception:\n    print(await send('mallory'))"
     first = await asked(team, code)
     assert first["takes_changes"] is True
@@ -168,7 +168,7 @@ async def test_votes_restart_after_a_change_request(serve):
 
 
 async def test_same_call_is_asked_again_after_a_change_request(team):
-    """A wish for changes is no rejection of the call for the rest of the task."""
+    """A change request does not reject the call for the rest of the task."""
     first = await asked(team)
     await says(team, "bo", first, **wishing(SEND))
     second = await team.question(first["task_id"])
@@ -207,7 +207,7 @@ async def test_change_request_without_a_planning_model_is_refused(serve):
 
 
 async def test_comments_survive_a_resume(serve, journal_url):
-    """Another server goes on with the task, and reads the notes of the first once more."""
+    """Another server resumes the task, and reads the notes of the first one again."""
     one = await serve()
     request = await one.question((await one.run(SEND))["task_id"])
     journal = one.app.tasks.journal

@@ -28,7 +28,7 @@ WHO = ("eve", "mo", "spy")
 
 @dataclass
 class Office:
-    """A server, with what Ada has there."""
+    """A server, with everything that Ada owns there."""
 
     server: Served
     ids: dict[str, str]
@@ -65,7 +65,7 @@ async def office(tmp_path_factory):
 
 
 async def furnished(office: Office) -> Office:
-    """Let Ada have one of everything."""
+    """Create one thing of each kind for Ada."""
     sent = (await office.ask("ada", "POST", f"/files?name={WORD}.txt", WORD.encode())).json()
     code = f"add_to_output_files('{WORD}.txt', '{WORD}')\nprint('{WORD}', await look())"
     order = {"task": doing(code, WORD), "wait": 20, "files": [{"id": sent["id"]}]}
@@ -93,14 +93,14 @@ async def furnished(office: Office) -> Office:
 
 
 async def question(office: Office, code: str) -> tuple[str, str]:
-    """A task of Ada's that waits, and its question."""
+    """Start a task of Ada's that waits; return the ids of the task and of its question."""
     order = {"task": doing(code, WORD), "wait": 20}
     task = (await office.ask("ada", "POST", "/run", order)).json()
     return task["task_id"], task["approvals"][0]
 
 
 async def ran(office: Office, who: str, code: str = "print(1)", **more: Any) -> str:
-    """A task of somebody's own that is over."""
+    """Run a task of a person to its end; return its id."""
     order = {"task": doing(code), "wait": 20, **more}
     task = (await office.ask(who, "POST", "/run", order)).json()
     assert task["state"] == "done", task
@@ -108,7 +108,7 @@ async def ran(office: Office, who: str, code: str = "print(1)", **more: Any) -> 
 
 
 async def forget(office: Office, who: str) -> None:
-    """Leave nothing of somebody's own."""
+    """Delete everything that a person owns."""
     for task in (await office.ask(who, "GET", "/tasks")).json()["tasks"]:
         await office.ask(who, "POST", f"/tasks/{task['task_id']}/cancel")
         assert (await office.ask(who, "DELETE", f"/tasks/{task['task_id']}")).is_success
@@ -238,7 +238,7 @@ LISTED = [
 
 
 def plain(answer, sent: Attack) -> tuple[int, str]:
-    """An answer without what differs between any two."""
+    """Return an answer without the parts that differ between any two answers."""
     body = re.sub(r'"request_id":\s*"[0-9a-f]{16}"', "", answer.text)
     for part in re.findall(r"[\w-]{4,}", f"{sent.path} {json.dumps(sent.body)}"):
         body = body.replace(part, "…")
@@ -263,7 +263,7 @@ async def test_object_of_another_user_is_answered_as_missing(office, attack):
 
 
 def noted(steps: list[str], name: str, real):
-    """A function that notes its name before it does its work."""
+    """Return a function that records its name before it runs."""
 
     def note(*args, **more):
         steps.append(name)
@@ -273,7 +273,7 @@ def noted(steps: list[str], name: str, real):
 
 
 async def test_missing_and_foreign_tasks_need_the_same_lookups(office):
-    """What takes longer would tell that there is something."""
+    """A slower answer would reveal that the task exists."""
     journal, steps = office.server.app.tasks.journal, list[str]()
     with pytest.MonkeyPatch.context() as patch:
         for name in ("resolve", "task", "find", "read"):
@@ -515,7 +515,7 @@ async def test_routines_and_drafts_reveal_no_foreign_task(office):
 
 
 async def test_cross_tenant_attacks_change_nothing(office):
-    """No attack has changed anything; the questions wait, and nothing was sent."""
+    """After all attacks the questions still wait, and nothing was sent."""
     ids = office.ids
     assert office.server.box.sent == []
     for path in (

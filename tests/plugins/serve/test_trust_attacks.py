@@ -36,7 +36,7 @@ YES = {"decision": "approve"}
 
 @pytest.fixture
 async def office(serve):
-    """A server with a lead of people, two who decide, and a hook of ada's."""
+    """A server with a lead who manages people, two who decide, and a hook of ada's."""
     hook = {"secret": SECRET, "task": SEND, "person": "ada"}
     server = await serve(
         "lead-key",
@@ -83,7 +83,7 @@ async def test_names_that_look_like_others_are_refused(office):
 
 
 async def test_removed_person_comes_back_with_nothing(office):
-    """A new person of the same name has neither the keys nor the sessions of the former one."""
+    """A new person with the name of a former one gets neither their keys nor their sessions."""
     login = await office.client.post("/login", json={"key": "bo-key"})
     session = {"cookie": f"delf_session={login.cookies['delf_session']}"}
     assert (await office.client.delete("/people/bo")).status_code == 204
@@ -205,7 +205,7 @@ def test_direct_message_in_slack_mentions_nobody(monkeypatch):
     "hostile", [b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 200]
 )
 async def test_broken_webhook_receiver_does_not_stop_other_notices(hostile, quickly):  # noqa: F811
-    """One way fails, and the others are still counted as sent."""
+    """One channel fails, and notices over the others still count as sent."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
@@ -272,7 +272,7 @@ async def test_removed_person_gets_no_notice_of_a_tasks_end(quickly):  # noqa: F
 
 
 async def test_asker_cannot_approve_by_chat_session_or_second_key(office):
-    """Neither a chat's reply, nor a session, nor a second way of the same person is another's."""
+    """A chat reply, a session or a second key of the asker is no other person's approval."""
     ada = bearer("ada-key")
     task = (await office.client.post("/run", json={"task": SEND}, headers=ada)).json()
     asked = await office.question(task["task_id"])
@@ -293,7 +293,7 @@ async def test_asker_cannot_approve_by_chat_session_or_second_key(office):
 
 
 async def test_no_answer_about_tasks_is_kept_by_a_browser(office):
-    """A shared browser shows nobody what it showed the person before."""
+    """A shared browser shows the next person nothing of the one before."""
     for path in ("/tasks", "/approvals", "/waiting", "/people", "/audit", "/session", "/notices"):
         answer = await office.client.get(path, headers={"if-none-match": "*"})
         kept = answer.headers["cache-control"], answer.headers.get("etag")

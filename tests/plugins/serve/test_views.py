@@ -37,7 +37,7 @@ async def team(tmp_path, monkeypatch):
 
 
 async def fitting(page: Page) -> None:
-    """Fail where axe finds something, or where the page is wider than its window."""
+    """Fail if axe finds an error, or if the page is wider than its window."""
     assert await accessible(page) == []
     wide = await page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
     assert wide[0] <= wide[1], page.url

@@ -21,7 +21,7 @@ SLOW = (
 
 @pytest.fixture(autouse=True)
 def quick_readers() -> None:
-    """Templates start here as they do for users."""
+    """Templates are started in the same way as for users, without the tests' shortcut."""
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ async def sql(tmp_path):
 
 
 def children():
-    """The processes of statements, which templates forked."""
+    """Return the processes of statements, which templates forked."""
     found = []
     for template in _children_of(os.getpid(), "delf_confined"):
         found += _children_of(template)
@@ -57,7 +57,7 @@ async def test_memory_limit_is_an_error_and_the_next_statement_works(sql):
 
 
 async def test_uninterruptible_statement_ends_with_its_process(tmp_path, monkeypatch):
-    """Whatever DuckDB does with an interrupt: here it is asked for none."""
+    """The process is stopped by a signal, so that it cannot react to an interrupt."""
     path = tmp_path / "a.duckdb"
     duckdb.connect(str(path)).execute("CREATE TABLE items AS SELECT 1 AS id").close()
     sql = SQL(url=f"duckdb:///{path}", statement_timeout=2)
@@ -103,7 +103,7 @@ async def test_killed_query_process_is_an_error_and_the_next_works(sql):
 @pytest.mark.skipif(not landlock.version(), reason="the kernel has no Landlock")
 @pytest.mark.parametrize("reader", [True, False])
 def test_process_can_write_only_beside_its_database(reader, tmp_path):
-    """Even where DuckDB would: the process itself may not."""
+    """The process itself is confined, even for writes that DuckDB would allow."""
     from delf.values.encoding import dumps, loads
     from delf_confined.children import Template
     from delf_confined.limits import Limits

@@ -95,7 +95,7 @@ def files(tmp_path) -> Files:
 async def rows_of_sources(
     files, tmp_path, open_sql, postgres_database, mariadb_database, duckdb_database
 ):
-    """A row of each source, as a script gets it."""
+    """Return a row of each source, as a script gets it."""
     table = {name: [value] for name, value in VALUES.items()}
     sqlite3.connect(tmp_path / "t.db").close()
     sqlite = sqlite_file(tmp_path / "t.db")
@@ -124,7 +124,7 @@ async def rows_of_sources(
 
 
 async def row_of_an_api() -> dict[str, Any]:
-    """The values as an API answers them, whose specification says which texts are dates."""
+    """Return the values of an API whose specification marks some texts as dates."""
     forms = {"day": "date", "zoned": "date-time"}
     message = {**JSON, "day": "2026-01-02", "zoned": "2026-01-02T03:04:05Z"}
     schema = {
@@ -149,7 +149,7 @@ MISSING = "–"
 
 
 def as_table(sources: dict[str, list[dict[str, Any]]]) -> str:
-    """A line for each source: what a script gets of each kind of value."""
+    """Return a line for each source, with the types of values that a script gets."""
     lines = [f"| source | {' | '.join(KINDS)} |", f"|---|{'---|' * len(KINDS)}"]
     for source, (row,) in sources.items():
         kinds = [type(row[k]).__name__ if k in row else MISSING for k in KINDS]
@@ -162,7 +162,7 @@ def as_table(sources: dict[str, list[dict[str, Any]]]) -> str:
 
 
 def in_file(name: str, row: dict[str, Any]) -> str:
-    """What an output file has of one value."""
+    """Return the text of one value in an output file."""
     text = make_content(name, [row]).data.decode()
     if name.endswith(".csv"):
         return text.split("\n", 1)[1].strip() or '""'

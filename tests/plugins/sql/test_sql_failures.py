@@ -261,7 +261,7 @@ async def test_queries_waiting_for_a_connection_can_be_cancelled(any_database, o
 
 
 class Line:
-    """A line to a server that can be cut without either end being told."""
+    """A proxy to a server whose connections can be cut without notice to either end."""
 
     def __init__(self, port: int) -> None:
         self._port = port

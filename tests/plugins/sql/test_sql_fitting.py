@@ -51,7 +51,7 @@ REFUSED = "refused"
 
 
 def meaning(value: Any) -> Any:
-    """What a value says, whatever it is stored as: text, numbers and moments compare by it."""
+    """Return a value in a form that compares independently of its type."""
     if isinstance(value, bool) or value is None:
         return value if value is None else int(value)
     if isinstance(value, (float, Decimal)):
@@ -75,7 +75,7 @@ def meaning(value: Any) -> Any:
 
 
 def readings(stored: Any) -> list[Any]:
-    """What a stored value may say: a text is also what it reads as."""
+    """Return all meanings of a stored value; a text also means what it parses to."""
     found = [meaning(stored)]
     if isinstance(stored, dt.datetime):
         found += [meaning(stored.date())] if stored.time() == dt.time(0) else []
@@ -96,7 +96,7 @@ def readings(stored: Any) -> list[Any]:
 
 
 def spoken(value: Any) -> list[Any]:
-    """What a value may be read as where another type stands for it without a loss."""
+    """Return the meanings of a value in every type that stores it without loss."""
     found = [meaning(value)]
     if isinstance(value, str):
         found += [meaning(one) for one in readings(value)]
@@ -128,7 +128,7 @@ def is_kept(value: Any, stored: Any) -> bool:
 
 
 async def store_all(database: Any, open_sql: Any, kind: str) -> dict[str, Any]:
-    """Write each value into a column of a type; what is read again, or REFUSED."""
+    """Write each value into a column of a type; return the values read back, or REFUSED."""
     found: dict[str, Any] = {}
     sql = open_sql(database)
     await sql.write(f"CREATE TABLE v (id varchar(20), v {'' if kind == 'any' else kind})")
@@ -144,7 +144,7 @@ async def store_all(database: Any, open_sql: Any, kind: str) -> dict[str, Any]:
 
 
 def store_all_in_duckdb(database: Any, kind: str) -> dict[str, Any]:
-    """The same without a process for each statement, by what that process runs."""
+    """Do the same as :func:`store_all` for DuckDB, without a process for each statement."""
     settings = SQLSettings(url=database.url)
     engine = DuckdbEngine(make_target("sql", settings), settings)
 

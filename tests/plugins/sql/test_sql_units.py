@@ -344,7 +344,7 @@ def test_deeply_nested_statement_is_refused():
 
 
 class Stubborn:
-    """A backend whose statement ends when it is stopped, whole, or cannot be stopped at all."""
+    """A backend whose statement completes when it is stopped, or cannot be stopped."""
 
     grace, one_at_a_time = 0.0, False
 

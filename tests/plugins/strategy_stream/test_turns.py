@@ -20,7 +20,7 @@ from delf_strategy_stream.strategy import StreamStrategy
 
 
 class Writing(ScriptedModel):
-    """Writes each answer in pieces; a piece that is an event is waited for, an error raised."""
+    """A model that sends each answer in pieces; it awaits events and raises errors among them."""
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         self.requests.append(request)
@@ -49,7 +49,7 @@ class Writing(ScriptedModel):
 
 
 class Bench:
-    """An agent with a read, a write that nobody is asked about, and one that asks."""
+    """An agent with a read, a write that needs no approval, and one that does."""
 
     def __init__(self, *answers: Any, **options: Any) -> None:
         self.model = Writing()

@@ -18,7 +18,7 @@ from delf_workers import Workers
 
 
 class Recorded(InProcessJournal):
-    """Knows in which order the events of all tasks came."""
+    """Records the order of all tasks' events."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Bench:
         return Workers(folders=[str(self.folder / "workers")], **options)
 
     def answers(self, words: str, *scripts: str, cost: float = 0.0) -> None:
-        """What the model says to requests that hold these words, in order."""
+        """Set the model's answers, in order, to requests that contain some words."""
         self._replies.setdefault(words, []).extend(
             ModelReply(text=script(code), model="scripted", usage=USAGE, cost_usd=cost)
             for code in scripts

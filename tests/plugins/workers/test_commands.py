@@ -217,7 +217,7 @@ async def test_worker_uses_the_strategy_of_the_project(project, monkeypatch):
 
 @pytest.mark.timeout(120)
 def test_killed_worker_run_is_resumed(project):
-    """``delf resume`` knows that the task is a worker's."""
+    """``delf resume`` recognises the task as a worker's."""
     (project / "delf.toml").write_text('[agent]\nllm = "recorded:a.jsonl"\n')
     (project / "tools.py").write_text("")
     (project / "workers/tools.py").write_text(

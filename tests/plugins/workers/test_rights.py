@@ -224,7 +224,7 @@ async def test_create_refuses_invalid_workers(bench, spec, message):
 
 
 async def test_created_worker_has_the_rights_of_its_maker(bench):
-    """A worker with less makes one; the parent, which has more, calls it."""
+    """A worker with fewer rights makes one, and the parent with more rights calls it."""
     whole = disk(bench)
     bench.worker(
         "maker", "connections: {disk: {allow: [read_file]}, workers: {allow_workers: [n*]}}"
@@ -274,7 +274,7 @@ async def test_created_worker_has_the_budget_of_its_maker(bench):
 
 
 async def test_edited_file_of_a_created_worker_gains_no_rights(bench):
-    """Whoever writes into the folder of made workers does not get more than the agent has."""
+    """Writing to the folder of created workers gives no right that the agent lacks."""
     folder = bench.folder / "workers/generated"
     folder.mkdir(parents=True)
     wrong = {

@@ -108,7 +108,7 @@ async def test_compiled_copy_does_not_replace_trusted_source(bench, canary):
 
 
 async def test_worker_written_by_a_task_is_not_trusted(bench, canary):
-    """Whoever approves that a file is written does not approve that it runs on the host."""
+    """Approval of writing a file is no approval of running it on the host."""
     (bench.folder / "workers").mkdir()
     disk = Filesystem(name="disk", roots={"all": {"root": str(bench.folder), "mode": "rw"}})
     files = {
@@ -155,7 +155,7 @@ async def test_worker_folders_named_by_a_program_are_trusted(bench):
 
 
 def compiled(path, canary, out):
-    """What leaves the canary, compiled so that no look at its source counts."""
+    """Compile code that creates the canary into bytecode that is never compared with its source."""
     bad = path.with_name("bad.txt")
     bad.write_text(f"from pathlib import Path\nPath({str(canary)!r}).touch()\n")
     out.parent.mkdir(exist_ok=True)

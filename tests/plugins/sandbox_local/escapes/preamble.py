@@ -17,14 +17,14 @@ AT_FDCWD = -100
 
 
 def syscall(number, *arguments):
-    """The result; a refusal as the negative errno."""
+    """Return the result of a system call; a refusal is the negative errno."""
     values = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
     result = libc.syscall(ctypes.c_long(number), *values)
     return result if result >= 0 else -ctypes.get_errno()
 
 
 def attempt(what, function, *arguments):
-    """Call something; that it worked is the escape."""
+    """Call something that must fail; report an escape if it succeeds."""
     try:
         result = function(*arguments)
     except (OSError, AttributeError, ValueError) as error:
@@ -38,5 +38,5 @@ def attempt(what, function, *arguments):
 
 
 def raw(what, number, *arguments):
-    """A system call that has to be refused."""
+    """Make a system call that must be refused."""
     return attempt(what, syscall, number, *arguments)
