@@ -64,7 +64,7 @@ def test_errors_carry_their_data_as_attributes():
 
 
 def all_errors():
-    """Every class of error in the repository, those that no page lists included."""
+    """Return every error class in the repository, also those that no page lists."""
     for path in modules():
         source = path.read_text(encoding="utf-8")
         if path.name != "__init__.py" and re.search(r"(?m)^class \w+\(.*(Error|TaskLeft)", source):
@@ -79,7 +79,7 @@ def all_errors():
 
 
 def an_error(cls):
-    """An error of a class, with all that its constructor takes."""
+    """Make an error of a class with all arguments of its constructor."""
     samples = {"folder": Path("/x"), "files": ("a", "b"), "headers": {"a": "b"}, "changed": True}
     given = {
         name: samples.get(name, name)

@@ -41,7 +41,7 @@ def sample(cls):
 
 
 def value_of(annotation):
-    """Return a value of a type: of a Literal its last one."""
+    """Return a value of a type; of a ``Literal`` its last value."""
     if annotation in SAMPLES:
         return SAMPLES[annotation]
     return get_args(getattr(events, annotation))[-1]

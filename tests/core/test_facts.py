@@ -1,4 +1,4 @@
-"""A request for approval is worded once, as facts; whoever shows it lays these out."""
+"""Tests of facts: a request for approval is worded once, for everything that shows it."""
 
 from __future__ import annotations
 

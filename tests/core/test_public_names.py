@@ -1,4 +1,4 @@
-"""The public face: names of the core, and names that installed plugins give."""
+"""Tests of the public names of the core, and of those that installed plugins export."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ OPTIONS = [{"frozen": True, "slots": True, "kw_only": True}, {"frozen": True}, {
 
 
 def both(options):
-    """The same class, made here and by the standard library."""
+    """Return the same class as made by delf and by the standard library."""
 
     def plain():
         class Thing:

@@ -1,4 +1,4 @@
-"""The state of a task is computed in one place, from its events or from a record."""
+"""Tests that a task's state has one definition, for its events and for its record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text as a person is shown it."""
+"""Tests of text that is shown to people."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""``delf.testing`` is the name of what another package brings."""
+"""Tests of ``delf.testing``, a name whose content another package provides."""
 
 import subprocess
 import sys

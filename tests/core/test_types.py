@@ -1,4 +1,4 @@
-"""The small types that every layer speaks."""
+"""Tests of the small types that all layers use."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""The program where no package is installed that brings commands."""
+"""Tests of the program without any package that adds commands."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Ctrl-C while the program starts: it is never lost, and shows no traceback."""
+"""Tests of Ctrl-C while the program starts: it is never lost, and shows no traceback."""
 
 import subprocess
 import sys

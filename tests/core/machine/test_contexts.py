@@ -1,4 +1,4 @@
-"""Awaiting in another context is like awaiting in one's own, but for the ContextVars."""
+"""Tests that awaiting in another context changes only the ContextVars."""
 
 from __future__ import annotations
 

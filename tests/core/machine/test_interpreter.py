@@ -1,4 +1,4 @@
-"""The interpreter of child processes: a Python of this version, never the program itself."""
+"""Tests of the interpreter for child processes: this version's Python, never the program itself."""
 
 import sys
 from pathlib import Path
@@ -18,7 +18,7 @@ def unnamed(monkeypatch):
 
 @pytest.fixture
 def program(tmp_path):
-    """A program that must not be started: it notes each start."""
+    """Return a program that must not be started; it records each start."""
 
     def make(name):
         path = tmp_path / name

@@ -1,4 +1,4 @@
-"""The zone of the user, as sandboxes are told it."""
+"""Tests of the user's time zone, as it is passed to sandboxes."""
 
 import time
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Which addresses are those of the public internet."""
+"""Tests of which addresses count as addresses of the public internet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies of answers are inflated within their limit, however they are compressed."""
+"""Tests that response bodies are decompressed within their size limit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BOMB = gzip.compress(ZEROS, 1)
 
 
 def answer(body: bytes, encoding: str | None = None, cut: int = 0) -> httpx.Response:
-    """An answer whose body comes in pieces."""
+    """Return a response whose body arrives in pieces."""
     size = cut or max(len(body), 1)
     parts = [body[start : start + size] for start in range(0, len(body), size)]
 
@@ -47,7 +47,7 @@ def raw(text: bytes) -> bytes:
 
 @contextmanager
 def little_memory(most: int = 40_000_000) -> Generator[None]:
-    """What is done takes no more than this, even for a moment."""
+    """Check that the block never allocates more bytes than the limit, even for a moment."""
     tracemalloc.start()
     try:
         yield

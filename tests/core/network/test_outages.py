@@ -1,4 +1,4 @@
-"""What is away is told once, with a count once it is back."""
+"""Tests that an outage is logged once, and its end once with a count of the failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Proxies of the environment, as every HTTP client reads them."""
+"""Tests that every HTTP client reads the proxies of the environment in the same way."""
 
 import re
 
@@ -126,7 +126,7 @@ async def test_clients_refuse_socks_without_its_module(library, monkeypatch):
 
 
 def test_every_http_client_uses_the_proxy_settings():
-    """A client with a transport of its own would read the environment by its library's rules."""
+    """A client with its own transport would otherwise read the environment in its library's way."""
     made = re.compile(r"\bhttpx2?\.(?:Async)?Client\((?P<given>[^()]*(?:\([^()]*\)[^()]*)*)\)")
     direct = re.compile(r"\bhttpx2?\.(?:get|post|put|delete|request|stream)\(")
     clients = 0

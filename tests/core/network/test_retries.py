@@ -1,4 +1,4 @@
-"""When a request is sent again."""
+"""Tests of when a request is retried."""
 
 import datetime as dt
 from email.utils import format_datetime

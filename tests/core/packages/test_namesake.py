@@ -1,4 +1,4 @@
-"""Another project's package ``delf``, installed beside this one."""
+"""Tests of the warning about an unrelated package ``delf`` that is installed, too."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from support.workspace import CORE
 
 @pytest.fixture
 def beside(tmp_path):
-    """Imports delf in a fresh process from a folder with these names; gives what is said."""
+    """Return a function that imports delf in a new process beside such folders, for its stderr."""
     (tmp_path / "delf").symlink_to(CORE / "src/delf")
 
     def imported(*names: str) -> str:

@@ -1,4 +1,4 @@
-"""delf's own packages: what is known of them without any of them."""
+"""Tests of what is known about delf's packages when none of them is installed."""
 
 import sys
 

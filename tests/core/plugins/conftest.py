@@ -1,3 +1,3 @@
-"""A folder of installed distributions that are made up."""
+"""A folder of made-up installed distributions."""
 
 from support.plugin_site import *  # noqa: F403 - record, site

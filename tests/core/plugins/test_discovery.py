@@ -134,7 +134,7 @@ def test_plugins_in_a_zip_file_are_found(site, tmp_path, monkeypatch):
 
 
 def test_discovery_asks_other_importers(site, monkeypatch):
-    """As that of a program that PyInstaller made."""
+    """PyInstaller, for example, brings an importer of its own."""
 
     class Finder:
         @staticmethod

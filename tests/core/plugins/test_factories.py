@@ -1,4 +1,4 @@
-"""Options as a factory declares them, and objects that cannot be what they are to be."""
+"""Tests of a factory's options, and of objects that do not fit their kind of plugin."""
 
 import inspect
 from datetime import timedelta
@@ -99,7 +99,7 @@ def test_type_imported_only_for_checkers_is_skipped():
 
 
 class Half:
-    """A memory that cannot even search."""
+    """A memory without the required method ``search``."""
 
     async def save(self, facts): ...
 
@@ -142,7 +142,7 @@ def test_strategy_answers_with_text(scripted_model, delf_host):
 
 
 class TestOptionsOfAPlugin:
-    """What `[plugins.NAME]` may hold, wherever the plugin declares it."""
+    """Tests of the keys that ``[plugins.NAME]`` may have, wherever the plugin declares them."""
 
     @pytest.mark.parametrize(
         ("plugin", "given", "says"),

@@ -1,4 +1,4 @@
-"""A plugin in one file, which nobody packaged."""
+"""Tests of a plugin in a single file, without a package."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ MODEL = """
 
 
 def model(*patterns, providers=(), fallback=False):
-    """A plugin of models."""
+    """Return a plugin with a model."""
     return MODEL.replace("SERVES", f"serves={patterns!r}, {providers=!r}, {fallback=!r}")
 
 

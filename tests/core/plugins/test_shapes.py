@@ -1,4 +1,4 @@
-"""A plain method where an async one belongs, and texts in place of messages: told in plain words."""
+"""Tests that plain methods in place of async ones, and texts in place of messages, are reported."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def items(self, *given):
 
 
 def made(kind: str, **methods: object) -> object:
-    """An object that is whole, but for the methods given."""
+    """Make a complete object with some of its methods replaced."""
     whole: dict[str, object] = {}
     for name in members(PROTOCOLS[kind]):
         declared = getattr(PROTOCOLS[kind], name, None)
@@ -81,7 +81,7 @@ def test_stream_method_that_yields_is_accepted():
 
 
 class Talks:
-    """A strategy that asks with whatever it is given."""
+    """A strategy that passes the model whatever the test gives it."""
 
     asks: object = ()
 
@@ -119,7 +119,7 @@ def test_message_with_text_in_place_of_parts_is_reported():
 
 
 class Model:
-    """A model that answers as it is told."""
+    """A model that answers what the test gives it."""
 
     gives: object = "hello"
 

@@ -1,4 +1,4 @@
-"""Imports of plugins that take long are named while they last."""
+"""Tests that slow imports of plugins are named while they run."""
 
 from __future__ import annotations
 

@@ -244,7 +244,7 @@ async def test_dynamic_connection_builds_its_actions():
 
 
 class Vault(Connection):
-    """Has names of its own."""
+    """A connection with attributes named like the base class's private ones."""
 
     def __init__(self, **options):
         super().__init__(**options)

@@ -1,4 +1,4 @@
-"""Tools of other frameworks work as they are, known by their shape."""
+"""Tests that tools of other frameworks, recognised by their shape, work unchanged."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -174,7 +174,7 @@ FAULTS = [
 @pytest.mark.parametrize("wrong", FAULTS, ids=str)
 @pytest.mark.parametrize("kind", ["OpenAI's schema", "LangChain", "llm", "toolset"])
 async def test_schema_is_enforced_on_arguments(kind, wrong):
-    """Before a person is asked, and whatever word of JSON Schema says it."""
+    """The schema is checked before a person is asked, for all keywords of JSON Schema."""
 
     def work(**given: Any) -> Any:
         return given

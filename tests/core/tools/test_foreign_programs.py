@@ -1,4 +1,4 @@
-"""Three programs of each other framework, as its own pages write them, moved as docs/migrating says."""
+"""Tests with three programs from each framework's own pages, migrated as docs/migrating says."""
 
 import inspect
 import re
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(120)
 
 @pytest.fixture
 def run(tmp_path) -> Callable[..., Any]:
-    """What a script makes of tools, all of which may be called."""
+    """Return what a script prints that may call all of these tools."""
 
     async def run(tools: list[Any], script: str, **options: Any) -> str:
         model = write_recording(tmp_path / "r.jsonl", script)
@@ -195,7 +195,7 @@ async def test_llm_tools_are_callable_in_scripts(run):
 
 @pytest.mark.parametrize("page", ["langchain", "smolagents", "pydantic-ai"])
 async def test_migration_page_programs_run_as_printed(page, tmp_path):
-    """With the real package; its own rule is all that lets the call pass."""
+    """Run the page's program with the real package; only the rule on the page allows the call."""
     text = (ROOT / f"docs/migrating/{page}.md").read_text()
     (code,) = re.findall(r"```py\n(.*?)```", text, re.DOTALL)
     model = write_recording(tmp_path / "r.jsonl", "print(await weather(city='Graz'))")
@@ -210,7 +210,7 @@ async def test_migration_page_programs_run_as_printed(page, tmp_path):
     sys.version_info >= (3, 13), reason="needs Python 3.12 or older, as cogency does"
 )
 async def test_cogency_tools_are_callable_in_scripts(run):
-    """Its README's tool, its tools' page's tool with limits and an error, and a class."""
+    """Use its README's tool, the tool of its tools page with limits and an error, and a class."""
     from cogency import ToolResult
     from cogency.core.protocols import ToolParam
     from cogency.core.tool import tool

@@ -1,4 +1,4 @@
-"""Resources behind the names of actions."""
+"""Tests of resources, which are recognised from the names of actions."""
 
 import pytest
 

@@ -109,7 +109,7 @@ async def test_notes_are_shortened_before_types_are(budget):
 
 
 class Huge(Connection):
-    """A service with very many actions."""
+    """A service with hundreds of actions."""
 
     def __init__(self, count: int) -> None:
         super().__init__()
@@ -188,7 +188,7 @@ Body = TypedDict("Body", {"title": str, **{f"key_{number}": Seasoned for number 
 
 
 def crud(resource):
-    """The actions of a resource, as services with wrapped bodies have them."""
+    """Make the actions of a resource, with the names of a service whose bodies are wrapped."""
 
     async def list_them(fields: list[Values] | None = None) -> list[Recipe]:
         """List."""

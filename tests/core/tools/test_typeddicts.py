@@ -1,4 +1,4 @@
-"""TypedDicts of the standard library, in modules whose annotations are texts."""
+"""TypedDicts of the standard library, in a module whose annotations are strings."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from delf.tools.typeddicts import validatable
 
 
 class Attachment(TypedDict):
-    """A key that may be left out."""
+    """A TypedDict with an optional key."""
 
     name: str
     type: NotRequired[str]
 
 
 class Partial(TypedDict, total=False):
-    """A key that may not."""
+    """A TypedDict with a required key."""
 
     name: Required[str]
     type: str

@@ -1,4 +1,4 @@
-"""Trust of a folder: what is remembered, what voids it, and whose word counts."""
+"""Tests of trust in a folder: what is remembered, what ends it, and who may declare it."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ class TestTheStore:
 
     @pytest.mark.parametrize("home", ["inside", "."])
     def test_folder_cannot_ship_its_own_trust_record(self, folder, monkeypatch, home):
-        """A checkout that is the home folder, as in a container, could hold one."""
+        """A checkout may be the home folder, as in a container, and could then contain a record."""
         remember(folder, ITEMS)
         (record,) = store().glob("*.json")
         place = folder / home / "state"
@@ -258,7 +258,7 @@ class TestFilesOfAFolder:
 
 
 class TestTheEnvFile:
-    """What an agent that is made in code reads of its working directory."""
+    """Tests of ``.env`` in the working directory, for an agent that is made in code."""
 
     @pytest.fixture(autouse=True)
     def here(self, folder, monkeypatch):

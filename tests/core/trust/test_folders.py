@@ -1,4 +1,4 @@
-"""The files of a folder that may be a stranger's: how far is looked, and what is read of it."""
+"""Tests of the search for a folder's files, and of reading them, if strangers own the folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from delf.trust.folders import parse_toml, project_folder, read_file, values_by_
 
 @pytest.fixture
 def deep(tmp_path: Path) -> Path:
-    """A folder in a folder of a repository, under a ``delf.toml`` that is above it."""
+    """Return a subfolder of a repository that lies below a folder with ``delf.toml``."""
     (tmp_path / "delf.toml").write_text("")
     found = tmp_path / "repository" / "a" / "b"
     found.mkdir(parents=True)

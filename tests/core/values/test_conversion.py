@@ -1,4 +1,4 @@
-"""What happens to values of data libraries, on the host and in a sandbox: ``docs/values.md``."""
+"""Tests of the conversion of data library values in ``docs/values.md``, on host and sandboxes."""
 
 import dataclasses
 import datetime as dt

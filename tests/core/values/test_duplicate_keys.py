@@ -1,4 +1,4 @@
-"""A key that stands twice in an object of a model is an error, in JSON and in Python's words."""
+"""Tests that a repeated key in a model's object is an error, in JSON and in Python notation."""
 
 import pytest
 

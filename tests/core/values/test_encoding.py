@@ -197,7 +197,7 @@ print(*map(dumps, [
 
 
 def test_set_encoding_is_the_same_in_every_process():
-    """Texts have another hash in each, and a call is known by what is written."""
+    """Hashes of texts differ between processes, and a call is known by its encoded arguments."""
     written = [
         subprocess.run(
             [sys.executable, "-c", SETS],
@@ -285,7 +285,7 @@ def test_hostile_bytes_raise_only_value_error(text):
 
 @pytest.mark.parametrize("text", ["1E6145", "-1E100000000", "1E-6145", "0E+999999999", "9" * 6_146])
 def test_huge_decimal_is_refused_in_both_directions(text):
-    """To make an ``int`` of it, as arguments of that type are, would take minutes."""
+    """Converting such a decimal to ``int``, as for an argument of that type, would take minutes."""
     with pytest.raises(ValueError, match="malformed decimal"):
         loads(json.dumps({"$t": "decimal", "v": text}).encode())
     with pytest.raises(UnsupportedValueError, match="beyond 1E±6144"):
@@ -349,7 +349,7 @@ def test_random_documents_raise_only_value_error():
 
 @pytest.mark.parametrize("tag", ["set", "frozenset", "dict"])
 def test_colliding_keys_are_refused(tag):
-    """A set of n keys of one hash takes n² steps to build, and a frame can hold many sets."""
+    """Building a set of n keys with one hash takes n² steps, and a frame can contain many sets."""
     keys = [number * (2**61 - 1) for number in range(41)]
     items = [[key, 0] for key in keys] if tag == "dict" else keys
     with pytest.raises(ValueError, match="malformed"):
@@ -359,7 +359,7 @@ def test_colliding_keys_are_refused(tag):
 @pytest.mark.parametrize("tag", ["set", "frozenset"])
 @pytest.mark.slow
 def test_set_with_slow_ordering_is_refused_at_once(tag):
-    """Nothing else of a process runs meanwhile, and a guest chooses what it holds."""
+    """The process can do nothing else meanwhile, and a guest chooses the set's content."""
     inner = [{"$t": "frozenset", "v": [n]} for n in range(100_000)]
     began = time.process_time()
     with pytest.raises(ValueError, match="malformed"):
@@ -381,7 +381,7 @@ def test_large_sets_and_dicts_are_accepted():
 
 
 def test_accidental_hash_collisions_are_accepted():
-    """-1 and -2 have one hash, so of a grid around them many points do, but few the same."""
+    """-1 and -2 have the same hash, so many points around them collide, but few with each other."""
     cells = set(itertools.product(range(-30, 30), repeat=2))
     corners = dict.fromkeys(itertools.product(range(-2, 2), repeat=4), 0)
     assert len(cells) - len({hash(cell) for cell in cells}) > 100
@@ -395,7 +395,7 @@ def test_powers_of_two_are_accepted_despite_equal_hashes():
 
 
 class Endless:
-    """Says that it has one member, and gives them forever."""
+    """A collection that claims one member, and yields members endlessly."""
 
     def __len__(self):
         return 1
@@ -444,7 +444,7 @@ def test_weight_stops_counting_above_the_limit():
     "wrap", [lambda v: v, lambda v: {"at": [v]}, lambda v: {v: 1}], ids=["bare", "inside", "key"]
 )
 def test_encoding_keeps_the_fold_of_a_time(wrap, fold: int) -> None:
-    """When clocks are put back, 02:30 comes twice; to compare them does not tell them apart."""
+    """When clocks are put back, 02:30 occurs twice, and ``==`` does not tell the two apart."""
     twice = (dt.datetime(2026, 10, 25, 2, 30, fold=fold), dt.time(2, 30, fold=fold))
     for value in twice:
         back = loads(dumps(wrap(value)))

@@ -1,4 +1,4 @@
-"""Large values are worked on in a thread, and frames of too many values are refused."""
+"""Tests that large values are processed in a thread, and frames with too many values refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--color`, NO_COLOR and TERM=dumb hold for everything that is written."""
+"""Tests that `--color`, NO_COLOR and TERM=dumb apply to all output."""
 
 import pytest
 

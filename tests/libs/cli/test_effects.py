@@ -1,4 +1,4 @@
-"""What a question about a folder says: everything that its files would do."""
+"""Tests that a question about trust in a folder lists all effects of its files."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ url = "sqlite:////var/shared.db"
 
 
 def effects_by_kind(folder: Path, **files: str) -> dict[str, set[str]]:
-    """What is told, by kind."""
+    """Return the reported effects by kind."""
     for name, text in files.items():
         path = folder / name.replace("__", "/").replace("DOT", ".")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +78,7 @@ def test_effects_of_every_kind_are_reported(tmp_path):
 
 
 def test_effects_mention_every_setting_of_delf_toml(tmp_path):
-    """Every key of the file is mentioned, whatever its name."""
+    """Every key of the file is reported, whatever its name."""
     (tmp_path / "delf.toml").write_text(TOML)
     folder = read_folder(tmp_path, None, {})
     message = " ".join(f"{effect.what} {effect.where}" for effect in effects(folder))

@@ -95,7 +95,7 @@ def test_read_only_commands_do_not_import_the_engine(tmp_path, arguments, status
 
 
 class Plugin:
-    """Stands for a plugin with one command."""
+    """Stands in for a plugin with one command."""
 
 
 def host_with(monkeypatch: pytest.MonkeyPatch, factory: str) -> None:
@@ -128,7 +128,7 @@ def test_plugin_brings_a_command(run, monkeypatch):
 @click.command("extra")
 @click.option("--config", default="")
 def own_config(config: str) -> None:
-    """A command with an option that the program has, too."""
+    """Return a command with an option that the program has, too."""
     click.echo(f"config: {config}")
 
 
@@ -141,7 +141,7 @@ def test_plugin_command_gets_its_own_flag_in_place_of_the_global_flag(run, monke
 @click.command("extra")
 @click.argument("config")
 def own_argument(config: str) -> None:
-    """A command with an argument of the name of an option of the program."""
+    """Return a command with an argument named like an option of the program."""
     click.echo(f"config: {config}")
 
 
@@ -195,7 +195,7 @@ BROKEN = {
 
 @pytest.fixture
 def broken_site(tmp_path: Path) -> Path:
-    """A folder of installed plugins, all broken."""
+    """Return a folder of installed plugins that are all broken."""
     site = tmp_path / "site"
     for name, source in BROKEN.items():
         info = site / f"delf_plugin_{name}-1.0.dist-info"

@@ -1,4 +1,4 @@
-"""Answers in Markdown on a terminal: all of them, whatever its width."""
+"""Tests that Markdown answers are shown whole on a terminal of any width."""
 
 import io
 

@@ -10,7 +10,7 @@ from delf_engine.response import Response
 
 
 def strict(text: str) -> object:
-    """Parse as other languages' parsers do: NaN is not a number."""
+    """Parse JSON as other languages do, where NaN is not a number."""
 
     def refuse(word: str) -> None:
         raise AssertionError(f"{word} is not JSON")

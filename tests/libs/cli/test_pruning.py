@@ -1,4 +1,4 @@
-"""What commands of the core and of plugins share."""
+"""Tests of the options that the ``prune`` commands share."""
 
 import click
 import pytest

@@ -1,4 +1,4 @@
-"""A script is seen with what each line did, and where it failed."""
+"""Tests of the view of a script, with the calls of each line and the failed line."""
 
 from delf import events as ev
 from delf_cli.script_view import script_lines, scripts_of, summarise_script

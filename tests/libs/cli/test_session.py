@@ -1,4 +1,4 @@
-"""What a session says before its task begins."""
+"""Tests of warnings before a session's task begins."""
 
 from delf import load_project
 from delf.plugins.host import PluginHost
@@ -6,7 +6,7 @@ from delf_cli.session import plugin_warnings
 
 
 class Plugin:
-    """Stands for a plugin that brings nothing."""
+    """Stands in for a plugin without any offers."""
 
 
 def test_options_of_an_uninstalled_plugin_cause_a_warning(tmp_path):

@@ -1,4 +1,4 @@
-"""The story of a task in lines: who decided and stopped, from where, and what made a question void."""
+"""Tests of event lines about people: who decided or stopped, where, and why a request ended."""
 
 from __future__ import annotations
 

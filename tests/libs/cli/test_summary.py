@@ -1,4 +1,4 @@
-"""A trace as a table."""
+"""Tests of a trace's summary as tables."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tables: aligned, and no wider than a terminal."""
+"""Tests that tables are aligned and fit the terminal."""
 
 import click
 import pytest

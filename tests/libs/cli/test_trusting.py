@@ -1,4 +1,4 @@
-"""``delf trust``, and the question on the terminal."""
+"""Tests of ``delf trust``, and of the question on the terminal."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_folder_stays_trusted_after_config_set(here, run):
 
 
 def test_config_set_does_not_follow_a_planted_link(here, run):
-    """`config set` writes a new file beside the old one."""
+    """`config set` replaces the file by a new one beside it."""
     assert run("trust", "--yes").exit_code == 0
     victim = here / "victim"
     victim.write_text("mine")
@@ -162,7 +162,7 @@ def test_trust_question_treats_anything_but_yes_as_no(here, answer):
 
 
 def test_trust_question_is_repeated_if_a_file_changes_meanwhile(here):
-    """What was shown is what is trusted."""
+    """Only the shown content becomes trusted."""
     with at_a_terminal(here, "config", "get", "agent.llm") as terminal:
         assert "evil.test" in terminal.expect("[y/N]:")
         (here / "delf.toml").write_text(TOML.replace("evil", "worse"))

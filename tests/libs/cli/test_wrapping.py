@@ -1,4 +1,4 @@
-"""Errors, hints and warnings on a terminal: no word is broken, and lines of their own stay."""
+"""Tests that errors, hints and warnings wrap between words, and keep their own line breaks."""
 
 import io
 import sys

@@ -1,4 +1,4 @@
-"""Functions that children of the tests call: honest ones, and what a hostile file would lead to."""
+"""Functions that tests call in child processes, some as a hostile file could exploit them."""
 
 import ctypes
 import os
@@ -22,7 +22,7 @@ async def waits(value):
 
 
 def attempts(path):
-    """The attempts to change something, or to reach out, that succeeded."""
+    """Return the attempts to change something or to reach the network that succeeded."""
     tries = {
         "overwrite": lambda: Path(path).write_text("x"),
         "append": lambda: os.open(path, os.O_WRONLY | os.O_APPEND),
@@ -103,7 +103,7 @@ def deep():
 
 
 def tell():
-    """Raise the error of a file format's author."""
+    """Raise the error that a file format's author would."""
     raise ToolException("two columns have one name")
 
 

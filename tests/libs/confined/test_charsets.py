@@ -1,4 +1,4 @@
-"""Encodings of short texts: a few letters are enough where only one language has them."""
+"""Tests of encodings of short texts, in which a few letters tell the language."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Documents that are empty, locked or odd say so."""
+"""Tests that empty, encrypted and unusual documents are reported."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STRICT = "http://purl.oclc.org/ooxml/wordprocessingml/main"
 
 
 def pdf(texts: list[str], password: str = "", title: Any = None) -> bytes:
-    """A PDF with a page for each text; an empty one is a page of a scanner."""
+    """Make a PDF with a page for each text; an empty text makes a scanned page."""
     writer = PdfWriter()
     font = DictionaryObject(
         {

@@ -1,4 +1,4 @@
-"""Functions in confined children: what they can do, what bounds them, who comes first."""
+"""Tests of functions in confined children: their abilities, their limits, and their order."""
 
 import asyncio
 import os
@@ -31,7 +31,7 @@ confined = pytest.mark.skipif(not seccomp.is_supported(), reason="there is no fi
 
 @pytest.fixture(autouse=True)
 def quick_readers() -> None:
-    """Templates start here as they do for users."""
+    """Start template processes as for users."""
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ async def test_reader_child_cannot_write_files_or_open_sockets(call, tmp_path):
 @confined
 @pytest.mark.parametrize("without", ["landlock", "seccomp"])
 def test_each_layer_alone_stops_escapes(without, tmp_path):
-    """Of an older kernel: what is written rests on neither alone."""
+    """An older kernel has only one of the layers, so neither may depend on the other."""
     switch = {"landlock": "version = lambda: 0", "seccomp": "supported = lambda: False"}[without]
     path = tmp_path / "own.txt"
     path.write_text("as it was")
@@ -254,7 +254,7 @@ async def test_slow_call_finishes_although_others_wait(call):
 
 
 async def test_connections_of_an_agent_share_the_reader_limit(call):
-    """Each connection has readers of its own, and one event loop with the others."""
+    """Each connection has its own readers; all share one event loop."""
     several = [Readers() for _ in range(3)]
     calls = [
         mine.call(f"{JOBS}:sleep", {"seconds": 0.3}, about="reading", key="task")

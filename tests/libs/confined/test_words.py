@@ -1,4 +1,4 @@
-"""Messages of libraries for scripts: no stack traces, no folders of the host."""
+"""Tests that libraries' messages to scripts have no stack traces and no host folders."""
 
 from __future__ import annotations
 

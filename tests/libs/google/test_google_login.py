@@ -1,4 +1,4 @@
-"""`delf google`: a login with a browser, by hand, its state, and its end."""
+"""Tests of `delf google`: login with and without a browser, status, and logout."""
 
 from __future__ import annotations
 

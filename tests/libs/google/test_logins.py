@@ -1,4 +1,4 @@
-"""Credentials of every kind, and what is said when they are not good."""
+"""Tests of every kind of credentials, and of the errors for unusable ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every change whose answer is lost is done once, and nothing is called a success that is not known."""
+"""Tests that a change with a lost answer is done once, and not reported as a success if unknown."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ CHANGES |= {"gmail.send_draft": send_draft, "drive.unshare": unshare}
 
 
 def picture(google: GoogleServer) -> dict[str, Any]:
-    """All that there is, without what is another one each time."""
+    """Return the state of all services, without values that differ at each run."""
     boxes = {
         user: sorted((mail.header("Subject"), sorted(mail.labels)) for mail in box.mails.values())
         for user, box in google.gmail.boxes.items()
@@ -170,7 +170,7 @@ def picture(google: GoogleServer) -> dict[str, Any]:
 async def played(
     connect: Any, change: str, spoil: Callable[[GoogleServer], None]
 ) -> tuple[dict[str, Any], dict[str, Any], Exception | None, int]:
-    """The world before and after a change, what it raised, and how many requests it took."""
+    """Return the state before and after a change, its error, and the number of requests."""
     service = change.partition(".")[0]
     with google_server() as google:
         options = {"base_url": google.url, "token": google.logins.token_for(USER, ALL)}
@@ -211,12 +211,12 @@ async def test_change_with_a_lost_answer_is_done_once_or_reported(
 
 
 def _is_between(change: str) -> bool:
-    """Changes of several steps may stop in between; each step is done once anyway."""
+    """Return True for a change of several steps, which may stop between two; each is done once."""
     return change in ("drive.create_folder", "drive.unshare", "docs.create", "gmail.send_draft")
 
 
 async def test_refused_repetition_after_a_lost_answer_is_reported_as_unknown(connect: Any) -> None:
-    """What was done is refused to be done again; that it failed would be wrong."""
+    """The service refuses to repeat what was done; to report a failure would be wrong."""
 
     def spoil(google: GoogleServer) -> None:
         google.lose("docs.documents.batchUpdate")

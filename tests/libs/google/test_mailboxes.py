@@ -1,4 +1,4 @@
-"""Reading of headers that name people: the same people on each version of Python."""
+"""Tests that mail headers name the same people on every version of Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A person who is asked sees what an id stands for, and who would get what."""
+"""Tests that an approval request shows what an id stands for, and who receives what."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ DRAFT = (
 
 
 def draft_of(google: GoogleServer, raw: bytes) -> str:
-    """A draft that somebody else wrote."""
+    """Make a draft that somebody else wrote."""
     box = google.gmail.box(USER)
     box.drafts["r1"] = google.gmail.deliver(USER, raw, labels=("DRAFT",)).id
     return "r1"
@@ -126,7 +126,7 @@ async def test_changed_draft_requires_approval_again(
 
 
 async def test_reply_goes_only_to_the_shown_recipients(google: GoogleServer, connect: Any) -> None:
-    """A name in code words may hold what looks like further addresses."""
+    """An encoded name may contain what looks like further addresses."""
     hidden = "=?utf-8?q?=22Bob=22=2C_eve=40far=2Eexample?="
     raw = f"From: {hidden} <bob@example.com>\r\nSubject: Hi\r\n\r\nx".encode()
     mail = google.gmail.deliver(USER, raw).id
@@ -141,7 +141,7 @@ async def test_reply_goes_only_to_the_shown_recipients(google: GoogleServer, con
 
 
 async def arguments_of(connection: Any, action: str, **given: Any) -> dict[str, Any]:
-    """What is asked about, and what the action gets."""
+    """Return a call's arguments as they are validated before a person is asked."""
     try:
         (found,) = (item for item in await connection.actions() if item.name == action)
         return found.validate(given)

@@ -1,4 +1,4 @@
-"""Google as others have written it down: their answers to our calls, their calls to our server."""
+"""Tests against third-party implementations of Google: their answers, and their client's calls."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TEN = dt.datetime(2026, 10, 1, 10, tzinfo=dt.UTC)
 
 
 def answer_of(package: str, operation: str, config: dict[str, Any]) -> Any:
-    """What the others' faker says to an operation."""
+    """Return the answer of the third-party mock to an operation."""
     made = importlib.import_module(f"fancy_{package}.actions.{operation}")
     service = importlib.import_module(f"fancy_{package}.service")
     runtime = importlib.import_module(f"fancy_{package}._fake")
@@ -50,7 +50,7 @@ def answer_of(package: str, operation: str, config: dict[str, Any]) -> Any:
 
 @pytest.fixture
 def others(google: GoogleServer) -> list[Call]:
-    """The server answers as the others say; gives the calls that it got, valid by the documents."""
+    """Let the server answer as the third party does; return the calls, valid by the documents."""
     calls: list[Call] = []
 
     def serve(package: str, operation: str) -> Any:
@@ -70,7 +70,7 @@ def others(google: GoogleServer) -> list[Call]:
 
 @pytest.fixture
 async def opened(connect: Any) -> AsyncIterator[Any]:
-    """Makes connections to the server, and closes them."""
+    """Return a function that makes connections to the server; close them after the test."""
     async with AsyncExitStack() as stack:
 
         def make(kind: Any) -> Any:
@@ -157,7 +157,7 @@ async def test_sheets_reads_a_grid_of_a_third_party_mock(opened: Any, google: Go
 
 @pytest.fixture
 def client(google: GoogleServer) -> Any:
-    """Sends an operation to our server as the others describe it."""
+    """Return a function that sends delf's test server an operation as third parties describe it."""
     token = google.logins.token_for(USER, ALL)
 
     def send(package: str, operation: str, **config: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Requests: what is sent again, what is not, and what is said."""
+"""Tests of HTTP requests: which are retried, and which errors are reported."""
 
 from __future__ import annotations
 

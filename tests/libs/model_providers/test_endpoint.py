@@ -1,4 +1,4 @@
-"""Names lead to providers, addresses and keys; nothing is imported for it."""
+"""Tests that a model's name leads to provider, address and key, without importing anything."""
 
 import pytest
 
@@ -216,7 +216,7 @@ GOES = {
 
 
 def text(value: str, source: str) -> str:
-    """A text as its giver gives it: what says nothing is of a program."""
+    """Return a text with its source; a plain text counts as the program's."""
     return value if source == "program" else SourcedText(value, source)
 
 
@@ -302,7 +302,7 @@ def test_address_variable_from_the_project_counts_as_the_project():
 
 
 def test_keys_of_other_libraries_are_not_sent_to_a_file_address():
-    """litellm signs with AWS's and Google's logins, whatever the address, where it is given no key."""
+    """Without a key, litellm signs with the login of AWS or Google, whatever the address."""
     address = SourcedText(HOST, "project")
     for model in ("bedrock/x", "vertex_ai/x", "groq/x"):
         stem = model.partition("/")[0].upper()

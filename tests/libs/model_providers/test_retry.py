@@ -1,4 +1,4 @@
-"""How long is waited before a call is made again."""
+"""Tests of the pauses before a call is retried."""
 
 from delf_model_providers.failures import Failure
 from delf_model_providers.retry import RetryPolicy

@@ -1,4 +1,4 @@
-"""The provider's own search: what it costs beside tokens."""
+"""Tests of the cost of a provider's own search, beside that of tokens."""
 
 import pytest
 

@@ -14,7 +14,7 @@ from .guests import LIMITS, FakeGuest, FakeProcess
 
 @asynccontextmanager
 async def session_of_a_test(**limits: int) -> AsyncIterator[FakeGuest]:
-    """A session with these limits whose guest is the test; ``init`` was sent and taken."""
+    """Open a session with these limits whose guest is the test, up to the end of ``init``."""
     allowed = replace(LIMITS, **limits)
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
@@ -37,7 +37,7 @@ async def session_of_a_test(**limits: int) -> AsyncIterator[FakeGuest]:
 
 @pytest.fixture
 async def open_guest() -> AsyncIterator[Callable[..., Awaitable[FakeGuest]]]:
-    """Opens sessions with limits of its own, and closes them after the test."""
+    """Return a function that opens sessions with given limits; close them after the test."""
     async with AsyncExitStack() as opened:
         yield lambda **limits: opened.enter_async_context(session_of_a_test(**limits))
 

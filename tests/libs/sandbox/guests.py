@@ -1,4 +1,4 @@
-"""A guest in the hands of a test: the other end of a session's wire."""
+"""A guest that a test controls: the other end of a session's wire."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIMITS = Limits(frame_bytes=100_000, output_bytes=10_000, file_bytes=5_000, tota
 
 
 class FakeProcess:
-    """Implements :class:`delf_sandbox.process.GuestProcess` without a process."""
+    """A guest process without a process; see :class:`delf_sandbox.process.GuestProcess`."""
 
     cpu_seconds = 0.0
 
@@ -36,7 +36,7 @@ class FakeProcess:
 
 
 class FakeGuest:
-    """The other end of the wire, in the hands of a test."""
+    """The guest's end of the wire, controlled by a test."""
 
     def __init__(self, session: WireSession, process: FakeProcess, wire: socket.socket) -> None:
         self.session = session
@@ -65,7 +65,7 @@ class FakeGuest:
         return self._frames.pop(0)
 
     async def start(self, code: str = "code") -> asyncio.Task[Outcome]:
-        """Let the host run a script, up to where the guest has got it."""
+        """Start a script on the host, and return once the guest has received it."""
         running = asyncio.create_task(self.session.execute(code, self.host))
         frame = await self.receive()
         assert frame[0] == "exec"

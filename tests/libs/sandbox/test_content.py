@@ -1,4 +1,4 @@
-"""What ``add_to_output_files`` makes of a value, and which names it takes."""
+"""Tests of ``add_to_output_files``: the content for each type of value, and the allowed names."""
 
 import collections
 import dataclasses
@@ -259,7 +259,7 @@ def nested(depth: int) -> list[object]:
     ids=["columns", "sheet", "indent", "lines"],
 )
 def test_oversized_content_is_refused_before_encoding(name: str, value: object) -> None:
-    """A record has a cell for each column that any has, and each level of JSON its blanks."""
+    """Rows have a cell for each key of any record, and each level of JSON is indented."""
     with pytest.raises(ContentTooLargeError):
         make_content(name, value, [".xlsx"], max_bytes=1_000_000)
 

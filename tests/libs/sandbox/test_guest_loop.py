@@ -1,4 +1,4 @@
-"""The guest's loop says that it only waits for the host when nothing else can happen."""
+"""Tests that the guest's loop only reports waiting if nothing else can happen."""
 
 import asyncio
 import os
@@ -148,7 +148,7 @@ def test_replayed_timers_fire_in_recorded_order_without_delay(loop):
 
 
 def test_set_of_tasks_keeps_creation_order(loop: GuestLoop) -> None:
-    """By their addresses it would have another one when the script runs once more."""
+    """By memory address, the order would differ when the script runs again."""
 
     async def main() -> bool:
         kept: list[object] = []

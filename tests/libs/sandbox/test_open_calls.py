@@ -1,4 +1,4 @@
-"""Calls that have no answer yet: served in order, given up, too many, too large, or at the end."""
+"""Tests of unanswered calls: their order, cancellation, limits, and the end of a script."""
 
 import asyncio
 from contextlib import suppress
@@ -20,13 +20,13 @@ def call(number: Any, *args: Any, method: Any = "wait") -> Any:
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At most ten calls are served at a time."""
+    """Limit the calls that are served at a time to ten."""
     monkeypatch.setattr(calls_module, "MAX_SERVED", 10)
 
 
 @pytest.fixture
 def waiting(guest: Any) -> Any:
-    """A tool that waits: which calls of it are in progress, and which were cancelled."""
+    """Return a tool that waits, with its calls in progress and its cancelled calls."""
 
     class Waiting:
         def __init__(self) -> None:
@@ -53,7 +53,7 @@ def waiting(guest: Any) -> Any:
 
 
 async def ended(running: Any) -> Any:
-    """How a script ended, unless nobody notices."""
+    """Return how a script ended; fail if the session does not notice."""
     async with asyncio.timeout(10):
         return await running
 
@@ -84,7 +84,7 @@ async def test_calls_in_flight_are_cancelled_when_the_script_ends(guest: Any, wa
 async def test_calls_cancelled_before_their_first_step_are_released(
     guest: Any, waiting: Any
 ) -> None:
-    """Cancelled before their first step, they never say so themselves."""
+    """A task that is cancelled before its first step runs none of its code."""
     running = await guest.start()
     for first in range(0, 100, 20):
         numbers = range(first, first + 20)
@@ -156,7 +156,7 @@ async def test_finished_call_number_can_be_reused(guest: Any) -> None:
 
 
 async def test_cancelled_call_number_can_be_reused(guest: Any, waiting: Any) -> None:
-    """What ends late of the first one is not taken for an end of the second."""
+    """A late end of the first call is not taken for the end of the second one."""
     running = await guest.start()
     await guest.send(call(1, "first"))
     await waiting.until(1)

@@ -1,4 +1,4 @@
-"""What a session writes: whole frames in order, however large some are and slow the guest is."""
+"""Tests that a session writes whole frames in order, even large ones and to a slow guest."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ MEGABYTES = 2**20
 
 @pytest.fixture
 def open_roomy(open_guest):
-    """Opens sessions of guests to which large frames can be sent, with tools that give some."""
+    """Return a function that opens sessions with room for large frames, and a tool for these."""
 
     async def large(size):
         return "x" * size

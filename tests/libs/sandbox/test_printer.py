@@ -1,4 +1,4 @@
-"""What scripts print leaves in pieces that the host can take between other things."""
+"""Tests that output of scripts is sent in pieces, between which the host can do other work."""
 
 import signal
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What rewriting does to scripts that need none, and what it costs."""
+"""Tests that rewriting leaves scripts unchanged that need none, and takes linear time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SAME = {nodes.SETTLE, nodes.RESULT, nodes.LATER_OF, nodes.ASYNC_ITER, nodes.ASY
 
 
 class _WithoutMarks(ast.NodeTransformer):
-    """Takes out what marks calls, and changes nothing of what awaits them."""
+    """Removes the marks of calls, but no ``await`` around them."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
@@ -35,7 +35,7 @@ class _WithoutMarks(ast.NodeTransformer):
 
 
 def rewritten(source: str) -> ast.Module:
-    """A script's tree after rewriting, without marks."""
+    """Return a script's syntax tree after rewriting, without marks."""
     tree = ast.parse(source)
     Rewriting(tree, TOOLS)
     return _WithoutMarks().visit(tree)
@@ -56,7 +56,7 @@ def test_already_awaited_calls_are_not_rewritten():
 
 
 def _steps(source: str) -> int:
-    """How many calls rewriting a script takes."""
+    """Count the function calls that rewriting a script takes."""
     tree, count = ast.parse(source), 0
 
     def note(_frame: object, event: str, _given: object) -> None:

@@ -38,7 +38,7 @@ async def test_script_runs_to_its_end(guest):
 
 @pytest.mark.slow
 async def test_large_frame_parse_lets_other_tasks_run(open_guest):
-    """However long that takes, and what arrives behind it waits."""
+    """This holds for any parse time; frames behind the large one wait."""
     guest = await open_guest(frame_bytes=10_000_000)
     turns = 0
 

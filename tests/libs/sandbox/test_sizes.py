@@ -1,4 +1,4 @@
-"""What a guest tells, and what it is told, has one limit, whatever backend it is."""
+"""Tests that values from and to a guest have one size limit in every backend."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WITHIN = 0.1
 
 
 def shared(make: Callable[[Any], Any], levels: int = 40) -> Any:
-    """A value that holds the next one several times: 2^40 values, if written."""
+    """Return nested values that share their parts: 2^40 values, if written out."""
     value: Any = make(0)
     for _ in range(levels):
         value = make(value)
@@ -147,10 +147,10 @@ def test_sandbox_texts_with_lone_surrogates_can_be_encoded() -> None:
 
 
 class Hostile:
-    """A backend of somebody else that holds nothing back.
+    """A third-party backend without any limits.
 
     Args:
-        act: What its script does.
+        act: What a script does in it.
     """
 
     isolation = "process"

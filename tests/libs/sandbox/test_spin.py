@@ -1,4 +1,4 @@
-"""Whether to look for what is about to come, or to sleep until then."""
+"""Tests of spinning for an answer, or sleeping until it arrives."""
 
 import pytest
 

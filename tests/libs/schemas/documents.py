@@ -1,10 +1,10 @@
-"""A document of a test, whose schemas refer to each other by name."""
+"""A test's document with schemas that refer to each other by name."""
 
 from typing import Any
 
 
 class Document:
-    """Schemas by name; a reference is a name."""
+    """Schemas by name, in which a reference is a name."""
 
     def __init__(self, **schemas: Any) -> None:
         self.schemas = schemas

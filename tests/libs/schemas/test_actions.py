@@ -1,4 +1,4 @@
-"""Actions from JSON schemas: how they are shown, what they take, what is sent."""
+"""Tests of actions from JSON schemas: their stubs, their arguments, and what is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits in schemas as words for the line about a parameter."""
+"""Tests of limits in schemas, as words in the description of a parameter."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Texts of services as a prompt shows them."""
+"""Tests of services' texts, as a prompt shows them."""
 
 import pytest
 

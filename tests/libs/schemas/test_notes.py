@@ -1,4 +1,4 @@
-"""Descriptions of a record's keys, in one line for the prompt."""
+"""Tests of descriptions of a record's keys, in one line of the prompt."""
 
 import pytest
 

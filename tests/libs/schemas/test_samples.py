@@ -1,4 +1,4 @@
-"""Shapes learned from results, without their values."""
+"""Tests of shapes that are learned from results, without their values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LITERAL_OF = "str (a Python literal, for ast.literal_eval"
 
 
 class Kept:
-    """Keeps what was learned, in memory."""
+    """A store in memory for learned shapes."""
 
     value: Any = None
 

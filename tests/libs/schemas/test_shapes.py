@@ -1,4 +1,4 @@
-"""Types of schemas: what a model is shown of a value."""
+"""Tests of types in schemas, as a model is shown them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Code of a plugin that does not end at the stop of its agent, or fails there."""
+"""Tests of plugins whose code hangs or fails when the agent stops."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ENDS: Mapping[str, tuple[Callable[[], Any], str]] = {
 
 
 class Part:
-    """An object of a plugin, of any kind that has no other methods at the stop."""
+    """A plugin's object of any kind, of which the stop uses only ``aclose``."""
 
     name = "desk"
     end: Callable[[], Any] = staticmethod(hangs)

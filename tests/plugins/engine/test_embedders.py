@@ -1,4 +1,4 @@
-"""Embedders: found by the names that they serve, one object for each, any number of texts."""
+"""Tests of embedders: their names, one object for each, and any number of texts."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from delf_engine.embedders import Embedders
 
 
 class Counting:
-    """Gives each text its length as a vector, and remembers what it was given."""
+    """An embedder that returns a text's length as its vector, and records the texts."""
 
     batch_size = 2
     dimension = 1

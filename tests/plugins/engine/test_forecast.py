@@ -1,4 +1,4 @@
-"""The least number of calls of a script: what is certain counts, and nothing else does."""
+"""Tests of the minimum number of calls of a script, which counts certain calls only."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_least_calls_counts_only_certain_calls(code: str, least: int) -> None:
 
 
 def test_least_calls_is_as_fast_as_parsing() -> None:
-    """Functions and names that double each time, as an attacker would write them."""
+    """The script's functions and names double at each level, as an attacker would write it."""
     functions = [f"def f{n}():\n    f{n + 1}()\n    f{n + 1}()" for n in range(60)]
     names = [f"n{n} = n{n + 1} + n{n + 1}" for n in range(60)]
     code = "\n".join([*functions, "def f60():\n    work(1)", "n60 = [1]", *names, "f0()"])

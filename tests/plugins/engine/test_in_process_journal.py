@@ -1,4 +1,4 @@
-"""The journal in memory forgets; what any journal does is in test_in_process_contract."""
+"""Tests of eviction from the journal in memory; test_in_process_contract tests all else."""
 
 from delf import events as ev
 from delf_engine.journal.in_process import InProcessJournal

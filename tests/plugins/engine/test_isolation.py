@@ -1,4 +1,4 @@
-"""What a sandbox says of its isolation is tried out before it is believed."""
+"""Tests that a sandbox's isolation is measured before it is believed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="confinement is Linux
 
 
 def open_backend(isolation: str = "process") -> Any:
-    """What ``delf plugins new --kind sandbox`` writes: a process that nothing confines."""
+    """Open the backend that ``delf plugins new --kind sandbox`` writes: an unconfined process."""
     files = render("sandbox", fields_of("open", "sandbox"))
     code = next(text for path, text in files.items() if "class OpenBackend" in text)
     module = types.ModuleType("open_backend")
@@ -115,7 +115,7 @@ async def test_third_party_isolation_claim_is_measured(claimed: Any) -> None:
 
 
 class Suite(SandboxContract):
-    """The suite, whose tests are called here."""
+    """The contract suite, whose tests this module calls."""
 
     __test__ = False
 
@@ -123,7 +123,7 @@ class Suite(SandboxContract):
 @linux
 @pytest.mark.slow
 async def test_suite_fails_for_an_unconfined_sandbox(tmp_path: Path) -> None:
-    """Python's own open() is refused there, and a system call is not."""
+    """The backend refuses Python's own open(), but not a system call."""
     with pytest.raises(AssertionError, match="`confines` says files, and a script reached"):
         await Suite().test_script_cannot_open_other_files(open_backend(), tmp_path)
 

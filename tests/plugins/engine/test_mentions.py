@@ -1,4 +1,4 @@
-"""Actions that a script names as values and never calls: what they mean was not done."""
+"""Tests that actions which a script names as values and never calls are reported."""
 
 from __future__ import annotations
 

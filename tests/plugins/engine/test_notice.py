@@ -1,4 +1,4 @@
-"""A notice is told once on a machine."""
+"""Tests that a notice appears once on a machine."""
 
 from delf_engine.notice import Notice
 

@@ -1,4 +1,4 @@
-"""Output files: whole or not at all, never over what was there, one after another."""
+"""Tests that output files are written atomically, in order, and never over an existing file."""
 
 import os
 import subprocess
@@ -140,7 +140,7 @@ def test_missing_output_folder_is_accepted_and_not_created(tmp_path):
 
 
 class Counting:
-    """Makes files that say how many rows they have."""
+    """A format that writes the number of rows."""
 
     async def parts(self, path):
         return []

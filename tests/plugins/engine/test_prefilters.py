@@ -1,4 +1,4 @@
-"""Which prefilter chooses, and when."""
+"""Tests of which prefilter is used, and when."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def test_requested_prefilter_mode_is_forced(host, mode):
         spec = PrefilterSpec(name=name, summary="s", factory="x:y", modes=(name,))
         host.provide(spec, lambda name=name: NamedPrefilter(name))
     choice = prefilters(host, mode).choose()
-    assert (choice.made().name, choice.forced) == (mode, True)
+    assert (choice.load().name, choice.forced) == (mode, True)
 
 
 def test_auto_mode_uses_only_a_free_prefilter(host):

@@ -1,4 +1,4 @@
-"""What models were asked is in the journal, small and without secrets."""
+"""Tests that the journal records what models were asked, compressed and without secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets are taken out wherever they turn up, and nothing else is changed."""
+"""Tests that secrets are redacted wherever they occur, and nothing else is."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class LeakySettings(PluginSettings):
 
 
 class Leaky(Connection[LeakySettings]):
-    """A service that tells its own secrets."""
+    """A service that repeats its own secrets."""
 
     @action(effect="read")
     async def show(self, *, twice: bool = False) -> dict[str, str]:
@@ -166,7 +166,7 @@ class Leaky(Connection[LeakySettings]):
 
 
 async def seen_of(host: TestHost, *tools: Any, **options: Any) -> tuple[list[Any], Any]:
-    """The events of a script with a connection that has a token, and its response."""
+    """Run a script with a connection that has a token; return its events and its response."""
     seen: list[Any] = []
     given = [Leaky(token=LONG), *tools]
     options = {"llm": "scripted", "sandbox": "local", "host": host, "retry_count": 0, **options}
@@ -291,7 +291,7 @@ async def test_output_files_are_redacted(
 async def test_approver_neither_sees_nor_changes_a_secret(
     delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:
-    """What was left as it was shown is what it was."""
+    """An argument that the approver did not edit keeps its secret."""
     requests: list[Any] = []
     sent: list[tuple[str, str]] = []
 
@@ -387,7 +387,7 @@ async def test_scripts_prompts_events_and_errors_are_redacted(
 async def test_streamed_tool_output_is_redacted(
     delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:
-    """It is told at once, also without the end of a line, but for what could begin a secret."""
+    """Output is shown at once, even without a line end, except a possible beginning of a secret."""
 
     @tool(effect="read", confirm=False)
     async def work(context: CallContext) -> int:

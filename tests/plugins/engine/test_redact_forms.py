@@ -1,4 +1,4 @@
-"""Secrets are found in every form, and nothing else is."""
+"""Tests that secrets are found in every spelling, and nothing else is."""
 
 from __future__ import annotations
 

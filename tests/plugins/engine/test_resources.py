@@ -1,4 +1,4 @@
-"""What a started agent holds is whole, or nothing of it is open."""
+"""Tests that a started agent has all its resources, and a failed start leaves none open."""
 
 import logging
 from typing import Any

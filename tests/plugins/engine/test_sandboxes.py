@@ -1,4 +1,4 @@
-"""The choice of a sandbox: by name, or the strongest that works here; never silently weaker."""
+"""Tests of the choice of a sandbox: by name, or the strongest available, never silently weaker."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ MB = 1024 * 1024
 
 
 class Whole:
-    """What a choice does not look at."""
+    """The members of a backend that the choice of a sandbox does not use."""
 
     isolation = "vm"
 
@@ -85,7 +85,7 @@ async def test_weak_sandbox_choice_lists_the_skipped_backends(host):
 
 
 class Engine(Backend):
-    """A backend that makes an image before its first session."""
+    """A backend that builds an image before its first session."""
 
     problem = "the image cannot be pulled:\n  no route to the registry"
     libraries: tuple[str, ...] | None = None
@@ -134,7 +134,7 @@ async def test_auto_prefers_full_python_and_lists_skipped_backends(host):
 
 
 async def test_subset_sandbox_is_chosen_if_nothing_else_is_strong_enough(host, measured):
-    """There is then nothing to fall back to: what it cannot run fails, and never runs weaker."""
+    """A script that the subset cannot run then fails; it never runs with weaker isolation."""
     offer(host, "weak", "process")
     offer(host, "part", "interpreter", subset=True)
     measured["part"] = replace(CONFINED, calls=False)
@@ -151,7 +151,7 @@ CONFINED = Measured(calls=True, files=True, network=True, processes=True, starts
 
 @pytest.fixture
 def measured(monkeypatch):
-    """What is found in backends when they are tried out, by their names."""
+    """Set the isolation that is measured for backends, by name."""
     found = {}
 
     async def measure(backend, *, thorough=False):

@@ -113,7 +113,7 @@ class _Typed(BaseModel):
     _itself: Any = PrivateAttr(default=None)
 
     def model_post_init(self, _context: Any) -> None:
-        """Lead back to where it was."""
+        """Make the settings refer to themselves."""
         self._itself = [self]
 
 
@@ -214,7 +214,7 @@ def test_key_file_lines_are_secrets() -> None:
 
 
 class Client:
-    """As of a cloud's vault: what it is asked for costs money, or is not there."""
+    """A client as of a cloud's vault, whose attributes cost money or do not exist."""
 
     def get_secret_value(self, secret_id):
         raise AssertionError("nobody asked for it")

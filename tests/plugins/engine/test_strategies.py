@@ -1,4 +1,4 @@
-"""A strategy says what its agents need, and what they do without."""
+"""Tests of a strategy's own defaults for its agents."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Arguments that can mean one thing only are taken as that; all others are refused."""
+"""Tests that arguments with only one possible meaning are accepted, and all others refused."""
 
 import datetime as dt
 from typing import Any, Literal

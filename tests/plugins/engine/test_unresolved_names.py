@@ -1,4 +1,4 @@
-"""A name that nothing gives: the error names the plugins that failed to load."""
+"""Tests that the error for an unknown name lists the plugins that failed to load."""
 
 import sys
 from collections.abc import Awaitable, Callable
@@ -33,7 +33,7 @@ def delf_models() -> None:
 
 
 class Unsure(ScriptedModel):
-    """A model of a plugin for every name, which finds out later that nobody has the name."""
+    """A model plugin that serves every name, and finds out later that a name is unknown."""
 
     def __init__(self, config: LLMConfig) -> None:
         super().__init__()

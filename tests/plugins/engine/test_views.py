@@ -1,4 +1,4 @@
-"""What is told of a task afterwards: who decided, and what was changed."""
+"""Tests of reports on a finished task: who decided, and what was changed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Places among the tasks that run: given up while a person decides, and taken again."""
+"""Tests of permits to run: released while a person decides, and acquired again."""
 
 import asyncio
 from contextlib import suppress
@@ -25,7 +25,7 @@ async def places() -> asyncio.Semaphore:
 
 
 class Other:
-    """Another task, which takes the place while a call of the first one waits for a person."""
+    """Another task, which takes the permit while a call of the first task waits for a person."""
 
     def __init__(self, places: asyncio.Semaphore) -> None:
         self._places = places
@@ -76,7 +76,7 @@ async def test_task_waits_for_its_permit_after_an_abandoned_call(
 async def test_task_waits_while_an_abandoned_call_journals_its_end(
     places: asyncio.Semaphore,
 ) -> None:
-    """A script goes on at once after it gave up a call, whose end is journalled only later."""
+    """The script continues at once after it abandons a call, whose end is journalled only later."""
     permit, journalled = Permit(places), asyncio.Event()
 
     async def ask_and_journal() -> None:

@@ -1,4 +1,4 @@
-"""A task that ran out of time says what had not answered."""
+"""Tests that a task which timed out names what had not answered."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What models and people read: stubs, the task with its context, preview, output folder."""
+"""Tests of texts for models and people: stubs, the task's context, previews, the output folder."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -17,7 +17,7 @@ from support.resuming import Bench
 def make_agent(
     delf_host: TestHost, scripted_model: ScriptedModel
 ) -> Iterator[Callable[..., Agent]]:
-    """Makes agents with these tools, ``make_agent(tool, timeout=1)``, and stops them at the end."""
+    """Yield a function that makes agents with some tools, and stop the agents after the test."""
     made: list[Agent] = []
 
     def make(*tools: Any, **options: Any) -> Agent:
@@ -32,5 +32,5 @@ def make_agent(
 
 @pytest.fixture
 def bench(delf_host: TestHost, scripted_model: ScriptedModel) -> Bench:
-    """Tasks on a journal that a test cuts short, and resumes."""
+    """Return a bench whose task a test interrupts at a point of its journal, and resumes."""
     return Bench(delf_host, scripted_model)

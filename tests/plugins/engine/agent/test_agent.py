@@ -245,7 +245,7 @@ class TestRun:
 
 
 def warmed(agent: Agent, scripted_model: ScriptedModel) -> Agent:
-    """The agent once it has done a task: a short time-out is not spent on its start."""
+    """Return the agent after its first task, so that a short timeout does not include its start."""
     scripted_model.writes("print('warm')")
     assert agent.run("warm up").text == "warm"
     return agent

@@ -1,4 +1,4 @@
-"""Public attributes are read where they are used, or cannot be set."""
+"""Tests that public attributes either take effect when set, or cannot be set."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def objects(delf_host, tmp_path):
 
 
 def public_attributes(thing):
-    """Names of attributes and properties of an object, and its constructor's parameters."""
+    """Return the names of an object's public attributes, properties and constructor parameters."""
     kind = type(thing)
     names = {name for name in vars(thing) if not name.startswith("_")}
     names |= {n for n, v in inspect.getmembers_static(kind) if isinstance(v, property)}

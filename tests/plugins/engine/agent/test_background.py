@@ -1,4 +1,4 @@
-"""Tasks that nobody waits for, and approvals from anywhere."""
+"""Tests of background tasks, and of approvals from other threads and callers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def make_agent(
 
 
 def first_request(agent: Agent) -> ApprovalRequest:
-    """The first request that waits, as soon as there is one."""
+    """Wait for the first pending request, and return it."""
     return until_now(agent.get_pending_approvals)[0]
 
 

@@ -1,4 +1,4 @@
-"""Answers that are not whole: nothing of them runs, and nobody takes them for an answer."""
+"""Tests that a truncated answer is never run, and never returned as the answer."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A task is resumed by one agent at a time, also where several share a process and a journal."""
+"""Tests that only one agent at a time resumes a task, even in one process with one journal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Make = Callable[..., Agent]
 
 @pytest.fixture(params=["shared", "one each"])
 async def journals(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    """Opens the journal of an agent."""
+    """Return a function that opens the journal for an agent."""
     made: list[Any] = []
 
     def opened() -> Any:
@@ -50,7 +50,7 @@ SCRIPT = "print(await look(1))"
 
 
 class Desk:
-    """A tool that notes its calls, and answers when the test says so."""
+    """A tool that records its calls, and returns when the test lets it."""
 
     def __init__(self) -> None:
         self.begun, self.go_on = asyncio.Event(), asyncio.Event()
@@ -68,7 +68,7 @@ class Desk:
 
 
 async def interrupted(journal: Any, *more: ev.Event) -> str:
-    """A task in the journal on which nobody works."""
+    """Put a task into the journal on which no process works."""
     started = ev.TaskStarted(task_id="task_1", seq=1, at=1.0, task="Look.", seed="a")
     script = ev.ScriptGenerated(task_id="task_1", seq=2, at=1.0, code=SCRIPT, attempt=1)
     for place, event in enumerate((started, script, *more), 1):

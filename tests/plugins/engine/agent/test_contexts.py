@@ -64,7 +64,7 @@ def sandbox(request: pytest.FixtureRequest, delf_host: TestHost) -> dict[str, An
 
 
 async def everybody(office: Office, agent: Agent) -> None:
-    """Have tasks of all users done, in each way that a program has, some at once."""
+    """Run tasks for all users, in every way that a program can, some of them concurrently."""
     office_of = office.sightings
 
     def listen(name: str) -> Callable[[Event], None]:
@@ -131,7 +131,7 @@ async def test_concurrent_users_are_kept_apart_in_every_strategy(
 
 @pytest.mark.timeout(120)
 def test_concurrent_users_in_threads_are_kept_apart(office: Office) -> None:
-    """A program in threads, as of Flask: the agent's own loop serves them."""
+    """A threaded program, such as with Flask, is served by the agent's own loop."""
     agent = office.open(on_confirm=confirming(office.sightings, plain=True))
 
     def one(number: int) -> str:
@@ -175,7 +175,7 @@ async def test_approved_call_runs_in_the_context_of_its_task(office: Office) -> 
 async def test_agent_releases_user_contexts_after_tasks(
     office: Office, sandbox: dict[str, Any]
 ) -> None:
-    """What was made ahead or kept warm holds no context of those for whom it was made."""
+    """Objects made ahead or kept for reuse hold no context of the users for whom they were made."""
     confirm = confirming(office.sightings, plain=False)
     async with office.open(**sandbox, on_confirm=confirm, journal="sql") as agent:
         users: list[weakref.ref[User]] = []

@@ -1,4 +1,4 @@
-"""What an agent says about itself, and what it tells while it works."""
+"""Tests of what an agent reports about itself and about its progress."""
 
 from __future__ import annotations
 

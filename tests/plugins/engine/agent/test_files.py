@@ -23,7 +23,7 @@ def sandbox(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def run(delf_host: TestHost, scripted_model: ScriptedModel, events: list[Event]) -> Any:
-    """Runs scripts, one after another, and gives the response."""
+    """Return a function that runs scripts one after another, and returns the response."""
 
     def run(*scripts: str, sandbox: str = "local", tools: Any = (), **options: Any) -> Any:
         scripted_model.writes(*scripts)
@@ -40,13 +40,13 @@ async def _run(agent: Agent, events: list[Event]) -> Any:
 
 @pytest.fixture
 def events() -> list[Event]:
-    """What happened in the runs."""
+    """Return the events of the runs so far."""
     return []
 
 
 @pytest.fixture
 def inputs(tmp_path: Path) -> list[str]:
-    """Two tables of one name, and a text."""
+    """Make two tables with the same file name, and a text file."""
     made = {"a/sales.csv": "n,v\n1,x\n", "b/sales.csv": "n,v\n2,y\n", "notes é.txt": "Grüße"}
     for name, text in made.items():
         path = tmp_path / name
@@ -192,7 +192,7 @@ def test_bare_name_resolves_to_scratch_before_inputs(run, inputs):
 
 
 def test_bare_file_name_works_with_any_open_function(run, inputs):
-    """In Monty, which has its own ``open``, bare names are scratch files."""
+    """Monty has its own ``open``; there, bare names are scratch files."""
     response = run(
         "import os, csv\nfrom pathlib import Path\n"
         "path = Path('notes é.txt')\n"

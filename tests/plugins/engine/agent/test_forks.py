@@ -1,4 +1,4 @@
-"""A fork is what another task was up to an event; nothing of that is done again."""
+"""Tests that a fork repeats nothing of the other task up to the forked event."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from delf_engine.journal.in_process import InProcessJournal
 
 
 class Shop:
-    """Sells, and knows what it has sold."""
+    """A shop that records what it sold."""
 
     def __init__(self) -> None:
         self.sold: list[str] = []
@@ -71,7 +71,7 @@ def seq_of(events: list[Event], kind: type, number: int = 0) -> int:
 
 
 async def test_incompletely_copied_fork_is_not_resumed() -> None:
-    """Calls that its other events tell of would be made again; from each point of the copying."""
+    """A resume would repeat calls whose events are missing; tested at each point of the copy."""
     shop = Shop()
     events = await first(shop)
     last = seq_of(events, ScriptFinished)

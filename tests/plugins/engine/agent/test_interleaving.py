@@ -1,4 +1,4 @@
-"""A script whose course depends on what ends first takes the same course when it is resumed."""
+"""Tests that a script whose course depends on what ends first takes the same course on resume."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def tools(world: list[str]) -> list[Any]:
 async def test_resume_works_from_every_event(
     delf_host: Any, scripted_model: Any, name: str
 ) -> None:
-    """The journal ends at each of its events in turn, as where a process was killed."""
+    """Cut the journal after each event in turn, as when a process is killed."""
     journal, world = CutJournal(), list[str]()
     delf_host.provide(JournalSpec(name="test", factory="x:y", summary="x"), lambda: journal)
     scripted_model.writes(SCRIPTS[name])

@@ -1,4 +1,4 @@
-"""The notice that scripts are isolated by little."""
+"""Tests of the notice that scripts have only weak isolation."""
 
 
 def test_isolation_notice_is_reported_once(make_agent, scripted_model):

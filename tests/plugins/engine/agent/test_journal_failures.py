@@ -1,4 +1,4 @@
-"""A journal that fails for a while: nothing goes on that a resumed task would not know of."""
+"""Tests that a task with a failing journal does nothing that a resumed task would not know."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ print("end")
 
 
 class FullJournal(InProcessJournal):
-    """A journal that does not take some events."""
+    """A journal that fails to store some events."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class FullJournal(InProcessJournal):
 
 
 class Bench:
-    """An agent that writes, and the journal that fails it."""
+    """An agent with a tool that writes, and with a journal that fails."""
 
     def __init__(self, host: TestHost, model: ScriptedModel) -> None:
         self.host, self.model = host, model
@@ -80,7 +80,7 @@ def is_end_of_call(event: ev.Event) -> bool:
 
 
 async def test_task_stops_if_a_call_end_cannot_be_journalled(bench: Bench) -> None:
-    """Its script does nothing more, and a person is asked about the call when it is resumed."""
+    """The script does nothing more, and a person is asked about the call on resume."""
     bench.model.writes(STUBBORN)
     bench.journal.refuses = is_end_of_call
     async with bench.agent() as agent:
@@ -125,7 +125,7 @@ for turn in (1, 2):
 
 
 async def test_call_with_a_lost_answer_requires_approval_after_resume(bench: Bench) -> None:
-    """The first process saw that it was lost, and the second one makes the same call again."""
+    """The first process recorded the lost answer; the second one makes the same call again."""
     paid: list[int] = []
 
     @tool(effect="write", confirm=False)
@@ -149,7 +149,7 @@ async def test_call_with_a_lost_answer_requires_approval_after_resume(bench: Ben
 async def test_task_ends_although_its_journal_cannot_be_written(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The task ends anyway, with the call that is lost as its error."""
+    """The task ends anyway; its error is the call whose end was not recorded."""
     bench.model.writes(STUBBORN)
     full = False
 

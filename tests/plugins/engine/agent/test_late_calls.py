@@ -1,4 +1,4 @@
-"""Calls that go on after their script or its sandbox: waited for, and recorded once."""
+"""Tests that calls which outlive their script or sandbox are awaited, and recorded once."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Bench:
         )
 
     async def ends_of(self, task_id: str, action: str) -> Sequence[tuple[str, str | None]]:
-        """How the calls of an action ended, as the journal has it."""
+        """Return how the calls of an action ended, according to the journal."""
         events = await self.journal.read(task_id)
         return [
             (e.status, e.cancellation)
@@ -65,7 +65,7 @@ def bench(delf_host: TestHost, scripted_model: ScriptedModel) -> Bench:
 
 
 class Death:
-    """Kills the sandbox once, while another call is under way, and knows when it was told."""
+    """Kills the sandbox once while another call runs, and records when its own call is cancelled."""
 
     SCRIPT = "print(await asyncio.gather(pay(5), die()))"
 
@@ -91,12 +91,12 @@ class Death:
         self.die = die
 
     def begin(self) -> None:
-        """The other call has begun; from any thread."""
+        """Tell that the other call has begun; thread-safe."""
         self.loop.call_soon_threadsafe(self.begun.set)
 
 
 async def test_running_function_is_awaited_after_its_sandbox_died(bench: Bench) -> None:
-    """Its thread goes on: what it did is in the journal before the script runs once more."""
+    """The function's thread continues; its result is journalled before the script runs again."""
     death = Death()
     paid: list[int] = []
 
@@ -120,7 +120,7 @@ async def test_running_function_is_awaited_after_its_sandbox_died(bench: Bench) 
 async def test_request_for_an_unfinished_call_names_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The journal says that it may go on, and nothing of what happens to it."""
+    """The request says that the call may continue, because the journal has no end of it."""
     monkeypatch.setattr("delf_engine.scripts.LATE_SECONDS", 0.1)
     death = Death()
     go_on, ended = asyncio.Event(), asyncio.Event()
@@ -150,7 +150,7 @@ async def test_request_for_an_unfinished_call_names_it(
 
 
 class Abandoned:
-    """A call that its script gives up, and that ends when a test lets it."""
+    """A call that its script abandons, and that ends when the test lets it."""
 
     SCRIPT = (
         "given = asyncio.ensure_future(slow())\nawait under_way()\ngiven.cancel()\n"
@@ -195,7 +195,7 @@ class Abandoned:
 async def test_call_finishing_after_the_task_is_not_recorded(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, quick: bool
 ) -> None:
-    """A call that the script gave up may take its time to notice: the task waits, not for long."""
+    """An abandoned call may react late to its cancellation; the task waits only a short time."""
     monkeypatch.setattr("delf_engine.loop.pipeline.GRACE_SECONDS", 20 if quick else 0.05)
     call = Abandoned(ends_at_once=quick)
     bench.model.writes(call.SCRIPT)
@@ -211,7 +211,7 @@ async def test_call_finishing_after_the_task_is_not_recorded(
 
 
 class Slow(InProcessJournal):
-    """A journal in which a task that begins is kept for long."""
+    """A journal that stores the first start of a task, but never returns from it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -243,7 +243,7 @@ async def test_task_cancelled_at_its_start_records_its_end(bench: Bench, resumed
 
 
 async def test_pending_request_is_asked_again_after_the_sandbox_died(bench: Bench) -> None:
-    """Under its id, and so that other processes see that an answer still counts."""
+    """The request keeps its id, so that answers from other processes still count."""
     death = Death()
 
     @tool(effect="write")
@@ -277,7 +277,7 @@ async def test_pending_request_is_asked_again_after_the_sandbox_died(bench: Benc
 async def test_decision_is_kept_if_the_sandbox_dies_before_the_call(
     bench: Bench,
 ) -> None:
-    """Its beginning was being written down: it was not made, and nobody is asked again."""
+    """The call's start was being recorded, so the call was not made, and nobody is asked again."""
     made: list[str] = []
 
     @tool(effect="write")
@@ -309,7 +309,7 @@ async def test_decision_is_kept_if_the_sandbox_dies_before_the_call(
 
 
 class StuckSession:
-    """A session whose end is an error of the service that runs it."""
+    """A session that raises an error of its service when it is closed."""
 
     def __init__(self, session: SandboxSession) -> None:
         self._session = session
@@ -327,7 +327,7 @@ class StuckSession:
 
 
 class StuckBackend(LocalBackend):
-    """Its sessions cannot be closed without an error."""
+    """A backend whose sessions raise an error when they are closed."""
 
     async def open(self, spec: SessionSpec) -> Any:
         return StuckSession(await super().open(spec))

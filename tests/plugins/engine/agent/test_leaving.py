@@ -1,4 +1,4 @@
-"""A task is left at each of its events, and does nothing twice once it is resumed."""
+"""Tests that a task abandoned at any event repeats nothing when it is resumed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TURNS = 400
 
 
 class HeldJournal(InProcessJournal):
-    """A journal that takes some turns of the loop for each event, and tells of each."""
+    """A journal that takes some turns of the loop to store each event, and reports each event."""
 
     def __init__(self, before: bool) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class HeldJournal(InProcessJournal):
 
 
 class World:
-    """What was really done, and who asks for it."""
+    """Records what was really done, and which task asked for it."""
 
     def __init__(self, host: TestHost, model: ScriptedModel, journal: InProcessJournal) -> None:
         self.check_begun, self.may_pass = asyncio.Event(), asyncio.Event()
@@ -132,7 +132,7 @@ class World:
 
 
 class HeldPrints(InProcessJournal):
-    """A journal that holds what a script printed."""
+    """A journal that stores the output of scripts only when the test lets it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -153,7 +153,7 @@ async def turns() -> None:
 async def test_call_checked_while_its_task_is_abandoned_is_not_made(
     delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:
-    """Its record would come after the last one of this process."""
+    """The call's record would follow the last record of this process."""
     journal = HeldPrints()
     world = World(delf_host, scripted_model, journal)
     scripted_model.default = "```python\nprint('begin')\nprint(await bank.pay('e'))\n```"
@@ -183,7 +183,7 @@ async def test_call_checked_while_its_task_is_abandoned_is_not_made(
 async def test_call_of_an_earlier_process_keeps_its_unknown_outcome(
     delf_host: TestHost, scripted_model: ScriptedModel, how: str
 ) -> None:
-    """A later process was about to make it again, and that it did not says nothing of the first."""
+    """That a later process did not repeat the call says nothing about the first attempt."""
     journal = CutJournal()
     world = World(delf_host, scripted_model, journal)
     scripted_model.default = "```python\nprint(await bank.pay('e'))\n```"
@@ -215,7 +215,7 @@ async def test_call_of_an_earlier_process_keeps_its_unknown_outcome(
 
 
 async def live(world: World, journal: HeldJournal, task_id: str, last: int) -> str:
-    """Work on the task until so many further events are on their way; return its id."""
+    """Work on the task until a number of further events are being stored; return its id."""
     agent = world.agent()
     await agent.astart()
     leave = asyncio.Event()
@@ -235,7 +235,7 @@ async def live(world: World, journal: HeldJournal, task_id: str, last: int) -> s
 async def test_task_abandoned_at_any_event_repeats_nothing(
     delf_host: TestHost, scripted_model: ScriptedModel, before: bool
 ) -> None:
-    """It is left twice: at each of its events, and soon after it was resumed."""
+    """The task is abandoned twice: at each of its events, and soon after it is resumed."""
     for place in range(1, 100, 3):
         journal = HeldJournal(before)
         world = World(delf_host, scripted_model, journal)
@@ -256,7 +256,7 @@ async def test_task_abandoned_at_any_event_repeats_nothing(
 async def test_fork_of_an_abandoned_task_repeats_nothing_without_asking(
     delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:
-    """It goes on from the last event that was kept, beside the task that was left."""
+    """The fork continues from the last stored event, beside the abandoned task."""
     for place in range(4, 100, 6):
         journal = HeldJournal(before=True)
         world = World(delf_host, scripted_model, journal)
@@ -274,7 +274,7 @@ async def test_fork_of_an_abandoned_task_repeats_nothing_without_asking(
 
 
 class Learns:
-    """A memory that takes some turns of the loop to keep what is learned."""
+    """A memory that takes some turns of the loop to save a fact."""
 
     def __init__(self) -> None:
         self.facts: list[str] = []
@@ -302,7 +302,7 @@ class Learns:
 async def test_conversation_turn_abandoned_at_any_event_is_kept_once(
     delf_host: TestHost, scripted_model: ScriptedModel, tmp_path: Path
 ) -> None:
-    """It is left while it works, while it learns, and while its turn is kept."""
+    """The task is abandoned while it works, while it learns, and while its turn is stored."""
     for place in range(1, 100, 6):
         journal = HeldJournal(before=True)
         world = World(delf_host, scripted_model, journal)
@@ -334,7 +334,7 @@ async def test_conversation_turn_abandoned_at_any_event_is_kept_once(
 
 
 class HeldReads(SqlJournal):
-    """A journal that takes its time to read a task."""
+    """A journal that reads a task only when the test lets it."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)

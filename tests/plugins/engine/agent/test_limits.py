@@ -1,4 +1,4 @@
-"""Limits belong to the task: a script that ends its sandbox leaves the next one what is left."""
+"""Tests that limits belong to the task: its next sandbox gets only what is left of them."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_failed_script_does_not_count_as_a_limit(
 
 
 class Session:
-    """One that took three seconds."""
+    """A session that used three seconds of processor time."""
 
     alive = False
     cpu_seconds = 3.0

@@ -1,4 +1,4 @@
-"""Event loops that end, processes that fork: nothing is left behind, nothing hangs."""
+"""Tests of ending event loops and forking processes, which must leave nothing behind or hang."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
 @pytest.fixture(autouse=True)
 def quick_templates() -> None:
-    """Every child counts here, so that templates start as they do for users."""
+    """Start template processes as for users, because these tests count all child processes."""
 
 
 def children() -> set[int]:
@@ -149,7 +149,7 @@ async def test_sync_methods_on_the_agents_loop_name_their_async_versions(
 
 
 class OneLoopJournal(InProcessJournal):
-    """A journal whose client belongs to one event loop, as clients of Redis do."""
+    """A journal whose client belongs to one event loop, as Redis clients do."""
 
     def __getattribute__(self, name: str) -> object:
         if not name.startswith("_"):

@@ -1,4 +1,4 @@
-"""A change whose answer was lost is not made a second time without a question."""
+"""Tests that a change whose answer was lost is not repeated without asking."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from delf.errors import OutcomeUnknownError
 
 
 class Bank:
-    """Pays, and loses its first answers."""
+    """A bank whose first answers are lost after it paid."""
 
     def __init__(self, lost: int = 1) -> None:
         self.paid: list[int] = []

@@ -1,4 +1,4 @@
-"""A task whose sandbox dies goes on in another one, and nothing is done twice."""
+"""Tests that a task continues in another sandbox when its sandbox dies, and repeats nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from support.until import until
 
 
 async def test_sandbox_that_dies_is_replaced(bench: Bench) -> None:
-    """What its scripts called is not called again, and their variables are back."""
+    """The calls of its scripts are not made again, and their variables are restored."""
     deaths: list[int] = []
 
     @tool(effect="read")
@@ -51,7 +51,7 @@ async def test_sandbox_that_dies_is_replaced(bench: Bench) -> None:
 async def test_task_waits_for_a_briefly_unavailable_sandbox_server(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As an engine of containers is that is restarted."""
+    """A container engine, for example, may be restarting."""
     monkeypatch.setattr(task_sandbox, "PAUSES", (0.01,) * 9)
     away: list[str] = []
 
@@ -81,7 +81,7 @@ async def test_task_waits_for_a_briefly_unavailable_sandbox_server(
 
 
 async def test_resumed_task_continues_after_its_sandbox_dies(bench: Bench) -> None:
-    """What the models said after the script that dies is in the journal still."""
+    """The answers of models after the interrupted script are still in the journal."""
     deaths: list[int] = []
 
     bench.model.writes(
@@ -133,7 +133,7 @@ async def test_dead_guest_is_replaced_and_variables_are_restored(
 
 
 async def test_script_that_exits_its_sandbox_is_not_repeated(bench: Bench) -> None:
-    """It has no further life with fresh limits: another script goes on."""
+    """The script gets no second run with new limits; another script continues."""
     exits = "import re\nre.enum.sys.modules['posix']._exit(3)"
     bench.model.writes(f"await write('x')\n{exits}", "print('another')")
     world = World()

@@ -1,4 +1,4 @@
-"""Memory: named or given, opened once, and never in a task's way."""
+"""Tests of memory: by name or as an object, opened once, and never blocking a task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first example without a key: what a program's user reads."""
+"""Tests of what the first example prints when the API key is missing."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Agents from a project, and what an agent's parameters and responses say."""
+"""Tests of agents made from a project, their parameters, and their responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model is told, and where."""
+"""Tests of what a model's prompt contains, and in which message."""
 
 import re
 import time

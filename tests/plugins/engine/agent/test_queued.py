@@ -1,4 +1,4 @@
-"""A task that was submitted is in the journal before ``submit`` returns, and is not lost."""
+"""Tests that a submitted task is journalled before ``submit`` returns, and is not lost."""
 
 import asyncio
 import os

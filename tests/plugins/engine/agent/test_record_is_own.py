@@ -1,4 +1,4 @@
-"""What is recorded is what was approved and done, whatever anybody does to their objects later."""
+"""Tests that later changes of objects do not change what was recorded."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Order:
 
 
 class Bench:
-    """An agent whose tools, listeners and observers change whatever they get hold of."""
+    """An agent whose tools, listeners and observers change every object that they receive."""
 
     def __init__(self, host: TestHost, model: ScriptedModel) -> None:
         self.host, self.model = host, model
@@ -77,7 +77,7 @@ class Bench:
         return response
 
     async def message(self, response: Any, kind: type[Any], name: str) -> list[Any]:
-        """A field of the events of a kind, as each of those who see them has it."""
+        """Return a field of all events of a kind, as each of their receivers got it."""
         task_id = response.trace.task_id
         kept = await self.journal.read(task_id)
         found = [
@@ -89,7 +89,7 @@ class Bench:
 
 
 def spoil(event: Any) -> None:
-    """Change whatever of an event can be changed."""
+    """Change every mutable part of an event."""
     for name in ("arguments", "result", "value", "setup", "files", "defaults", "origins"):
         value = getattr(event, name, None)
         for change in (
@@ -111,7 +111,7 @@ def bench(delf_host: TestHost, scripted_model: ScriptedModel) -> Bench:
 
 
 async def test_arguments_mutated_by_a_tool_are_recorded_as_approved(bench: Bench) -> None:
-    """A list, a dict and an object, nested ones too."""
+    """Change lists, dicts and objects, also nested ones."""
 
     @tool(effect="write", confirm=True)
     async def pay(rows: list[dict[str, Any]], order: Order, more: dict[str, list[int]]) -> str:
@@ -168,7 +168,7 @@ async def test_result_mutated_later_is_recorded_as_returned(bench: Bench) -> Non
 
 
 async def test_large_values_are_recorded_as_returned(bench: Bench) -> None:
-    """Those that are copied in a thread."""
+    """Large values are copied in a thread."""
     kept = [{"n": n} for n in range(20_000)]
 
     @tool(effect="write", confirm=False)

@@ -1,4 +1,4 @@
-"""A task goes on from its journal: nothing recorded is done twice, and nothing is lost."""
+"""Tests that a resumed task repeats no recorded call and loses none."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ from support.resuming import (
 
 
 class Crash:
-    """The world as it was when the journal ended, and the person who looks at it."""
+    """The state of the outside world when the journal ended, and the person who inspects it."""
 
     def __init__(self, *, happened: bool) -> None:
         self._happened = happened
         self.world = World()
 
     def begin(self, world: World, events: Sequence[ev.Event]) -> None:
-        """Bring the world to where it was.
+        """Restore the state of the outside world at the end of the journal.
 
         Args:
             world: The world.
@@ -78,7 +78,7 @@ class Crash:
 @pytest.mark.parametrize("happened", [True, False])
 @pytest.mark.slow
 async def test_resume_works_from_every_event(bench: Bench, happened: bool, tmp_path: Any) -> None:
-    """The journal ends at each of its events in turn; what was begun then happened, or not."""
+    """Cut the journal after each event in turn; an unfinished call then did happen, or did not."""
     model, world = bench.model, World()
     model.writes(FIRST, SECOND)
     crash = Crash(happened=happened)
@@ -105,7 +105,7 @@ async def test_resume_works_from_every_event(bench: Bench, happened: bool, tmp_p
 
 
 async def test_replayed_sets_keep_their_order(bench: Bench) -> None:
-    """It depends on a number that each interpreter draws when it starts."""
+    """The order depends on a hash seed that each interpreter draws at its start."""
     bench.model.writes("for word in {'a', 'b', 'c', 'd', 'e', 'f'}: await write(word)")
     world = World()
     async with bench.agent(world) as agent:
@@ -156,7 +156,7 @@ async def test_unknown_task_cannot_be_resumed(bench: Bench) -> None:
 
 
 async def test_changed_script_is_refused_in_replay(bench: Bench) -> None:
-    """The recorded call does not come: nothing is called, and the task can be resumed still."""
+    """The script does not make the recorded call: nothing is called; the task stays resumable."""
     bench.model.writes("await write('x')\nprint(await look(1))")
     world = World()
     async with bench.agent(world) as agent:
@@ -210,7 +210,7 @@ print(seen)
 
 
 async def shown(bench: Bench, task: str) -> Sequence[ev.Event]:
-    """What the journal has of a task."""
+    """Return what the journal records about a task."""
     return await bench.journal.read(task)
 
 
@@ -229,7 +229,7 @@ print(time.get_clock_info("monotonic").monotonic, asyncio.get_running_loop().tim
 
 
 async def test_replayed_clocks_show_recorded_times(bench: Bench) -> None:
-    """Also those that count from nowhere; after what is recorded, they go on from there."""
+    """This includes clocks without an epoch; after the record, all continue from its last time."""
     bench.model.writes(CLOCKS)
     world = World()
     async with bench.agent(world) as agent:
@@ -284,7 +284,7 @@ async def test_resumed_task_continues_in_its_conversation(bench: Bench) -> None:
 
 
 async def test_script_that_reached_a_limit_is_not_run_again(bench: Bench) -> None:
-    """How far it came depends on the machine; the next one begins without its variables."""
+    """How far the script came depends on the machine; the next one starts without its variables."""
     bench.model.writes(
         "kept = 7\nawait write('a')\nprint('x' * 100)\nawait write('b')",
         "print('kept' in globals(), await look(7))",
@@ -302,7 +302,7 @@ async def test_script_that_reached_a_limit_is_not_run_again(bench: Bench) -> Non
 async def test_resumed_task_sees_the_recorded_clock_random_prints_and_files(
     bench: Bench, tmp_path: Path
 ) -> None:
-    """Clock, chance, prints, files and what was approved with the script."""
+    """These are the clock, random numbers, prints, files, and the approval of the script."""
     deaths: list[int] = []
 
     @tool(effect="read")
@@ -374,7 +374,7 @@ async def test_resumed_task_without_model_calls_may_exceed_its_budget(bench: Ben
 
 
 async def test_resumed_model_gets_the_same_prompt(bench: Bench) -> None:
-    """Of each script that failed, what it changed; not what a later one did."""
+    """The prompt lists the changes of each failed script, but not those of a later script."""
     scripts = (
         "await write('bill of Ada')\n1 / 0",
         "await write('bill of Bob')\n1 / 0",
@@ -406,7 +406,7 @@ print(seen, await write(seen))
 
 @pytest.mark.parametrize("how", ["it ends anyway", "its end is being written down"])
 async def test_abandoned_call_is_not_answered_in_replay(bench: Bench, how: str) -> None:
-    """Whatever its end was, the script did not see it; so it is at every point of the journal."""
+    """The script never saw the call's end, so a replay does not answer it, wherever it was cut."""
     calls: list[str] = []
 
     @tool(effect="write", confirm=False)

@@ -1,4 +1,4 @@
-"""What a person decided, or is asked again, when a task is resumed."""
+"""Tests of people's decisions when a task is resumed: kept, or asked for again."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_resume_asks_again_if_a_person_edited_a_secret_into_the_arguments(
 async def test_unfinished_call_with_invalid_arguments_requires_approval(
     bench: Bench, answer: Any
 ) -> None:
-    """It did begin, with the arguments that the journal does not have."""
+    """The call began with arguments that the journal does not have."""
     made: list[str] = []
 
     @tool(effect="write")
@@ -112,7 +112,7 @@ async def test_remembered_decision_is_not_asked_again(bench: Bench, remember: An
 
 @pytest.mark.parametrize("remember", ["task", "until_revoked"])
 async def test_approval_to_repeat_a_call_covers_only_that_call(bench: Bench, remember: Any) -> None:
-    """Nor is it remembered where an older delf has recorded that it was to be."""
+    """This holds also for an older journal that recorded the approval as remembered."""
     bench.model.writes(ASKING)
     async with bench.agent(World()) as first:
         events = await recorded(bench, first)
@@ -139,7 +139,7 @@ async def test_approval_to_repeat_a_call_covers_only_that_call(bench: Bench, rem
 
 
 async def test_requests_of_a_submitted_task_are_pending_after_resume(bench: Bench) -> None:
-    """The one that waited, under its id, and those that come later; nobody else can be asked."""
+    """The pending request keeps its id; later ones are pending, too: nobody else can be asked."""
     bench.model.writes(ASKING)
 
     def leave_it(_: Any) -> None:
@@ -162,7 +162,7 @@ async def test_requests_of_a_submitted_task_are_pending_after_resume(bench: Benc
 
 
 async def waiting_requests(agent: Agent, but: str = "") -> Sequence[ev.ApprovalRequest]:
-    """The requests that wait, once there are any."""
+    """Wait for pending requests, and return them."""
     return await until(lambda: [r for r in agent.get_pending_approvals() if r.request_id != but])
 
 
@@ -223,7 +223,7 @@ BO, CY = (Decider(name=name, key=f"{name}:1") for name in ("bo", "cy"))
 
 
 class Answers:
-    """A channel of people whose names are known."""
+    """A channel with answers of people whose names are known."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
@@ -233,14 +233,14 @@ class Answers:
 
 
 def of_people(bench: Bench, world: World, answer: Any, **options: Any) -> Agent:
-    """An agent whose requests a channel of people answers."""
+    """Make an agent whose requests are answered by a channel of people."""
     spec = ApprovalSpec(name="people", summary="People.", factory="x:y")
     bench.host.provide(spec, lambda: Answers(answer))
     return bench.agent(world, lambda _: None, approvals=["people"], **options)
 
 
 def edits_then_approves(request: Any) -> Any:
-    """Bo edits the call of the script; cy approves what bo has made of it."""
+    """Let Bo edit the script's call, and Cy approve the edited call."""
     if request.arguments["text"] == "x":
         return DecidedBy(decision=Edited(arguments={"text": "y"}), who=BO)
     assert request.shaped_by == ("bo",)

@@ -1,4 +1,4 @@
-"""Set-up: what a model does for a connection once, and what it costs."""
+"""Tests of set-up: what a model does once for a connection, and its cost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def priced(text: str, cost: float | None = 0.25) -> ModelReply:
 
 
 class Shop(Connection):
-    """A shop whose only action is named and described by a model."""
+    """A shop with one action, whose name and description come from a model."""
 
     summary = "A shop."
     needs_setup = True

@@ -1,4 +1,4 @@
-"""Allowed decides what can be called, shown what the model sees; prefilters choose the latter."""
+"""Tests of allowed tools, which can be called, and shown tools, which a prefilter selects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from delf.tools.action import action_from_function
 
 
 class Keeps:
-    """Keeps what it is told to."""
+    """A prefilter that selects the names that the test gives it."""
 
     def __init__(self, *names, error=None):
         self.names = names
@@ -33,7 +33,7 @@ class Keeps:
 
 @pytest.fixture
 def delf_host():
-    """No prefilter but those of a test, whatever is installed."""
+    """Provide only the prefilters of a test, whatever is installed."""
     records = TestHost.discover(environ={}).records()
     return TestHost.discover([r.name for r in records if "prefilter" in r.kinds], environ={})
 

@@ -59,7 +59,7 @@ def test_missing_task_file_is_reported_before_any_model_call(make_agent, scripte
 
 @pytest.mark.parametrize("what", ["a pipe", "a device", "a folder", "a link", "gone"])
 def test_task_file_replaced_after_submit_is_refused(make_agent, scripted_model, paper, what):
-    """What the agent was given at its start is looked at again for each task."""
+    """The input files of the agent are checked again for each task."""
     scripted_model.writes(READ, READ)
     agent = make_agent(files=[str(paper)])
     assert agent.run("read it").status

@@ -1,4 +1,4 @@
-"""A limit of a task ends the next call, and not those that run; the prompt tells it."""
+"""Tests that a task's limit refuses the next call, not running ones, and is in the prompt."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from support.resuming import Bench
 
 @tool(effect="write", confirm=False)
 async def delegate(number: int, context: CallContext) -> str:
-    """Have it done by a child task."""
+    """Let a child task do the work."""
     result = await context.delegate(f"child {number}", tools=[slow])
     result.raise_for_status(f"child {number}")
     return result.text
@@ -111,7 +111,7 @@ def test_exhausted_budget_refuses_the_next_call_only(make_agent, scripted_model)
 
 
 class Desk(Connection):
-    """Colleagues, each of whom does a piece of the work."""
+    """Colleagues who each do a piece of the work in a child task."""
 
     @action("hand", effect="irreversible", resumes=True)
     async def hand(self, number: int, context: CallContext) -> str:
@@ -133,7 +133,7 @@ async def quick() -> str:
 
 
 def scripts(*codes):
-    """Scripts of the parent in order; a child reads."""
+    """Return a model that writes the parent's scripts in order, and reads for each child."""
     left = list(codes)
 
     def answer(request):
@@ -155,7 +155,7 @@ BATCHES = "done = await asyncio.gather(*(desk.hand(n) for n in range(0, 200, 4))
 def test_oversized_documents_start_neither_child_nor_question(
     make_agent, scripted_model, first, mode
 ):
-    """Neither a child nor a question is spent on a script that cannot come to its end."""
+    """Neither a child nor a question is spent on a script that certainly exceeds a limit."""
     asked = []
 
     def person(request):
@@ -219,7 +219,7 @@ def test_task_warns_of_functions_that_may_start_too_many_children(make_agent, sc
 async def test_child_limit_does_not_stop_recorded_scripts_on_resume(
     delf_host, scripted_model, kind, written
 ):
-    """Children that were started before do not count again when their script is repeated."""
+    """Children that started before the resume do not count again when their script is repeated."""
     bench = Bench(delf_host, scripted_model)
     loop = "for n in range({}):\n    await desk.hand(n)\n"
     codes = [loop.format(4), f"{loop.format(3)}rerun('done', 'say so')", "print('all done')"]

@@ -1,5 +1,4 @@
-"""``@tool`` in full, through a real sandbox: what a script writes, what the tool gets, what
-the script gets back."""
+"""Tests of ``@tool`` in a real sandbox: a script's arguments, the tool's values, and the result."""
 
 import asyncio
 import dataclasses
@@ -169,7 +168,7 @@ def run(delf_host, scripted_model):
 
 
 def test_arguments_arrive_in_declared_types(run):
-    """One script for all: a sandbox for each would be slow."""
+    """A single script checks all types, because a sandbox for each would be slow."""
     got: dict[str, list[Any]] = {name: [] for name in ARGUMENTS}
     names = {name: f"take_{index}" for index, name in enumerate(ARGUMENTS)}
     tools, lines = [], []
@@ -333,20 +332,20 @@ def calls_back(x: int, then: list[typing.Callable[[int], int]]) -> None:
 
 
 def foreign(x: asyncio.Event) -> None:
-    """Takes what no script has."""
+    """Take a type that no script can make."""
 
 
 def misfit(x: int = "many") -> None:  # type: ignore[assignment]
-    """A default of another type."""
+    """Have a default of another type than its hint."""
 
 
 def yields(x: int) -> Any:
-    """Gives one after another."""
+    """Yield values as a generator."""
     yield x
 
 
 async def ayields(x: int) -> Any:
-    """Gives one after another."""
+    """Yield values as an async generator."""
     yield x
 
 

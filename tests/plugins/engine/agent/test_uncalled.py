@@ -1,4 +1,4 @@
-"""Actions that a script names as if it had called them."""
+"""Tests of the warning about actions that a script names but never calls."""
 
 from __future__ import annotations
 

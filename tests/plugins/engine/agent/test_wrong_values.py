@@ -1,4 +1,4 @@
-"""A value that is none of those allowed is an error that names it, and never something else."""
+"""Tests that a value which is not allowed raises an error that names it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A failure that no other script can mend costs no second call of a model."""
+"""Tests that a failure which no other script can avoid asks no model again."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What an action may know of the task that calls it, and the child tasks that it has done."""
+"""Tests of an action's view of its task, and of its child tasks."""
 
 import asyncio
 import os
@@ -83,7 +83,7 @@ class Bench:
 
 
 class Recorded(InProcessJournal):
-    """Knows in which order the events of all tasks came."""
+    """Records the order in which the events of all tasks came."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -280,7 +280,7 @@ def writer(written: Any) -> Any:
 
 
 async def test_killed_parent_resumes_with_its_child(bench: Bench) -> None:
-    """From after every second event of both: the child goes on, and nothing is written twice."""
+    """Kill parent and child after every second event: the child continues, and repeats no write."""
     first = await bench.run(PARENT, CHILD, tools=[writer([])])
     assert first.text == "['6']"
     order, parent = list(bench.journal.order), first.trace.task_id
@@ -425,7 +425,7 @@ STEPS = "for n in range(4):\n    print(await step(TASK, n))"
 async def test_children_continue_after_the_parents_sandbox_dies(
     bench: Bench, dies_in: Any, places: Any
 ) -> None:
-    """Each call of each is made once, and the parent ends as one whose sandbox lives."""
+    """Each child's call is made once, and the parent ends as if its sandbox had lived."""
     made: list[tuple[str, int]] = []
     deaths: list[int | None] = []
 
@@ -458,7 +458,7 @@ async def test_children_continue_after_the_parents_sandbox_dies(
 
 
 async def test_children_of_a_finished_script_are_cancelled(bench: Bench) -> None:
-    """A script that goes over a limit does not run again, so nobody comes for them."""
+    """A script that exceeds a limit does not run again, so nobody fetches the results."""
     is_begun = asyncio.Event()
 
     @tool(confirm=False)

@@ -1,4 +1,4 @@
-"""A file that a call names is read once: what is sent is what a person was asked about."""
+"""Tests that a file in a call is read once, so that the file which a person approved is sent."""
 
 import asyncio
 from collections.abc import Callable
@@ -35,7 +35,7 @@ class Post(Connection):
 
 
 class ShowingPost(Post):
-    """A post office that shows what it would send."""
+    """A post office whose preview shows what it would send."""
 
     def check(self, call: Any) -> Any:
         sizes = [

@@ -235,7 +235,7 @@ async def test_remembered_decision_is_not_asked_again():
 
 
 class Reticent(BaseModel):
-    """Shows less than it holds."""
+    """A model whose dump omits one of its fields."""
 
     user: str
     password: str = Field(exclude=True)

@@ -1,4 +1,4 @@
-"""What is done is what was shown: whatever has changed meanwhile is asked about again."""
+"""Tests that a call is made as shown: if anything changed since, a person is asked again."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from support.gates import gate_bench
 
 
 class Drafts(Connection):
-    """Drafts by number, each with a text; somebody else may write them again."""
+    """Drafts by number, each with a text, which others may change."""
 
     def __init__(self, texts, tells=str, **options):
         super().__init__(**options)
@@ -39,7 +39,7 @@ class Drafts(Connection):
 
 
 def answers(drafts, *decisions):
-    """Each answer may be a decision, or what happens before the same yes."""
+    """Return a callback with these decisions; functions among them run before an approval."""
     left = list(decisions)
 
     def decide(request):
@@ -108,7 +108,7 @@ async def test_action_gets_the_basis_that_was_approved():
 
 
 class Contexts:
-    """Tells an action of its call, without a task."""
+    """Tells an action about its call, without a task."""
 
     def of(self, call, again=False):
         return type("Context", (), {"basis": call.basis})

@@ -1,4 +1,4 @@
-"""Plain functions run in threads, from one line."""
+"""Tests that plain functions run in threads, in their order."""
 
 import asyncio
 import threading
@@ -16,7 +16,7 @@ def threads():
 
 
 async def keep_busy(threads):
-    """An event that ends what both threads do, and the tasks that wait for them."""
+    """Block both threads; return an event that releases them, and the waiting asyncio tasks."""
     held, began, running = threading.Event(), threading.Semaphore(0), 0
 
     def hold():

@@ -1,4 +1,4 @@
-"""A journal's own errors are delf's, and name the journal."""
+"""Tests that a journal's own exceptions become delf's errors, which name the journal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from support.chains import every_text_of
 
 
 class Redis(InProcessJournal):
-    """A journal whose server is away for some methods."""
+    """A journal whose server does not answer some methods."""
 
     away: frozenset[str] = frozenset()
 

@@ -1,4 +1,4 @@
-"""What is recorded, in which order: log, journal, observers."""
+"""Tests of what is recorded and in which order: task log, journal, observers."""
 
 import asyncio
 import typing
@@ -20,7 +20,7 @@ from support.until import until
 
 
 class Journal(InProcessJournal):
-    """Notes what was kept, and lets others run while it keeps."""
+    """A journal that notes the stored events, and lets other tasks run while it stores one."""
 
     def __init__(self):
         super().__init__()
@@ -84,7 +84,7 @@ async def test_prints_are_batched_and_keep_their_position():
 
 
 async def test_event_is_journalled_although_its_recorder_is_cancelled():
-    """Else a call would have a beginning and no end: what happened is told in any case."""
+    """Otherwise a call would have a start and no end."""
     journal, go_on = Journal(), asyncio.Event()
     append = journal.append
 
@@ -109,7 +109,7 @@ async def test_event_is_journalled_although_its_recorder_is_cancelled():
 
 
 def is_closed(kind):
-    """Whether values of a type are numbers, truths or words of a closed set."""
+    """Return whether all values of a type are numbers, booleans or words from a closed set."""
     if kind in (int, float, bool, type(None), Usage):
         return True
     if typing.get_origin(kind) is typing.Literal:
@@ -129,7 +129,7 @@ def test_only_closed_fields_are_exempt_from_redaction():
 
 
 class Fragile(Journal):
-    """A journal that fails, or hangs once it has kept an event, where a test says so."""
+    """A journal that fails, or hangs after it stored an event, as the test says."""
 
     def __init__(self, keeps: bool = True) -> None:
         super().__init__()
@@ -151,7 +151,7 @@ class Fragile(Journal):
 
 
 async def cancelled_midway(log, journal, kind, *, fails=False, **fields):
-    """Cancel a record whose event the journal was given, and which it may fail to keep."""
+    """Cancel a record after its event was passed to the journal, which may fail to store it."""
     journal.hangs = asyncio.Event()
     recording = asyncio.ensure_future(log.record(kind, **fields))
     await journal.hangs.wait()
@@ -185,7 +185,7 @@ async def test_record_raises_after_the_end_of_a_task(how):
 
 @pytest.mark.parametrize("how", list(ENDS))
 async def test_queued_record_raises_after_the_task_end(how):
-    """The end was recorded before it, and it is not dropped without a word."""
+    """A late event is either stored, or its record raises; it is never dropped silently."""
     journal = Journal()
     log = TaskLog("t", journal, [])
     for number in range(3):
@@ -216,7 +216,7 @@ async def test_abandoned_task_records_only_outcomes_of_calls():
 
 @pytest.mark.parametrize("keeps", [True, False])
 async def test_event_of_a_cancelled_record_precedes_the_next(keeps):
-    """Also by a journal that had not come to it."""
+    """The order holds even if the journal had not started to store the first event."""
     journal = Fragile(keeps)
     log = TaskLog("t", journal, [])
     await cancelled_midway(log, journal, ev.Warned, message="first")
@@ -227,7 +227,7 @@ async def test_event_of_a_cancelled_record_precedes_the_next(keeps):
 
 
 async def test_record_stops_after_an_unjournalled_event():
-    """A record that was cancelled has its number: no later event may take it, nor leave a gap."""
+    """The cancelled event keeps its number, which no later event may take or skip."""
     journal = Fragile(keeps=False)
     log = TaskLog("t", journal, [])
     await cancelled_midway(log, journal, ev.Warned, fails=True, message="first")

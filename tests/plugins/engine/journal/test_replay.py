@@ -1,4 +1,4 @@
-"""Calls of a script that runs once more: each is answered when it was, however many wait."""
+"""Tests of calls in a repeated script: each gets its answer in the recorded order."""
 
 import asyncio
 import random
@@ -12,11 +12,11 @@ from delf_engine.journal.replay import Replay
 
 
 def replay_of(calls, ends):
-    """A script's replay.
+    """Return the replay of a script.
 
     Args:
         calls: The digests of its calls.
-        ends: The numbers of those that ended.
+        ends: The numbers of the calls that ended.
     """
     head = {"task_id": "t", "action": "look"}
     script = ev.ScriptGenerated(task_id="t", seq=1, at=1.0, code="x", attempt=1)
@@ -33,7 +33,7 @@ def replay_of(calls, ends):
 
 
 async def answers(replay, *digests):
-    """The numbers of calls that are made together, in the order of their answers."""
+    """Make some calls together; return their numbers in the order of their answers."""
     order = []
 
     async def call(digest):

@@ -1,4 +1,4 @@
-"""Which failures of a task are worth another try."""
+"""Tests of which failures of a task are retried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models are asked: opened once, counted, recorded, within the budget and without secrets."""
+"""Tests that models are opened once, and that calls are counted, recorded and within the budget."""
 
 import pytest
 

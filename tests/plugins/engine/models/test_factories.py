@@ -1,4 +1,4 @@
-"""A model's factory that is wrong is told with the model's and the plugin's name."""
+"""Tests that the error of a faulty model factory names the model and the plugin."""
 
 import pytest
 

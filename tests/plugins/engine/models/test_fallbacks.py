@@ -1,4 +1,4 @@
-"""Fallbacks: another model is asked where the first one is not available."""
+"""Tests of fallbacks, which are asked if the first model is not available."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from support.cut_journal import CutJournal
 
 
 class Scripted:
-    """Two models, of which a test says what each does."""
+    """Two models that behave as the test says."""
 
     def __init__(self, host):
         self.asked, self.prices = [], {}
@@ -22,7 +22,7 @@ class Scripted:
 
 
 class Keyed(Scripted):
-    """A provider that knows a model under several keys, and refuses some of them."""
+    """A provider of one model that accepts some keys and refuses others."""
 
     def __init__(self, host, **refused):
         self.asked, self.prices, self.refused = [], {}, refused

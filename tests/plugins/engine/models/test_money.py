@@ -1,4 +1,4 @@
-"""A budget is kept before money is spent: forecasts, reservations, prices."""
+"""Tests that a budget limits costs in advance, by estimates, reservations and prices."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ async def test_reservation_is_released_on_failure_and_cancellation() -> None:
 
 
 class Calls:
-    """Calls that hold their reservation until they are told what they cost."""
+    """Calls that hold their reservation until the test tells them their cost."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger

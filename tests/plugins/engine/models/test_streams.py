@@ -1,4 +1,4 @@
-"""Every stream of a model has an end, whatever its plugin and its server do."""
+"""Tests that every stream of a model ends, whatever its plugin and server do."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ SPEC = ModelSpec(name="endless", summary="No end.", factory="x:y", serves=("endl
 
 
 class Endless:
-    """A model of somebody else's plugin, whose stream never ends.
+    """A third-party model whose stream never ends.
 
     Args:
-        pieces: Each time the next of them.
-        pause: Seconds between two.
-        whole: What it answers without a stream.
+        pieces: The pieces, of which one comes each time.
+        pause: Seconds between two pieces.
+        whole: The answer without a stream.
     """
 
     takes_tools = True

@@ -7,7 +7,7 @@ from delf import load_project
 
 @pytest.fixture
 def project(tmp_path):
-    """Loads a project from texts; its environment holds only what the test gives."""
+    """Return a function that loads a project from texts, with only the test's environment."""
 
     def load(toml=None, *overrides, env=None, dotenv=None, **flags):
         if toml is not None:

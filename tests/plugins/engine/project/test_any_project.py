@@ -1,4 +1,4 @@
-"""Settings that code does not give: from elsewhere than delf.toml."""
+"""Tests of settings that come from elsewhere than delf.toml."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def price(item: str) -> int:
 
 @dataclass
 class Table:
-    """A project whose settings are in no file."""
+    """A project whose settings are not in a file."""
 
     root: Path
     agent: AgentConfig

@@ -1,4 +1,4 @@
-"""A project's files have no effect before they were trusted, and its texts say who gave them."""
+"""Tests that files of an untrusted project have no effect, and that its texts have a source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures as a table: what a spreadsheet makes of the names in it."""
+"""Tests of figures as a table, whose names a spreadsheet must not read as formulas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is folded from a task's events: its trace, and snapshots of it."""
+"""Tests of traces and snapshots, which are computed from a task's events."""
 
 import dataclasses
 import json
@@ -243,7 +243,7 @@ def test_duration_excludes_interruptions():
 
 
 def asked_and_called(decided):
-    """The events of a call that was asked about: the question, its decision, and the call."""
+    """Make the events of an approved call: the request, its decision, and the call."""
     call = {"call_id": 1, "action": "mail.send", "arguments": {"to": "eve"}}
     call |= {"effect": "write", "digest": "d"}
     origins = {"to": {"kind": "task", "trust": "own", "text": "in the task"}}
