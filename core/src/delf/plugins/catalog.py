@@ -37,9 +37,9 @@ _BARE: Final = ("connection", "command")
 _PREFIXES: Final = {"format": "files", "embedder": "embed"}
 
 _LAST: Final = 1.0
-"""The fit of a fallback: as good as the pattern ``*``."""
+"""The rate of a fallback plugin, equal to that of the pattern ``*``."""
 _AT_ADDRESS: Final = 1.5
-"""The fit of a model with an address whose plugin's protocol other servers speak."""
+"""The rate of a plugin whose protocol other servers use, for a model with an address."""
 
 _MAX_NAMED: Final = 3
 """The maximum number of plugins that failed to load in one hint."""

@@ -34,8 +34,9 @@ _VALUES_A_STEP: Final = 20
 _BACKTRACKS: Final = 10_000
 """The maximum number of backtracking steps of a pattern on one text."""
 _HEAVY: Final = 2000
-"""The maximum number of schemas applied to one part of a value, such as ``unevaluated`` keywords
-apply all again.
+"""The maximum number of schemas that one part of a value is checked against.
+
+The ``unevaluated`` keywords check a part against all schemas again.
 """
 _LARGE: Final = 10_000
 """The value size from which only the first fault is reported, because formatting faults is slow."""

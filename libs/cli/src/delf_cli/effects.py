@@ -53,7 +53,7 @@ _SERVER: Final = re.compile(r"\b(servers|host|basePath|schemes|tokenUrl|authoriz
 _MODELS: Final = frozenset((name,) for name in LLM_FIELDS)
 _VALUE: Final = 200
 _DEEP: Final = 3
-"""Parts of the path of a file with instructions that are shown."""
+"""The maximum number of path parts shown of a file with instructions."""
 _MAX_BYTES: Final = 16 * 1024 * 1024
 _MAX_YAML: Final = 256 * 1024
 _MAX_BRACKETS: Final = 200

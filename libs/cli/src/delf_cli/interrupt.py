@@ -21,7 +21,7 @@ BUSY_SECONDS: Final = 2.0
 """The seconds after a signal until a blocked event loop is named."""
 _AGAIN: Final = "press Ctrl-C again to end the process at once"
 _LEFT_SECONDS: Final = 1.0
-"""The time for cancelled tasks that are left at the end."""
+"""The seconds that remaining tasks get to end after their cancellation."""
 
 
 def run_until_done(

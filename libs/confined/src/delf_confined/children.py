@@ -28,7 +28,7 @@ _BOOT: Final = (
 )
 _KEPT_VARIABLES: Final = ("LD_LIBRARY_PATH", "LANG", "LC_ALL", "PATH")
 _ONE_THREAD: Final = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL", "NUMEXPR")}
-"""Libraries that calculate start no threads when they are imported: the template is forked."""
+"""Variables that keep numeric libraries from starting threads, because the template is forked."""
 
 
 class Child:

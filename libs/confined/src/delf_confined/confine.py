@@ -16,7 +16,7 @@ from delf_confined import landlock, seccomp, system
 
 _OPEN_FILES: Final = 256
 _MAPPED: Final = 4
-"""The address space, in times the memory: threads reserve more than they use."""
+"""The limit of the address space divided by that of memory: threads reserve more than they use."""
 _PAGE: Final = resource.getpagesize()
 SYSTEM_FILES: Final = (
     *system.INTERPRETER_FILES,

@@ -42,7 +42,7 @@ _OF_FONTS: Final = re.compile("encoding|broken line|cmap|font", re.IGNORECASE)
 _DEEPEST_FORM: Final = 8
 _DEEPEST_FIELD: Final = 20
 _LARGEST: Final = 256_000_000
-"""Bytes of the text of a .docx, unpacked."""
+"""The maximum number of bytes of the unpacked text of a .docx."""
 
 
 class Pages(NamedTuple):

@@ -48,7 +48,7 @@ class Readers:
         self._at_once = at_once
         self._template = Template()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="delf-confined")
-        """Forking takes some milliseconds, at first a few hundred."""
+        """The thread for forking, which takes milliseconds, and some hundred the first time."""
 
     async def call(
         self,

@@ -97,7 +97,7 @@ _MAKE: Final = 0o100
 _OPEN_FLAGS: Final = 0o27777703 & ~0o20000
 """Allowed open flags: all but O_PATH, which Landlock does not restrict, and O_ASYNC."""
 _CLOCK_OF_A_PROCESS: Final = 0x80000000
-"""Negative clocks are the clocks of processes, by their numbers, and of devices."""
+"""The sign bit of a clock id: negative ids name clocks of other processes, or devices."""
 _RENAME_FLAGS: Final = 1
 """RENAME_NOREPLACE; not the exchange, and not the whiteout, which is a device."""
 _PIPE_FLAGS: Final = 0o2004000

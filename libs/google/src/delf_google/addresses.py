@@ -66,4 +66,4 @@ def address(text: str) -> str:
 People = Annotated[str | list[str], AfterValidator(people)]
 """A parameter type for addressees; the action gets a list of single addresses."""
 Addresses = Annotated[list[str], AfterValidator(addresses)]
-"""A parameter with addresses; the action gets a list of addresses alone."""
+"""A parameter type for addresses; the action gets a list of addresses without names."""

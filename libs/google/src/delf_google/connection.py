@@ -39,7 +39,7 @@ class GoogleConnection(Connection[GoogleSettings]):
     root: ClassVar[str]
     """The service's address."""
     scopes: ClassVar[Mapping[str, str]]
-    """The least scope for each unit of permission, without the common prefix."""
+    """The narrowest scope for each unit of permission, without the common prefix."""
     broad: ClassVar[Mapping[str, frozenset[str]]] = {}
     """Scopes that include other scopes, with the included ones."""
 

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 RETRIES: Final = 5
 """The maximum number of retries after a temporary failure."""
 _LONGEST_WAIT: Final = 70.0
-"""Seconds that a call waits in all for a quota: most quotas are of a minute."""
+"""The maximum number of seconds that a call waits for quotas, most of which are per minute."""
 _SLOWEST: Final = 100_000
 """The assumed upload speed in bytes per second, for timeouts."""
 _AT_ONCE: Final = 16

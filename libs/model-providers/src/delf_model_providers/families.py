@@ -10,7 +10,7 @@ from delf.specs import Provider
 OPENAI_URL: Final = "https://api.openai.com/v1"
 
 RESPONSES: Final = "openai-responses"
-"""OpenAI with its responses instead of chat completions."""
+"""The dialect of OpenAI's responses API, which is not chat completions."""
 
 FAMILIES: Final = (
     Provider(
@@ -43,7 +43,7 @@ FAMILIES: Final = (
         suggested="gemini-2.5-flash",
     ),
 )
-"""Providers with a dialect: a protocol that is known by the name of the provider it is of."""
+"""Providers with a dialect: a protocol that is named after its provider."""
 
 SPOKEN: Final = Providers(FAMILIES)
 NO_OTHERS: Final = Providers()

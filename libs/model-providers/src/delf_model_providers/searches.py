@@ -11,7 +11,7 @@ from delf.llm import SERVER_SIDE_TOOLS
 from delf_model_providers.endpoint import Endpoint
 
 _SEARCHING: Final = re.compile(r"search")
-"""The part of names of OpenAI's models that search in chat completions."""
+"""Matches the names of OpenAI's models that search the web in chat completions."""
 _FEES: Final = {"anthropic": 0.01, "google": 0.014, "openai": 0.01, "openai-responses": 0.01}
 """USD for a search by the providers' lists, as of November 2026."""
 _LIMITS: Final = {

@@ -42,8 +42,9 @@ _log = logging.getLogger(__name__)
 
 _READ_SIZE = 64 * 1024
 _READ_AT_FIRST = 2 * 1024
-"""The first read size, some twenty calls: starting a thousand calls in one turn costs more for
-each.
+"""The size of the first read, about twenty calls.
+
+Each call would cost more if a thousand calls were started in one turn of the loop.
 """
 _LARGE = 128 * 1024
 """The size of a frame that is parsed in a thread, because it would delay the event loop."""

@@ -27,7 +27,7 @@ _FORMATS: Final = frozenset(
     | {"ipv6", "decimal"}
 )
 _BEYOND: Final = 2**31 - 1
-"""A larger limit is that of a type, and nothing that a script comes near."""
+"""Larger limits follow from a type, such as a 64-bit integer, and are not shown."""
 
 
 def hints_of(document: Document, schema: Any, max_hints: int, depth: int) -> str:

@@ -32,7 +32,7 @@ _JSON: Final = "contentSchema"
 _MAX_LINES: Final = 1_000
 _MAX_LITERAL: Final = 20_000
 WRITTEN: Final = "x-written"
-"""A function that returns how a text encodes data other than as a single JSON value."""
+"""The keyword for the notation of data in a text that is not a single JSON value."""
 LINES: Final = "lines"
 LITERAL: Final = "literal"
 MIXED: Final = "mixed"
