@@ -152,7 +152,7 @@ class Catalog:
         return next(spec for spec in specs if spec == chosen)
 
     def _winning_offer(self, offers: Sequence[Offer], purpose: str) -> Offer:
-        """Return the winning offer, or an error with the candidates and how to choose."""
+        """Return the preferred offer; raise an error that says how to choose between several."""
         plugin = choose([offer.plugin for offer in offers], self._prefer, purpose)
         return next(offer for offer in offers if offer.plugin is plugin)
 

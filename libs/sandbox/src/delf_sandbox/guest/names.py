@@ -220,7 +220,7 @@ class ToolNames:
             place.put(self._spelled(node, spelling))
 
     def _spell_name(self, place: Place, is_called: bool) -> None:
-        """Turn another spelling into a tool: ``Shop`` and ``shop_find_orders()``."""
+        """Replace a tool's name in another spelling, such as ``Shop`` or ``shop_find_orders()``."""
         node = place.node
         if self._is_unknown(node.id, place.scope):
             spelling = self._spellings.get(same_name(node.id))
