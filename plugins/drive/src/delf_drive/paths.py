@@ -106,7 +106,7 @@ class Places:
         return str(record["id"])
 
     async def children(self, folder: str, name: str) -> list[dict[str, Any]]:
-        """List the items of a folder with a name."""
+        """List the items in a folder that have a certain name."""
         query = f"name = {quote_text(name)} and {quote_text(folder)} in parents and trashed = false"
         page = await self._transport.json(
             Request(

@@ -110,7 +110,7 @@ class NoChanges(Evaluator[object, object, object]):
 
 
 def _unknown(action: str, course: Done) -> str | None:
-    """Return a message if no action has a name, because a misspelled check proves nothing."""
+    """Return a message if an action does not exist, because a misspelled check proves nothing."""
     if any(fnmatchcase(pattern_of_action, action) for pattern_of_action in course.actions):
         return None
     return f"there is no action {action}{did_you_mean(action, course.actions)}"

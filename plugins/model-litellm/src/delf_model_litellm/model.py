@@ -74,9 +74,11 @@ class _Collected:
         number, last = int(part.index), len(self.calls) - 1
         if number > last:
             return number
-        there = self.calls[number]
-        is_whole = _is_json("".join(there.arguments))
-        if part.function.name and (part.id != there.id if part.id else is_whole):
+        call = self.calls[number]
+        is_whole = _is_json("".join(call.arguments))
+        # A piece without an id belongs to another call if the arguments are already complete.
+        is_other_call = part.id != call.id if part.id else is_whole
+        if part.function.name and is_other_call:
             return last + 1
         return last if is_whole else number
 

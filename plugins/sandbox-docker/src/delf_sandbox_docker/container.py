@@ -194,7 +194,7 @@ class ContainerProcess:
             return  # the container has ended
 
     async def how_it_ended(self) -> Outcome:
-        """Return the outcome by the last message of process 1."""
+        """Return the outcome that follows from the last message of process 1."""
         reason = self._last_words()
         status = reason.get("exit")
         if reason.get("oom") is True:

@@ -957,7 +957,7 @@ class Budget(Shown):
 
 
 class Login(Shown):
-    """A session of the caller's on the page."""
+    """A session in which the caller is logged in to the page."""
 
     id: str
     began: Time

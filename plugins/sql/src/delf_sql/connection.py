@@ -179,7 +179,8 @@ class SQL(Connection[SQLSettings]):
         """  # noqa: D205 - the model reads the whole paragraph
         checked = await asyncio.to_thread(check_writes, _as_list(statement), self.target.dialect)
         changes = _changes(checked, params)
-        if not changes[0][1]:
+        _, parameter_sets = changes[0]
+        if not parameter_sets:  # an empty list of parameters
             return Changes(rowcount=0, rows=[], committed=True)
 
         if len(changes) > 1:

@@ -62,7 +62,7 @@ def code(lists=LISTS, shows=SHOWS):
 
 
 def showing(before, after):
-    """The command with another text in ``show`` or ``watch``."""
+    """Return the command with a changed text in ``show`` or ``watch``."""
     assert before in SHOWS
     return code(shows=SHOWS.replace(before, after))
 

@@ -128,7 +128,7 @@ breaks = planting(Suite)
 
 
 def host_breaks(*tests):
-    """The same for what stands between a sandbox and its host."""
+    """Return a decorator for a script host that makes the named tests fail."""
 
     def made(host):
         about = {"session": hosted(host), "__module__": host.__module__}

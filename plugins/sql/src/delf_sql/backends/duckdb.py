@@ -216,7 +216,11 @@ class DuckdbBackend:
         self, session: _Session, changes: Sequence[tuple[Statement, Sequence[Params]]]
     ) -> WriteResult:
         """Run statements with their sets of parameters in one transaction."""
-        bounds = [self._bind(one, params) for one, batches in changes for params in batches]
+        bounds = [
+            self._bind(statement, params)
+            for statement, parameter_sets in changes
+            for params in parameter_sets
+        ]
         result = session.do(
             "change",
             bounds=[asdict(bound) for bound in bounds],

@@ -302,7 +302,7 @@ class _Shared:
         )
 
     def _containers_with_marks(self) -> set[str]:
-        """Name the containers of the object's package that came to hold a text of the use."""
+        """Return the names of the package's containers to which the use added one of its texts."""
         before = _PRISTINE.get(self._kind, {})
         return {
             name
