@@ -62,7 +62,7 @@ def given(annotation: ast.expr) -> str:
     """Write the type of a field as callers may give it, before its validation; None is left out."""
     if isinstance(annotation, ast.BinOp):  # … | None
         return given(annotation.left)
-    text = ast.unparse(annotation)
+    text = ast.unparse(annotation).replace("LocalPath", "str")
     if isinstance(annotation, ast.Subscript) and text.startswith("Annotated["):
         assert isinstance(annotation.slice, ast.Tuple)
         return given(annotation.slice.elts[0])

@@ -32,6 +32,7 @@ from delf.llm import AUTO, HIDDEN, SETTINGS, LLMConfig, as_llm_config
 from delf.protocols.rules import ApprovalRule
 from delf.protocols.strategy import TOOLS_BUDGET
 from delf.providers import Providers
+from delf.settings import LocalPath
 from delf.specs import ApprovalSpec, MemorySpec, ObserverSpec, SandboxSpec, Spec, StrategySpec
 from delf.types import ApprovalMode, ConfirmMode, FlowMode, Isolation
 from delf_engine.memory_config import MemoryConfig
@@ -197,8 +198,8 @@ class AgentConfig(FixedAttributes, BaseModel):
         default="process",
         description="Refuse weaker sandboxes, as measured on this machine.",
     )
-    files: tuple[str, ...] = Field(default=(), description="Input files for scripts.")
-    own_files: tuple[str, ...] = Field(
+    files: tuple[LocalPath, ...] = Field(default=(), description="Input files for scripts.")
+    own_files: tuple[LocalPath, ...] = Field(
         default=(),
         description="Input files, or folders of them, whose texts count as your words.",
     )
@@ -248,7 +249,7 @@ class AgentConfig(FixedAttributes, BaseModel):
         default=300.0, gt=0, description="Seconds until an unanswered request counts as rejected."
     )
     stream: bool = Field(default=False, description="Stream model answers.")
-    record: str | None = Field(
+    record: LocalPath | None = Field(
         default=None, description="Record model answers in this file, for recorded:FILE."
     )
     max_tasks: int = Field(default=256, ge=1, description="The most tasks at the same time.")
@@ -267,7 +268,7 @@ class AgentConfig(FixedAttributes, BaseModel):
     chat: bool | Table[Any] | None = Field(
         default=None, description="Let tasks continue a conversation: true, or its options."
     )
-    output_dir: str | None = Field(default=None, description="The folder for output files.")
+    output_dir: LocalPath | None = Field(default=None, description="The folder for output files.")
 
     @field_validator(
         "allowed_libs",

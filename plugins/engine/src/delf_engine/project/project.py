@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from delf.environment import Source, beside, source_of
+from delf.environment import Source, source_of
 from delf.errors import ConfigurationError
 from delf.machine.kept_keys import KeptKeys
 from delf.packages.official import PLUGIN_PREFIX, packages, usual
@@ -34,12 +34,6 @@ _SENT_ALONG: Final = frozenset(
 secret fields, but are not loaded for unselected connections.
 """
 _KEYS: Final = frozenset({"providers", "api_key_for"})
-_KNOWN_BY: Final = frozenset({*LLM_FIELDS, *_KEYS})
-"""Settings whose texts carry their source: keys go to addresses of a trusted source, and paths are
-relative to a file.
-"""
-
-
 _ENDPOINT: Final = frozenset({"base_url", "api_key", "headers", "provider"})
 """The endpoint settings of a model: address, headers and extra request data."""
 
@@ -85,10 +79,9 @@ class Project:
 
     @cached_property
     def _agent(self) -> AgentConfig:
-        values = self.agent_values.resolve(self.environ, placed=_KNOWN_BY)
+        values = self.agent_values.resolve(self.environ)
         place = f"{self.file} [agent]" if self.file else "configuration"
-        config = make_config(values, where=place, origin=self.agent_values.origin)
-        return self._with_paths(config)
+        return make_config(values, where=place, origin=self.agent_values.origin)
 
     @property
     def journal(self) -> str | None:
@@ -148,17 +141,6 @@ class Project:
                 yield value
             else:
                 yield from secrets_of_options({path[-1]: value})
-
-    def _with_paths(self, config: AgentConfig) -> AgentConfig:
-        """Resolve relative paths from ``delf.toml`` against its folder."""
-        file_keys = {path[0] for path, setting in self.agent_values.leaves() if setting.from_file}
-        update: dict[str, Any] = {}
-        for name in {"files", "own_files"} & {*file_keys}:
-            update[name] = tuple(beside(self.root, path) for path in getattr(config, name))
-        for name in ("output_dir", "record"):
-            if name in file_keys and (path := getattr(config, name)) is not None:
-                update[name] = beside(self.root, path)
-        return config.model_copy(update=update) if update else config
 
 
 def load_project(

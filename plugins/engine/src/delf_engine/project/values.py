@@ -108,19 +108,15 @@ class Values:
         return next((g.origin for p, g in self._leaves.items() if p[: len(path)] == path), None)
 
     def resolve(
-        self,
-        environ: Mapping[str, str],
-        *,
-        without: Collection[str] = (),
-        placed: Collection[str] | None = None,
+        self, environ: Mapping[str, str], *, without: Collection[str] = ()
     ) -> dict[str, Any]:
         """Return the tree with references resolved.
+
+        Texts keep their source and, from a file, its folder (:class:`FileText`).
 
         Args:
             environ: The variables for references.
             without: Top-level keys to omit.
-            placed: Top-level keys whose texts keep their source and, from a file, its folder
-                (:class:`FileText`); all when omitted.
 
         Raises:
             EnvironmentKeyError: If a referenced variable is not set, with file and key.
@@ -136,9 +132,7 @@ class Values:
             value = setting.value
             if setting.folder is not None:
                 value = substitute(value, environ, setting.origin)
-            if placed is None or path[0] in placed:
-                value = _placed(value, setting)
-            node[path[-1]] = value
+            node[path[-1]] = _placed(value, setting)
         return tree
 
 
