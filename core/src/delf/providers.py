@@ -65,9 +65,9 @@ class Providers:
         if provider is None or not rest.strip() or _TAG.fullmatch(rest):
             return config
         if config.base_url is None or provider.own_protocol:
-            return replace(config, model=_as_given(config.model, f"{provider.name}/{rest}"))
+            return replace(config, model=_with_source_of(config.model, f"{provider.name}/{rest}"))
         chosen = provider.name if config.provider == AUTO else config.provider
-        return replace(config, model=_as_given(config.model, rest), provider=chosen)
+        return replace(config, model=_with_source_of(config.model, rest), provider=chosen)
 
     def spellings(self, model: str) -> frozenset[str]:
         """Return all spellings of a model name in lower case, with and without provider.
@@ -98,7 +98,7 @@ class Providers:
                 yield provider.suggested, key
 
 
-def _as_given(name: str, text: str) -> str:
+def _with_source_of(name: str, text: str) -> str:
     """Return a part of a model name as a text with the same source as the whole name."""
     if isinstance(name, FileText):
         return FileText(text, name.folder)

@@ -154,6 +154,7 @@ def _with_type_inside(parts: _Parts, place: Sequence[str], kind: str) -> _Parts:
     if begin is None:
         return parts
     before, _, first = str(parts[begin]).partition(_LIST)
+    # The type of the items ends at the bracket that closes the list.
     inner: list[str | _Group] = []
     depth = 1
     for number, part in enumerate((first, *parts[begin + 1 :]), begin):
@@ -163,11 +164,11 @@ def _with_type_inside(parts: _Parts, place: Sequence[str], kind: str) -> _Parts:
         for at, char in enumerate(part):
             depth += (char == "[") - (char == "]")
             if not depth:
-                marked_part = _with_type((*inner, part[:at]), place, kind)
+                item_parts = _with_type((*inner, part[:at]), place, kind)
                 return (
                     *parts[:begin],
                     before + _LIST,
-                    *marked_part,
+                    *item_parts,
                     part[at:],
                     *parts[number + 1 :],
                 )

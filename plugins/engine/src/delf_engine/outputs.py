@@ -126,7 +126,7 @@ class Output(Generic[T]):
             parameters=(Parameter(name="value"),),
             returns="None",
             validate=self._validated,
-            call=_given,
+            call=_return_value,
             schema=lambda: {
                 "type": "object",
                 "properties": {"value": self.schema},
@@ -167,7 +167,7 @@ class AnswerTool:
         return (self._action,)
 
 
-async def _given(value: Any) -> Any:
+async def _return_value(value: Any) -> Any:
     return value
 
 

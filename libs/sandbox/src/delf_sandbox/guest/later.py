@@ -168,7 +168,7 @@ class Later:
         if owner is None:
             return
         if "param" in owner.names[word] and owner.kind == "function":
-            self._keep_given(owner, word, path)
+            self._keep_arguments(owner, word, path)
         self._keep_bound(id(owner), word, owner.binds.get(word, ()), path)
 
     def _keep_bound(self, owner: int, word: str, bindings: Sequence[Any], path: Path) -> None:
@@ -181,7 +181,7 @@ class Later:
             levels = binding_path.count(OUT_OF)
             self._keep(value, scope, (*binding_path[levels:], *path[levels:]))
 
-    def _keep_given(self, function: Scope, word: str, path: Path) -> None:
+    def _keep_arguments(self, function: Scope, word: str, path: Path) -> None:
         """Mark the calls as awaited later whose results are passed for a parameter."""
         if (key := (id(function), f"({word})", path)) in self._visited:
             return
