@@ -61,7 +61,7 @@ SET_UPS = {
 
 @pytest.fixture
 def start(run: Any, here: Any, monkeypatch: pytest.MonkeyPatch):
-    """Start a server by the command, with the settings and variables, of a page."""
+    """Start a server as a page describes: with its command, settings and variables."""
     for name in ("DELF_API_KEY", "DELF_JOURNAL_SQL_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(here / "data"))

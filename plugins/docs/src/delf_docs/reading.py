@@ -117,7 +117,7 @@ def _inline(paragraph: Node) -> str:
 
 
 def _run(content: str, style: Node) -> str:
-    """Return a run of text with its marks next to the words."""
+    """Return a run of text as Markdown, without spaces between its marks and its words."""
     text = content.replace("\x0b", "  \n").rstrip("\n")
     core = text.strip(" ")
     if not core:

@@ -129,9 +129,14 @@ def only_reads(name: str, path: str) -> bool:
 def effects_by_name(
     effects: Mapping[str, Effect], spots: Sequence[Spot], where: str
 ) -> dict[str, Effect]:
-    """Return the effects of operations by name, from words as in ``allow``.
+    """Return the effect of each operation that the setting ``effects`` selects, by action name.
 
     Names and operationIds override tags and patterns; among several effects the strictest counts.
+
+    Args:
+        effects: Effects by word: a name, an operationId, a tag or a pattern, as in ``allow``.
+        spots: All operations.
+        where: The name of the connection, for messages.
 
     Raises:
         ConnectionConfigurationError: If a word matches nothing.
