@@ -120,5 +120,5 @@ def test_commands_on_pages_exist() -> None:
         ("delf plugins list all", 1),
     ],
 )
-def test_wrong_commands_are_detected(text: str, faults: int) -> None:
+def test_check_of_hints_finds_commands_that_do_not_exist(text: str, faults: int) -> None:
     assert len(list(_faults(text))) == faults

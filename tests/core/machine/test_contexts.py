@@ -55,7 +55,7 @@ async def test_cancelling_awaited_in_waits_until_the_coroutine_ends(of_ann: Cont
     assert ended == ["Ann"]
 
 
-async def test_awaited_in_raises_the_coroutine_error(of_ann: Context) -> None:
+async def test_awaited_in_context_passes_on_the_coroutines_error(of_ann: Context) -> None:
     async def fail() -> None:
         await asyncio.sleep(0)
         raise KeyError(who.get())

@@ -126,7 +126,7 @@ def test_words_shared_by_most_names_are_not_resources():
     assert shared_words(["list_core_pods", "list_core_nodes"]) == frozenset()
 
 
-def test_listing_names_every_action_despite_shared_words():
+def test_list_contains_every_action_although_names_share_words():
     listed = names_of((f"k8s.{name}" for name in CLUSTER), 3_000)
     for name in CLUSTER:
         assert name in listed

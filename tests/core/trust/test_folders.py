@@ -32,7 +32,7 @@ def test_folder_search_stops_at_repository_root(deep, mark, kind):
     assert project_folder(deep) == deep.parents[1]
 
 
-def test_home_folder_counts_only_as_working_folder(deep, monkeypatch):
+def test_home_folder_is_the_project_only_when_the_search_begins_there(deep, monkeypatch):
     monkeypatch.setenv("HOME", str(deep.parents[2]))
     assert project_folder(deep) == deep
     assert project_folder(deep.parents[2]) == deep.parents[2]

@@ -54,6 +54,6 @@ def test_story_of_an_event_uses_its_headline():
     assert [story(event) for event in shown] == [f"  {cut(e.headline, 200)}" for e in shown]
 
 
-def test_story_shows_a_postponed_task():
+def test_event_line_tells_that_a_postponed_task_is_repeated():
     event = TaskPostponed(**PLACE, error="no\nnetwork", code="ERR-1", tries=2, not_before=9.0)
     assert story(event) == "  attempt 2 failed and will be repeated: no network"

@@ -104,7 +104,7 @@ def test_pdf_font_encoding_is_applied(declared: bool) -> None:
     ],
     ids=["a sign of no script", "an unknown encoding"],
 )
-def test_pdf_fonts_without_letters_are_reported(text: str, font: bytes) -> None:
+def test_pdf_fonts_that_do_not_map_to_letters_are_reported(text: str, font: bytes) -> None:
     content = pdf_of("Plain", text).replace(b"/Type1/BaseFont/Helvetica", font)
     with notes_of_call() as notes:
         assert pdf_pages(io.BytesIO(content), "a.pdf").total == 2

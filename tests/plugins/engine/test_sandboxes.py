@@ -133,7 +133,7 @@ async def test_auto_prefers_full_python_and_lists_skipped_backends(host):
     assert "part isolates by interpreter, but runs a subset of Python" in chosen.warning
 
 
-async def test_subset_sandbox_is_chosen_if_nothing_else_is_strong_enough(host, measured):
+async def test_sandbox_with_a_python_subset_is_chosen_if_no_other_is_strong_enough(host, measured):
     """A script that the subset cannot run then fails; it never runs with weaker isolation."""
     offer(host, "weak", "process")
     offer(host, "part", "interpreter", subset=True)

@@ -156,7 +156,9 @@ async def test_unsampled_program_span_creates_no_spans(collector: Collector) -> 
 
 
 @pytest.mark.slow
-def test_trace_spans_processes_and_children(collector: Collector, tmp_path: Path) -> None:
+def test_one_trace_covers_resumed_processes_and_children(
+    collector: Collector, tmp_path: Path
+) -> None:
     trace, span = "1234567890abcdef" * 2, "fedcba0987654321"
     env = {
         **os.environ,

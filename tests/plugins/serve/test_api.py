@@ -275,7 +275,7 @@ async def test_changing_request_needs_the_full_id(serve):
     assert (await server.client.post(f"/tasks/{task_id}/cancel", json={})).status_code == 200
 
 
-async def test_request_includes_omitted_defaults_and_effects(serve):
+async def test_request_lists_defaults_of_omitted_arguments_and_effects(serve):
     server = await serve()
     first = await server.question((await server.run("await send('bob')"))["task_id"])
     assert (first["arguments"], first["defaults"]) == ({"to": "bob"}, {"copies": 1})

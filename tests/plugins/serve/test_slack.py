@@ -153,7 +153,7 @@ async def test_slack_user_without_the_right_cannot_decide(office):
 
 
 @pytest.mark.parametrize(("scope", "teams"), [("own", ()), ("team", ()), ("team", ("sales",))])
-async def test_slack_obeys_the_scope_of_the_user(office, scope, teams):
+async def test_slack_refuses_decisions_about_tasks_outside_the_persons_scope(office, scope, teams):
     slack, opens = office
     async with opens() as server:
         await staffed(server)

@@ -160,7 +160,7 @@ class OneLoopJournal(InProcessJournal):
 
 
 @pytest.mark.parametrize("style", ["sync", "async", "sync in a coroutine"])
-def test_journal_is_used_on_a_single_loop(
+def test_journal_is_only_used_on_one_event_loop(
     delf_host: TestHost, make_agent: MakeAgent, scripted_model: ScriptedModel, style: str
 ) -> None:
     delf_host.provide(

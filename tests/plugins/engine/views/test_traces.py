@@ -253,7 +253,7 @@ def asked_and_called(decided):
     return [asked, answer, ev.CallStarted(**at, seq=3, **call)]
 
 
-def test_traced_call_has_the_origins_of_its_request():
+def test_traced_call_keeps_the_argument_origins_of_its_approval_request():
     [call] = Trace(asked_and_called({"decision": "approved"})).tool_calls
     assert call.origins["to"]["text"] == "in the task"
 
