@@ -35,7 +35,7 @@ _SUPERSETS: Final = {
     "utf8mb4": "utf-8",
     "mac-roman": "macroman",
 }
-"""Charset labels that programs use for a superset of the charset."""
+"""Python's codec by label, for labels whose texts use a larger charset than the label names."""
 
 
 def codec_of(label: str | None) -> str | None:

@@ -164,9 +164,9 @@ class PluginHost:
                 omitted.
 
         Raises:
-            AttributeError: If no plugin, installed or not, is known to give it.
-            OptionalDependencyError: If no plugin exports the name; the error names the package to
-                install.
+            AttributeError: If no plugin is known to give it.
+            OptionalDependencyError: If only a plugin gives it that is not installed or cannot be
+                used here; the error names the plugin's package.
             PluginError: If several plugins export the name, or its module cannot be imported.
         """
         giving = [plugin for plugin in self._candidates if name in dict(plugin.exports)]
@@ -188,8 +188,9 @@ class PluginHost:
         """Return a service that a plugin gives.
 
         Raises:
-            OptionalDependencyError: If no plugin exports the service; the error names the package
-                to install.
+            AttributeError: If no plugin is known to give it.
+            OptionalDependencyError: If only a plugin gives it that is not installed or cannot be
+                used here; the error names the plugin's package.
             PluginError: If several plugins export the service, or the export does not fit the
                 protocol.
         """

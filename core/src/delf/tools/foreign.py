@@ -134,11 +134,11 @@ def _pydantic_ai(item: Any) -> Callable[..., Any] | None:
 
 
 def _abstract_toolset(item: Any) -> list[Callable[..., Any]] | None:
-    """Refuse a pydantic-ai toolset that lists its tools only in a run, such as a filtered one.
+    """Wrap the tools of a pydantic-ai toolset; return None for another object.
 
     Raises:
-        ToolDefinitionError: If the tools are only known in a run, or a tool takes the run's
-            context.
+        ToolDefinitionError: If the tools are only known in a run, as those of a filtered toolset,
+            or a tool takes the run's context.
     """
     package: Any = sys.modules.get("pydantic_ai")
     if package is None or not isinstance(item, getattr(package, "AbstractToolset", ())):

@@ -59,7 +59,7 @@ class Tool(Generic[P, R]):
         return (self.action,)
 
     def inspect(self, *, verbose: bool = False) -> dict[str, Any]:
-        """Return the tool as data; with ``verbose`` its description and parameters."""
+        """Return the tool's name and summary; with ``verbose`` also its action's parameters."""
         return describe_actions(self.name, self.summary, (self.action,), verbose=verbose)
 
     def __repr__(self) -> str:

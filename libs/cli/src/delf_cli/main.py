@@ -101,11 +101,7 @@ def main() -> int:
 
 
 def run_program() -> int:
-    """Run the program within a process that continues; return the exit status.
-
-    Returns:
-        The exit status.
-    """
+    """Run the program within a process that continues; return the exit status."""
     streams.prepare()
     streams.keep_for_answers()
     try:

@@ -50,7 +50,8 @@ class Narrator:
         verbose: Write each step, model call, script and tool call, and printed text unless a live
             status shows it.
         waits: Write how to answer requests that are not asked on this terminal.
-        asks: Whether requests other than those about interrupted calls are asked here.
+        asks: Whether approvals are asked on this terminal; those about interrupted calls always
+            are.
         root: The project's folder, for which set-up warnings are shown once.
     """
 

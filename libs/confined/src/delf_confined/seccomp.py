@@ -254,7 +254,10 @@ def _load_argument(index: int, *, upper: bool = False) -> bytes:
 
 
 def _allow_values(argument: int, values: Iterable[int], *, mask: int | None = None) -> list[bytes]:
-    """Allow the call if an argument, or its masked part, has one of the values."""
+    """Return instructions that allow the call if an argument has one of the values, else refuse.
+
+    With a mask, only these bits of the argument are compared.
+    """
     block = [_load_argument(argument)]
     if mask is not None:
         block.append(_instruction(_AND, 0, 0, mask))
@@ -264,7 +267,7 @@ def _allow_values(argument: int, values: Iterable[int], *, mask: int | None = No
 
 
 def _forbid_arguments(argument: int, values: Iterable[int]) -> list[bytes]:
-    """Allow the call unless an argument has one of the values."""
+    """Return instructions that refuse the call if an argument has one of the values, else allow."""
     block = [_load_argument(argument)]
     for value in values:
         block += [_instruction(_JUMP_EQUAL, 0, 1, value), *_answer(_REFUSE)]
@@ -272,18 +275,18 @@ def _forbid_arguments(argument: int, values: Iterable[int]) -> list[bytes]:
 
 
 def _require_argument(argument: int, value: int) -> list[bytes]:
-    """Continue if an argument has the value; otherwise refuse."""
+    """Return instructions that refuse the call unless an argument has the value."""
     return [_load_argument(argument), _instruction(_JUMP_EQUAL, 1, 0, value), *_answer(_REFUSE)]
 
 
 def _refuse_bits(argument: int, bits: int) -> list[bytes]:
-    """Continue, with the argument loaded, if the argument has none of the bits; else refuse."""
+    """Return instructions that load an argument, and refuse the call if it has any of the bits."""
     bits &= 0xFFFFFFFF
     return [_load_argument(argument), _instruction(_JUMP_ANY_BIT, 0, 1, bits), *_answer(_REFUSE)]
 
 
 def _allow_without_bits(argument: int, bits: int) -> list[bytes]:
-    """Allow the call when none of the bits is set in an argument."""
+    """Return instructions that allow the call if an argument has none of the bits, else refuse."""
     return [*_refuse_bits(argument, bits), *_answer(_ALLOW)]
 
 
@@ -313,7 +316,7 @@ def _allow_without_address() -> list[bytes]:
 
 
 def _require_null(argument: int) -> list[bytes]:
-    """Continue if an argument is a null pointer; otherwise refuse."""
+    """Return instructions that refuse the call unless an argument is a null pointer."""
     block: list[bytes] = []
     for upper in (False, True):
         block += [_load_argument(argument, upper=upper), _instruction(_JUMP_EQUAL, 1, 0, 0)]

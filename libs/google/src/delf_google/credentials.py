@@ -190,7 +190,11 @@ class Tokens:
         )
 
     def _check_address(self, source: str) -> None:
-        """Refuse to send the user's credentials to an address of a project's file."""
+        """Raise if a project's file sets ``base_url``: the user's credentials are not sent there.
+
+        Raises:
+            KeyAddressError: If a project's file sets ``base_url``.
+        """
         if self._settings.source("base_url") == "project":
             raise KeyAddressError(
                 f"{self._name}: a file of the project gives base_url, and {source} is the person's",

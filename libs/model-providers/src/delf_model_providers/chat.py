@@ -32,8 +32,8 @@ def messages(
 
     Args:
         history: The messages.
-        endpoint: The endpoint. Some models refuse calls without reasoning while they reason, so the
-            calls of another model get an empty one.
+        endpoint: The endpoint. DeepSeek and Kimi refuse tool calls without ``reasoning_content``
+            while they reason, so calls that another model made get an empty text there.
         system_role: The role for instructions if "system" is not supported, such as "developer".
             With "user" the instructions are prepended to the user's message, because such models
             require alternating roles.

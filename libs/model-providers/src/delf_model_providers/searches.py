@@ -25,10 +25,10 @@ Tool = Mapping[str, Any]
 
 
 def tool_of(settings: Mapping[str, Any], endpoint: Endpoint) -> Tool | None:
-    """Return the search that the settings request, if the provider supports it.
+    """Return the web search that the settings request; None if they request none.
 
     Raises:
-        ModelConfigurationError: If the provider has no search.
+        ModelConfigurationError: If the model or its provider cannot search with these settings.
     """
     tools: Sequence[Tool] = settings.get(SERVER_SIDE_TOOLS) or ()
     if not tools:

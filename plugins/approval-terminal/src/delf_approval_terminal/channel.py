@@ -92,7 +92,7 @@ class _Request(ABC):
                     TURNS.interrupted = True
                     return Rejected()
                 os.kill(os.getpid(), signal.SIGINT)
-                continue
+                continue  # a program that handles SIGINT and goes on still needs a decision
             TURNS.interrupted = False
             if decision is not None:
                 return decision

@@ -14,7 +14,7 @@ Waiter = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
 class Turns:
     """A fair lock of the terminal.
 
-    ``interrupted`` says that the last answer was Ctrl-C.
+    ``interrupted`` is True from a Ctrl-C until a line is entered, also at the next request.
     """
 
     def __init__(self) -> None:

@@ -251,19 +251,19 @@ def changes_requested(events: Iterable[ev.Event], script: int) -> list[str]:
         events: The task's events.
         script: The script's number.
     """
-    requested_actions: set[str] = set()
-    changed_actions: list[str] = []
+    request_ids: set[str] = set()
+    reasons: list[str] = []
     for event in events:
         match event:
             case ev.ApprovalRequested() if event.script == script:
-                requested_actions.add(event.request_id)
+                request_ids.add(event.request_id)
             case ev.ApprovalDecided(decision="changes_requested") if (
-                event.request_id in requested_actions
+                event.request_id in request_ids
             ):
-                changed_actions.append(event.reason or "")
+                reasons.append(event.reason or "")
             case _:
                 pass
-    return changed_actions
+    return reasons
 
 
 def shapers_of(events: Iterable[ev.Event], asker: str) -> list[str]:

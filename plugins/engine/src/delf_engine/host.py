@@ -504,7 +504,7 @@ class TaskHost:
     async def retrying(self, reason: str) -> None:
         """Record that a step failed and is retried."""
         attempt = self._attempt
-        if not self._script_ran:
+        if not self._script_ran:  # the model gave no script: nothing to show as a step
             await self._run.log.record(RetryScheduled, attempt=attempt, error=reason)
             return
         async with self._run.log.step(Step.RETRY, attempt):

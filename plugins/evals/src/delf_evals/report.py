@@ -246,16 +246,16 @@ def rows_of(report: Report) -> tuple[list[str], list[list[str]]]:
     """Return the head and the rows of the table: cases by variants, then totals."""
     letters = [_letter(number) for number in range(len(report.variants))]
     head = ["case", *letters] if len(letters) > 1 else ["case", "result"]
-    now_other = {(change.variant, change.case) for change in report.changes}
+    changed = {(change.variant, change.case) for change in report.changes}
     rows: list[list[str]] = []
     for case in report.variants[0].runs():
         row = [visible(case)]
         for variant in report.variants:
             runs = variant.runs().get(case, ())
-            passed = sum(case.passed for case in runs)
+            passed = sum(run.passed for run in runs)
             cell = "passed" if passed == len(runs) else "FAILED"
             cell += f" {passed} of {len(runs)}" if len(runs) > 1 else ""
-            row.append(f"{cell} (new)" if (variant.name, case) in now_other else cell)
+            row.append(f"{cell} (new)" if (variant.name, case) in changed else cell)
         rows.append(row)
     totals = [f"{v.passed} of {len(v.cases)} ({v.rate:.0%})" for v in report.variants]
     rows.append(["passed", *totals])

@@ -221,7 +221,7 @@ def _is_even(dialect: Dialect, text: str) -> bool:
 
 
 def has_unclear_escapes(text: str, dialect: Dialect) -> bool:
-    """Return True if no quoted cell shows whether a backslash before a quote is an escape."""
+    r"""Return True if the text has ``\"`` but no quoted cell in which it clearly is an escape."""
     if '\\"' not in text or dialect.quote != '"':
         return False
     escaped = rf'{_begin(dialect.separator)}"(?:[^"\\]|""|\\[^"])*+\\"'

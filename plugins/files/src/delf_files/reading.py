@@ -49,7 +49,9 @@ def read_content(
     most: int,
     header: int | None = None,
 ) -> Any:
-    """Return the content of a file without a format: rows, parsed JSON, text or bytes.
+    """Return the content of a file that no FileFormat plugin reads.
+
+    The content is rows, parsed JSON, text or bytes, depending on the kind.
 
     Args:
         path: The path of the file.

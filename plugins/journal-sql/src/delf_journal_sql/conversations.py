@@ -22,8 +22,10 @@ _PRUNED_AT_ONCE: Final = 20
 between.
 """
 REMEMBERED_SECONDS: Final = 86_400.0
-"""The seconds for which a cleared conversation's position is kept, because a summary may be in
-progress.
+"""The seconds for which a cleared conversation's row is kept.
+
+The row has the number of the last message, from which new messages continue. Otherwise a summary in
+progress of the cleared messages could be stored as a summary of the new ones.
 """
 
 

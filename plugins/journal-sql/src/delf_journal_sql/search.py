@@ -316,7 +316,7 @@ def _where(conditions: Sequence[str]) -> str:
 def _conditions(
     connection: Connection, now: float, wanted: TaskFilter
 ) -> tuple[list[str], dict[str, Any]]:
-    """Return the SQL conditions of a filter except for its words, with their parameters."""
+    """Return the SQL conditions of a filter, with their parameters; callers add its ``text``."""
     where: list[str] = []
     values: dict[str, Any] = {}
     if wanted.state is not None:

@@ -101,7 +101,7 @@ class LiteLLMModel(EndpointModel):
             self._clients.get()
 
     async def price(self) -> Price | None:
-        """Return the price of litellm's list, or None, without a request."""
+        """Return the model's price in litellm's list, None if it has none; sends no request."""
         litellm = await library.load()
         try:
             model_info: Any = litellm.get_model_info(

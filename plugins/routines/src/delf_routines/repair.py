@@ -70,7 +70,10 @@ class OneScript:
         return (*self._host.begin(rules)[:-1], user(self._words))
 
     async def execute(self, code: str, guard: CallGuard | None = None) -> ScriptResult:
-        """Run a script after assignments of its parameters, which it must not change."""
+        """Run a script with the routine's parameters assigned first.
+
+        A script that assigns to the parameters itself is not run.
+        """
         problem = parameters_in(code, self._routine.parameters)
         if problem is not None:
             return ScriptResult(outcome=Failed(kind="ParameterError", message=problem))

@@ -44,16 +44,17 @@ def main(arguments: list[str]) -> NoReturn:
     """Serve one session.
 
     Args:
-        arguments: The command line arguments, see above.
+        arguments: The command line arguments, as in the module's docstring.
     """
     if arguments[:1] == ["--compile"]:
         _load_guest()
         raise SystemExit(0)
-    import ctypes  # noqa: F401 - once for both  # pyright: ignore[reportUnusedImport]
+    # Imported before the fork, so that parent and child share the import's time and memory.
+    import ctypes  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
     child = os.fork()
     if child == 0:
-        _run_guest(int(arguments[0]))
+        _run_guest(int(arguments[0]))  # never returns
     _protect_from_guest()
     _supervise(child, _Time(float(arguments[1]), float(arguments[2])))
 

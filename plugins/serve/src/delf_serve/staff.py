@@ -27,7 +27,7 @@ _ACTIVE: Final = "=+-@\t\r"
 """First characters of a cell that a spreadsheet would take for a formula."""
 
 
-def _manager(call: Call) -> None:
+def _require_manager(call: Call) -> None:
     """Refuse callers without the scope ``all``, who would see people outside of their scope."""
     if call.key.owners is not None:
         raise ProblemError(403, "only who sees all tasks manages people")
@@ -35,7 +35,7 @@ def _manager(call: Call) -> None:
 
 async def everybody(call: Call, query: s.PageQuery) -> s.PersonList:
     """List all people, also those who were removed."""
-    _manager(call)
+    _require_manager(call)
     people = sorted(await call.service.tasks.journal.people(), key=lambda person: person.name)
     part, more = page_of(people, query)
     return s.PersonList(people=[_view(person) for person in part], more=more)
@@ -47,7 +47,7 @@ async def keep(call: Call, body: s.PersonRequest) -> s.PersonMade:
     Raises:
         ProblemError: If the person would get more rights than the caller, or is invalid.
     """
-    _manager(call)
+    _require_manager(call)
     secret = None if body.key is None else new_secret()
     wish = Wish(
         rights=None if body.rights is None else tuple(body.rights),
@@ -72,7 +72,7 @@ async def keep(call: Call, body: s.PersonRequest) -> s.PersonMade:
 
 async def remove(call: Call, name: str) -> None:
     """Remove a person with all keys and sessions."""
-    _manager(call)
+    _require_manager(call)
     if name == call.key.name:
         raise ProblemError(409, "you cannot remove yourself", "somebody else can")
     at = time.time()
@@ -81,13 +81,13 @@ async def remove(call: Call, name: str) -> None:
 
 async def remove_key(call: Call, name: str, label: str) -> None:
     """Revoke a key of a person."""
-    _manager(call)
+    _require_manager(call)
     await _change_person(call, name, lambda known: without_key(_here(known, name), label))
 
 
 async def sessions(call: Call, name: str) -> s.LoginList:
     """List the sessions of a person."""
-    _manager(call)
+    _require_manager(call)
     logins = await _logins(call, name)
     return s.LoginList(sessions=[login_view(login, is_this=False) for login in logins], more=False)
 
@@ -98,7 +98,7 @@ async def end_session(call: Call, name: str, session_id: str) -> None:
     Raises:
         ProblemError: If the person has no such session.
     """
-    _manager(call)
+    _require_manager(call)
     for login in await _logins(call, name):
         if id_of(login.digest) == session_id:
             await call.service.sessions.end_digest(login.digest)
@@ -128,7 +128,7 @@ def login_view(login: SessionRecord, *, is_this: bool) -> s.Login:
 
 async def audit(call: Call, query: s.AuditQuery) -> list[s.AuditEntry]:
     """List decisions on requests, changes of people, and logins, newest first."""
-    _manager(call)
+    _require_manager(call)
     journal = call.service.tasks.journal
     entries = [*_people_entries(await journal.people())]
     entries += [

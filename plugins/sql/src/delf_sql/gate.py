@@ -204,7 +204,10 @@ def _calls(tokens: Sequence[Token]) -> Iterable[tuple[Token | None, Token]]:
 
 
 def named(tokens: Sequence[Token], dialect: Dialect) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the names before a parenthesis, and the names after a dot, in the database's case."""
+    """Return the names before a parenthesis and the names after a dot, folded as the database does.
+
+    Folding changes letter case: PostgreSQL reads ``Now()`` as ``now()``.
+    """
     calls = [name for _, name in _calls(tokens)]
     attributes = [
         name

@@ -30,6 +30,7 @@ _GRACE_SECONDS: Final = 0.3
 killed.
 """
 _SMALLEST_LENGTH: Final = 64_000_000
+"""The least limit in bytes of one text or blob in SQLite, however small a result may be."""
 _LARGEST_LENGTH: Final = 1_000_000_000
 _LONGEST_PATTERN: Final = 1000
 _SPARE_MEMORY: Final = 300_000_000
@@ -86,7 +87,8 @@ class Work(NamedTuple):
     Args:
         runs: Statements with their values; a writer runs all or none.
         limit: The maximum number of rows to return.
-        many: Whether one statement is run for all values, without returning rows.
+        many: Whether the first statement is run once for the values of each run (``executemany``),
+            without returning rows.
     """
 
     runs: list[tuple[str, list[Any]]]
@@ -359,6 +361,7 @@ def _unless(denied: bool) -> int:
 def _limit_resources(opening: Opening) -> None:
     """Set the operating system's limits for this process."""
     longest = min(max(opening.max_bytes, _SMALLEST_LENGTH), _LARGEST_LENGTH)
+    # SQLite's heap limit as in _open, the rows as objects and as bytes, and Python itself.
     bounds = {resource.RLIMIT_AS: 4 * longest + 6 * opening.max_bytes + _SPARE_MEMORY}
     bounds[resource.RLIMIT_CORE] = 0
     if opening.reader:

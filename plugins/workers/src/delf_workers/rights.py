@@ -159,7 +159,7 @@ class Workshop(Generic[W]):
         """Return the connections of a generated worker's maker."""
         if worker.maker is None:
             return self.tools
-        lineage(self.registry, worker)
+        lineage(self.registry, worker)  # raises for a circle, in which tools_of would not end
         maker = self.registry.find(worker.maker)
         return {connection.name: connection for connection in self.tools_of(maker, own)}
 

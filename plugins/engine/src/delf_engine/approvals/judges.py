@@ -100,7 +100,7 @@ class Case:
 
 
 Judge = Callable[[Case], Awaitable[None]]
-"""Judges a case after the earlier judges."""
+"""Sets or overrules a case's answer; judges run in order, each after the answers before."""
 
 
 class ModeJudge:

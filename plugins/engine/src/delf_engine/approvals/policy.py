@@ -229,7 +229,11 @@ class TaskApprovals:
         )
 
     async def _request_in(self, recorded_call: RecordedCall, case: Case) -> RecordedRequest:
-        """Return the recorded request and decision, unless the call is shown differently now."""
+        """Return the recorded request and decision, so far as they still hold.
+
+        If the call would be shown differently now, a pending request is voided and an approval is
+        dropped; a rejection still holds.
+        """
         request_event, decision_event = recorded_call.request_for(
             outcome_unknown=case.outcome_unknown
         )
@@ -241,7 +245,6 @@ class TaskApprovals:
             await self._void(request_event, reason)
             case.changed = True
             return None, None
-        # Now the call is shown differently: a rejection still holds, an approval does not.
         is_yes = decision_event.decision in ("approved", "edited")
         case.changed = case.changed or is_yes
         return (None, None) if is_yes else (request_event, decision_event)

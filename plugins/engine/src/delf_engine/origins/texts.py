@@ -25,7 +25,9 @@ _CARRYING: Final = re.compile(
     r"|\w\s?[\[({]\s?(?:[.@]|(?i:dot|at))\s?[\])}]\s?\w"
     r"|(?<!\w)(?!(?:\d\W+){7})(?:[^\W_](?:[^\w\n|,;]|_){1,3}){7,}[^\W_](?!\w)"
 )
-"""Addresses, accounts, and encoded or spelled words."""
+"""Mail and web addresses, account numbers, encoded text, and addresses written letter by letter or
+with ``[dot]``.
+"""
 _KINDS: Final = (
     re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"),
     re.compile(r"(?:https?://)?[\w-]+(?:\.[\w-]+)+(?:/[^\s,;)\"']*)?"),

@@ -103,7 +103,8 @@ def project_at(
 def trust_of(project: AnyProject | None) -> Trust:
     """Return the trust decisions that apply to a project's folder.
 
-    A program's own project object may bring the program's trust in its attribute ``trust``.
+    The project object of a program may have its own Trust as ``trust``; otherwise the user's
+    decisions about the folder apply.
 
     Args:
         project: The project.

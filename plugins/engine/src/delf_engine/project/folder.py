@@ -118,7 +118,7 @@ def read_folder(
     variables = {**env.variables(environ), **environ}
     remaining_bytes = _MAX_BYTES
     host = host or PluginHost.discover(environ=environ)
-    for path in _values_of(root, document, env, variables, host):
+    for path in _further_files(root, document, env, variables, host):
         name = path.relative_to(root).as_posix()
         if name in items:
             continue
@@ -132,14 +132,14 @@ def read_folder(
     return Folder(root=root, file=file, document=document, env=env, items=items)
 
 
-def _values_of(
+def _further_files(
     root: Path,
     document: Mapping[str, Any],
     env: EnvFile,
     environ: Mapping[str, str],
     host: PluginHost,
 ) -> Iterator[Path]:
-    """Yield the files with effects besides ``delf.toml``, ``.env`` and prices."""
+    """Yield the files that influence a project, other than ``delf.toml``, ``.env`` and prices."""
     yield from _named(root, document, env, environ)
     folder = UntrustedFolder(root=root.resolve(), document=_looked_up(document, environ))
     for function in host.project_files():

@@ -132,7 +132,7 @@ class A2ATasks(RequestHandler):
 
     async def on_get_task(self, params: pb.GetTaskRequest, context: ServerCallContext) -> pb.Task:
         """Return a task as it is now."""
-        await self._detail(params.id)
+        await self._detail(params.id)  # raises if the sender sees no such task
         return await self._task(params.id, 0)
 
     async def on_list_tasks(
@@ -157,7 +157,7 @@ class A2ATasks(RequestHandler):
     ) -> pb.Task:
         """Stop a task."""
         self._need("run")
-        await self._detail(params.id)
+        await self._detail(params.id)  # raises if the sender sees no such task
         service, key = self._call.service, self._call.key
         _, is_stopped = await service.tasks.cancel(params.id, key, self._call.via)
         if not is_stopped:
@@ -199,6 +199,7 @@ class A2ATasks(RequestHandler):
             raise InvalidParamsError(message=f"this key has no right to {right}")
 
     async def _detail(self, task_id: str) -> s.TaskDetail:
+        """Return a task; raise TaskNotFoundError if the sender sees none with this whole id."""
         if not task_id:
             raise TaskNotFoundError
         try:

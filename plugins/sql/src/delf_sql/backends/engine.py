@@ -206,7 +206,13 @@ class EngineBackend:
         return converted
 
     def _kinds(self, session: sa.Connection, bound: Bound, *, stores: bool) -> Sequence[str | None]:
-        """Return the column types of a statement's placeholders."""
+        """Return the column types of a statement's placeholders; None for each in a query.
+
+        Args:
+            session: The session, for the tables' columns.
+            bound: The statement with its values.
+            stores: Whether the statement may store the values.
+        """
         if not stores:
             return [None] * len(bound.values)
         return kinds_of(bound, self.target.dialect, lambda name: self._table_named(session, name))

@@ -380,7 +380,10 @@ def _text(value: object) -> str:
 
 
 def _held_by(value: object, package: str) -> object:
-    """Return what an object or a function of a module holds; None if nothing."""
+    """Return the attributes of an object of the package, or of a thread-local; None if none.
+
+    For a function, mutable defaults and closure values are included, whatever its package.
+    """
     if isinstance(value, FunctionType):
         return _held_by_function(value)
     home = str(getattr(type(value), "__module__", "")).partition(".")[0]
