@@ -131,23 +131,20 @@ class Results:
         for record in fields_at(call.result, ()):
             if isinstance(record, dict):
                 fields = cast("dict[str, Any]", record)
-                is_rest_own = "*" in own
-                for name in (
-                    fields.keys() - (trust.keys() - own) if is_rest_own else fields.keys() & own
-                ):
-                    item = fields[name]
-                    if isinstance(item, str):
-                        self._own.add(same_text(item))
-                    else:
-                        held = authored(item, {**trust, "*": "own"})
-                        self._own.update(
-                            same_text(text) for whose, _, text in held if whose == "own"
-                        )
+                others = fields.keys() & trust.keys() - own if "*" in own else fields.keys() - own
+                for name in fields.keys() - others:
+                    self._own.update(_own_texts(fields[name], trust))
 
     def holds_own(self, value: str, fields: Iterable[str]) -> bool:
         """Return whether a value is own, given the fields that a script reads for the value."""
         is_own = value in self._own and value not in self._others
         return is_own and all(_is_own(trust, name) for trust in self._trusts for name in fields)
+
+
+def _own_texts(item: Any, trust: Mapping[str, Trust]) -> Iterator[str]:
+    """Yield the user's own texts in a field that is own as a whole, apart from fields inside."""
+    held = authored(item, {**trust, "*": "own"}, is_whole=isinstance(item, str))
+    return (same_text(text) for whose, _, text in held if whose == "own")
 
 
 def _is_own(trust: Mapping[str, Trust], name: str) -> bool:

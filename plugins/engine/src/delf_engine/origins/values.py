@@ -133,11 +133,11 @@ def fields_of(value: Any) -> Mapping[Any, Any] | None:
 
 def items_of(value: Any) -> Iterator[Any]:
     """Yield the items of a list, recursively; another value is yielded itself."""
-    if not isinstance(value, _LISTS):
-        yield value
-        return
-    for item in cast("Iterable[Any]", value):
-        yield from items_of(item)
+    for item in cast("Iterable[Any]", value if isinstance(value, _LISTS) else (value,)):
+        if isinstance(item, _LISTS):
+            yield from items_of(item)
+        else:
+            yield item
 
 
 def names_in(path: str) -> Sequence[str]:
