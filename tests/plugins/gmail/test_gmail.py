@@ -234,7 +234,6 @@ def test_gmail_permissions_and_effects_match_the_actions() -> None:
         (["send"], ["send"]),
         (["read"], ["read"]),
         (["sending"], ["send", "reply", "send_draft"]),
-        (["organizing"], ["label", "archive", "trash"]),
     ],
 )
 def test_allow_accepts_an_action_or_a_group(allow: list[str], allowed: list[str]) -> None:
