@@ -6,7 +6,7 @@ import dataclasses
 import datetime as dt
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, Final, get_args
+from typing import Any, Final, Literal, cast, get_args, get_origin, get_type_hints
 
 from delf import events as ev
 from delf.messages import ToolCall, Usage
@@ -45,12 +45,12 @@ _BY_EVENT: Final[Mapping[type[ev.Event], Mapping[str, Any]]] = {
     ev.TaskFinished: {"code": None, "status": True, "text": "paid", "cost_usd": 0.1},
 }
 """Values that a kind of event has together with those of ``_BY_NAME``."""
-_BY_TYPE: Final[Mapping[str, Any]] = {
-    "str": "words",
-    "int": 1,
-    "float": 1.5,
-    "bool": False,
-    "tuple[str, ...]": ("bank.pay", "add"),
+_BY_TYPE: Final[Mapping[Any, Any]] = {
+    str: "words",
+    int: 1,
+    float: 1.5,
+    bool: False,
+    Any: (1, {"due": dt.date(2026, 3, 1), "amount": Decimal("1.1"), "pair": (2,)}),
 }
 
 
@@ -70,9 +70,10 @@ def every_event(task_id: str = "task_1", first: int = 1) -> tuple[ev.Event, ...]
 def _fields(kind: type[ev.Event]) -> dict[str, Any]:
     """Choose the values of an event's own fields; most optional fields keep their defaults."""
     samples = {**_BY_NAME, **_BY_EVENT.get(kind, {})}
+    hints = get_type_hints(kind)
     own = [item for item in dataclasses.fields(kind) if item.name not in ("task_id", "seq", "at")]
     return {
-        item.name: samples[item.name] if item.name in samples else _sample_of(str(item.type))
+        item.name: samples[item.name] if item.name in samples else sample_of(hints[item.name])
         for item in own
         if item.name in samples or _is_required(item)
     }
@@ -82,8 +83,22 @@ def _is_required(item: dataclasses.Field[Any]) -> bool:
     return item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
 
 
-def _sample_of(annotation: str) -> Any:
-    """Return a sample value of a type: the first option of a ``Literal``, None if allowed."""
-    if annotation.endswith("| None"):
-        return None
-    return _BY_TYPE[annotation] if annotation in _BY_TYPE else get_args(vars(ev)[annotation])[0]
+def sample_of(hint: Any) -> Any:
+    """Return a sample value of a type: the first option of a union or a ``Literal``.
+
+    Args:
+        hint: A resolved annotation of an event's field.
+    """
+    if hint in _BY_TYPE:
+        return _BY_TYPE[hint]
+    if dataclasses.is_dataclass(hint):
+        kind = cast("type[Any]", hint)
+        hints, own = get_type_hints(kind), dataclasses.fields(kind)
+        return kind(**{item.name: sample_of(hints[item.name]) for item in own})
+    origin, options = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return options[0]
+    first = sample_of(options[0])
+    if origin is tuple:
+        return (first,)
+    return {first: sample_of(options[1])} if origin is Mapping else first
