@@ -128,12 +128,14 @@ class Results:
             return
         self._trusts += [] if trust in self._trusts else [trust]
         own = {name for name, whose in trust.items() if whose == "own"}
+        others = trust.keys() - own
         for record in fields_at(call.result, ()):
             if isinstance(record, dict):
                 fields = cast("dict[str, Any]", record)
-                others = fields.keys() & trust.keys() - own if "*" in own else fields.keys() - own
-                for name in fields.keys() - others:
-                    self._own.update(_own_texts(fields[name], trust))
+                for name in fields.keys() - others if "*" in own else own & fields.keys():
+                    item = fields[name]
+                    is_text = isinstance(item, str)
+                    self._own.update([same_text(item)] if is_text else _own_texts(item, trust))
 
     def holds_own(self, value: str, fields: Iterable[str]) -> bool:
         """Return whether a value is own, given the fields that a script reads for the value."""
@@ -143,7 +145,7 @@ class Results:
 
 def _own_texts(item: Any, trust: Mapping[str, Trust]) -> Iterator[str]:
     """Yield the user's own texts in a field that is own as a whole, apart from fields inside."""
-    held = authored(item, {**trust, "*": "own"}, is_whole=isinstance(item, str))
+    held = authored(item, {**trust, "*": "own"})
     return (same_text(text) for whose, _, text in held if whose == "own")
 
 
