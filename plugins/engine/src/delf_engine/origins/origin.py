@@ -129,13 +129,14 @@ class Results:
         self._trusts += [] if trust in self._trusts else [trust]
         own = {name for name, whose in trust.items() if whose == "own"}
         others = trust.keys() - own
-        for record in fields_at(call.result, ()):
+        for record in cast("Iterator[Mapping[str, Any]]", fields_at(call.result, ())):
             if isinstance(record, dict):
-                fields = cast("dict[str, Any]", record)
-                for name in fields.keys() - others if "*" in own else own & fields.keys():
-                    item = fields[name]
-                    is_text = isinstance(item, str)
-                    self._own.update([same_text(item)] if is_text else _own_texts(item, trust))
+                for name in record.keys() - others if "*" in own else own:
+                    item = record.get(name)
+                    if isinstance(item, str):
+                        self._own.add(same_text(item))
+                    else:
+                        self._own.update(_own_texts(item, trust))
 
     def holds_own(self, value: str, fields: Iterable[str]) -> bool:
         """Return whether a value is own, given the fields that a script reads for the value."""

@@ -101,9 +101,12 @@ class Scripts:
         self._loose: set[str] = set()
         """The unbound names that are read other than in calls of actions."""
         self._has_grown = True
+        self._known: dict[tuple[str, str, int | None], frozenset[str] | None] = {}
+        """The sources of arguments of the last script, once they were asked for."""
 
     def add(self, code: str) -> None:
         """Analyse a script; invalid Python is ignored."""
+        self._known.clear()
         try:
             tree = ast.parse(code)
             self._trees.append(tree)
@@ -131,6 +134,12 @@ class Scripts:
             that it does not show. If the line of the call is unknown, all calls of the action
             count.
         """
+        key = action, parameter_of(path), line
+        if key not in self._known:
+            self._known[key] = self._sources(*key)
+        return self._known[key]
+
+    def _sources(self, action: str, parameter: str, line: int | None) -> frozenset[str] | None:
         found = [
             given
             for call, given in self._calls[action].items()
@@ -138,7 +147,7 @@ class Scripts:
         ]
         if not found or self._loose.intersection((*_HIDDEN_WAYS, action.partition(".")[0])):
             return None
-        name = letters_of_name(parameter_of(path))
+        name = letters_of_name(parameter)
         values = [each.get(name, each.get("*")) for each in found]
         known = [each for each in values if each is not None]
         return frozenset[str]().union(*known or [{UNKNOWN}])
