@@ -225,7 +225,7 @@ def _are_texts(value: Any) -> bool:
 
 
 def _oddities(plugin: object) -> Iterator[str]:
-    """Yield functions that look like hooks but are not called."""
+    """Yield a message for each function that looks like a hook but is not called."""
     home = getattr(plugin, "__name__", type(plugin).__module__)
     for name, member in inspect.getmembers(plugin, inspect.isroutine):
         hook_options: dict[str, Any] | None = getattr(member, f"{_PROJECT}_impl", None)

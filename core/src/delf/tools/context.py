@@ -337,6 +337,7 @@ def read_once(
     Raises:
         ToolRefusedError: If the file is missing or too large.
     """
+    # A script may name one of the task's files by a path.
     key = name if reader is not None or name in path_by_name else Path(name).name
     if key not in content_by_path:
         content_by_path[key] = (

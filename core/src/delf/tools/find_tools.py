@@ -47,14 +47,14 @@ def own_tools(choice: ToolChoice) -> Sequence[ConnectionLike]:
 
 
 def _tools_by_name(choice: ToolChoice, words: str) -> list[ToolDescription]:
-    """Return the tools if a text consists only of tool names."""
-    words_wanted = {
+    """Return the named tools if a text consists only of tool names; nothing for other texts."""
+    wanted_names = {
         word.partition("(")[0].strip("`'\"") for word in words.replace(",", " ").split()
     }
     names = [
         entry.name
         for entry in choice.catalog
-        if words_wanted.intersection((entry.name, entry.name.rpartition(".")[2]))
+        if wanted_names.intersection((entry.name, entry.name.rpartition(".")[2]))
     ]
-    name_parts = {part for name in names for part in (name, name.rpartition(".")[2])}
-    return [choice.describe(name) for name in names] if words_wanted <= name_parts else []
+    known_names = {part for name in names for part in (name, name.rpartition(".")[2])}
+    return [choice.describe(name) for name in names] if wanted_names <= known_names else []

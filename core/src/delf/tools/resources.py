@@ -164,7 +164,7 @@ def add_readers(names: Iterable[str], catalog: Sequence[CatalogEntry]) -> Iterat
         matching_groups = [
             group for noun in nouns for group in readers.get(noun, ()) if group.nouns <= nouns
         ]
-        # An action about `flow run` matches the resources `flow run` and `flow`: keep the first.
+        # An action about `flow run` matches the resources `flow run` and `flow`: keep `flow run`.
         exact = [
             g
             for g in matching_groups

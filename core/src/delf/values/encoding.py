@@ -518,6 +518,7 @@ def _check_hashes(keys: list[Any]) -> list[Any]:
         len(keys) > _MAX_COLLISIONS
         and len(keys) - len({hash(key) for key in keys}) >= _MAX_COLLISIONS
     ):
+        # Only now, because counting costs more than the set above.
         [(_, collisions)] = Counter(map(hash, keys)).most_common(1)
         if collisions > _MAX_COLLISIONS:
             raise ValueError("too many keys of one hash")

@@ -53,6 +53,7 @@ class Duration(_Type):
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return float(value)
         duration_match = _DURATION.fullmatch(str(value).strip())
+        # A number without a unit is a number of seconds, or no duration.
         unit = (
             (duration_match[2].lower() or "s")
             if duration_match and (duration_match[2] or self._seconds)

@@ -147,6 +147,7 @@ class SessionPool(Generic[S, K]):
             self.in_background(starting.result().aclose())
 
     async def _fill(self, kind: K) -> None:
+        """Start sessions of a kind until enough wait; close waiting sessions of another kind."""
         if kind != self._kind:
             # Set before the first await, so that nobody takes a session of the old kind meanwhile.
             stale, self._kind = list(self.waiting), kind

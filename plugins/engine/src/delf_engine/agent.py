@@ -666,15 +666,15 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         options: Mapping[str, Any],
         listeners: Sequence[Listener],
     ) -> TaskRequest:
-        """Return the request of a submitted task."""
-        handing = queue_options(options)
+        """Return the request of a submitted task, prepared for a queue if options name one."""
+        for_queue = queue_options(options)
         request_options = {
-            name: value for name, value in options.items() if name not in (handing or ())
+            name: value for name, value in options.items() if name not in (for_queue or ())
         }
         request = self._requests.make(
             task, timeout, interactive=False, listeners=listeners, **request_options
         )
-        return request if handing is None else handed_in(request, handing)
+        return request if for_queue is None else handed_in(request, for_queue)
 
     def _handle_of(self, request: TaskRequest, events: list[Event]) -> TaskHandle[Any]:
         """Start a journalled task, unless a runner will; return its handle."""

@@ -84,9 +84,9 @@ def refusal_of(events: Iterable[ev.Event]) -> str | None:
             case ev.CallFinished(raised="ToolException"):
                 refusal = event
             case ev.ScriptFinished(status="failed") if refusal is not None:
-                words = refusal.error or ""
-                is_behind = words in (event.error or "")
-                message = f"{refusal.action} was refused: {words}" if is_behind else None
+                reason = refusal.error or ""
+                is_cause = reason in (event.error or "")
+                message = f"{refusal.action} was refused: {reason}" if is_cause else None
             case _:
                 pass
     return message

@@ -183,6 +183,11 @@ def load(
 
 
 def _inputs(value: object, template: str | None, place: str) -> CaseInputs:
+    """Return a case's inputs: a table with a task, a text, or a value for a task's template.
+
+    Raises:
+        ConfigurationError: If the value is not of these, or does not fit the template.
+    """
     table = cast("dict[str, Any]", value) if isinstance(value, dict) else None
     try:
         if template is not None:

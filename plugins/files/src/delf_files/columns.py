@@ -26,8 +26,8 @@ _FEWEST_NAMES: Final = 5
 _ALIKE: Final = 0.5
 """The share of keys that alike records have on average, of all their keys."""
 _DEEPEST: Final = 8
-_MAX: Final = 0.6
-"""The share of numbers from which a column counts as numeric despite other values."""
+_NUMERIC_SHARE: Final = 0.6
+"""The share of numbers, or dates, from which a column counts as such despite other values."""
 
 _UNITS: Final = re.compile(r"^[€$£¥]\s*|\s*(?:[€$£¥%]|EUR|USD|GBP|CHF)$")
 _PLAIN: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
@@ -125,11 +125,11 @@ def _choices(choices: Sequence[str], is_complete: bool) -> str:
 
 
 def _describe_notation(filled: Sequence[str]) -> Iterable[str]:
-    """Describe the notation of numbers or dates, if all texts are numbers or dates."""
+    """Yield the notation of a column's numbers or dates, then exceptions; nothing for others."""
     if all(map(_ISO.fullmatch, filled)):
         return
     dates = [match for match in map(_DAY.fullmatch, filled) if match]
-    if len(dates) >= _MAX * len(filled):
+    if len(dates) >= _NUMERIC_SHARE * len(filled):
         yield _date_order(dates)
         yield from _mention_others([text for text in filled if not _DAY.fullmatch(text)])
         return
@@ -142,7 +142,7 @@ def _describe_notation(filled: Sequence[str]) -> Iterable[str]:
         return
     matches_by_notation = {kind: _match_notation(numbers, kind) for kind in _NOTATIONS}
     kind = max(matches_by_notation, key=lambda kind: sum(matches_by_notation[kind]))
-    if sum(matches_by_notation[kind]) < _MAX * len(filled):
+    if sum(matches_by_notation[kind]) < _NUMERIC_SHARE * len(filled):
         return
     if _NOTATIONS[kind] is _COMMA:
         kind_text = _describe_commas(

@@ -88,19 +88,20 @@ def dialect_of(text: str, ending: str) -> Dialect:
         separators = declaration[1]
     else:
         separators = "\t" if ending in (".tsv", ".tab") else _SEPARATORS
-    short = _complete_lines(sample)
-    if '"' in short and all(_is_one_column(Dialect(separator), short) for separator in separators):
+    lines = _complete_lines(sample)
+    if '"' in lines and all(_is_one_column(Dialect(separator), lines) for separator in separators):
         return Dialect(separators[0], start=start)
     candidates = [
-        (_score(dialect, short), -order, dialect)
+        (_score(dialect, lines), -order, dialect)
         for order, dialect in enumerate(Dialect(separator, start=start) for separator in separators)
     ]
+    # A variant, with other quotes or escapes, must score clearly higher than a usual dialect.
     candidates += [
-        (_score(other, short) * 0.99, -len(candidates), other)
+        (_score(other, lines) * 0.99, -len(candidates), other)
         for _, _, dialect in list(candidates)
-        for other in _variants(dialect, short)
+        for other in _variants(dialect, lines)
     ]
-    best = max(candidates, key=lambda separator: separator[:2])[2]
+    best = max(candidates, key=lambda candidate: candidate[:2])[2]
     return _confirm_quote(best, sample)
 
 

@@ -106,7 +106,7 @@ class Lines:
             raise ValueError(f"line {self._first_error}; no line of it is JSON")
 
     def tell(self) -> None:
-        """Add notes about skipped lines and lossy values."""
+        """Note skipped lines and lossy values for the script."""
         if self.broken_lines:
             all_lines = self.broken_lines + self._valid_lines
             places = format_names(self._line_numbers, self.broken_lines)

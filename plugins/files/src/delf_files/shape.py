@@ -223,6 +223,7 @@ async def _describe_format(file_format: FileFormat, path: str) -> list[_Table]:
 
 
 def _describe_peek(title: str, peek: Peek) -> _Table:
+    """Describe a sheet, a view without rows, or a table by its columns."""
     rows = [*peek.rows, *peek.last]
     if peek.columns is None:
         return _describe_sheet(title, rows, peek.total, typed_column)

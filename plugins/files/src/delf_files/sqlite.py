@@ -71,6 +71,7 @@ def _names(path: str) -> list[str]:
 
 
 def _peek(path: str, name: str | None, max_rows: int | None) -> Peek:
+    """Read a table as :meth:`SqliteFormat.peek` does; with a limit, its last rows, too."""
     with _opened(path) as database:
         kinds = dict(database.execute(_TABLES))
         if name is None and kinds:

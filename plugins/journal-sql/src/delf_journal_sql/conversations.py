@@ -162,8 +162,10 @@ class SqlConversations:
         """
 
         def choose(connection: Connection) -> list[tuple[int, ConversationRecord]]:
-            old_records = _find(connection, self._namespace, 2**31 - 1)[keep:]
-            return [(k, r) for k, r in old_records if before is None or r.updated_at < before][::-1]
+            no_limit = 2**31 - 1
+            candidates = _find(connection, self._namespace, no_limit)[keep:]
+            old = [(k, r) for k, r in candidates if before is None or r.updated_at < before]
+            return old[::-1]  # the oldest first
 
         def clean(connection: Connection) -> None:
             connection.execute(

@@ -58,7 +58,7 @@ def find(
         return []
     rows = connection.execute(
         f"SELECT {_COLUMNS} FROM delf_sessions WHERE until >= :now {condition}ORDER BY began",  # noqa: S608 - own names
-        {"now": 0.0 if ended else now, **parameters},
+        {"now": 0.0 if ended else now, **parameters},  # every session ends after 0
     )
     names = [item.name for item in fields(SessionRecord)]
     return [SessionRecord(**dict(zip(names, row, strict=True))) for row in rows]

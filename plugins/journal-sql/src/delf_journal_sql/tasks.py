@@ -253,7 +253,7 @@ class Tasks:
         return _Task(key, last or 0)
 
     def _record(self, event: Event) -> dict[str, Any]:
-        """Return the fields of a new task that has an event as its first."""
+        """Return the fields of a new task's row, from the task's first event."""
         waits = isinstance(event, TaskQueued) and event.queue is not None
         values: dict[str, Any] = {
             "origin": "",

@@ -112,8 +112,7 @@ class Writer:
         """
 
         def take(connection: Connection) -> PerhapsAlive | None:
-            # Raises for an unknown task, before anything is written.
-            key_of(connection, task_id)
+            key_of(connection, task_id)  # raises for an unknown task, before anything is written
             self._write_heartbeat(connection)
             return self._tasks.take(connection, task_id, failed=failed)
 

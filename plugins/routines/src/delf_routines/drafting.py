@@ -247,13 +247,14 @@ class _Merging:
 
     async def solve(self, host: StrategyHost) -> str:
         """Write one equivalent script."""
-        writing = _OneOfMany(host, self._routine, self._words(), self._recorded, self._whole)
+        request = self._merge_request()
+        writing = _OneOfMany(host, self._routine, request, self._recorded, self._whole)
         text = await host.strategy(WRITER).solve(as_host(writing))
         self.script = writing.script
         return text
 
-    def _words(self) -> str:
-        """Return the scripts and their calls' results, for the model."""
+    def _merge_request(self) -> str:
+        """Return the request to the model to merge the scripts, with their calls' results."""
         parts = [*self._scripts.earlier, (self._scripts.code, "done")]
         scripts = [f"```python\n{code}\n```\nIts end: {end}" for code, end in parts]
         calls = [

@@ -355,6 +355,7 @@ class _Finder(ast.NodeVisitor):
         return parameter
 
     def _name(self, value: Value, kind: ParameterType) -> str:
+        """Return a free parameter name: a value's known name, else a usual name of its type."""
         words = "_".join(_WORD.findall(self._known_names.get(value, ""))).lower()
         if kind == "date":
             by_length = {4: "year", 7: "month"}

@@ -123,19 +123,19 @@ def notice_of_talk(
 
 def notice_of_end(settings: ServeSettings, task: str, end: TaskFinished) -> Notice:
     """Make the notice of a finished task."""
-    words, url = visible(task[:_LONGEST]), f"{settings.public_url}/#/{end.task_id}"
-    shown = visible((end.text if end.status else end.error or "")[:_LONGEST])
+    task_text, url = visible(task[:_LONGEST]), f"{settings.public_url}/#/{end.task_id}"
+    message = visible((end.text if end.status else end.error or "")[:_LONGEST])
     content = {
         "event": "task_finished",
         "task_id": end.task_id,
-        "task": words,
+        "task": task_text,
         "state": end.state,
-        "message": shown,
+        "message": message,
         "cost_usd": end.cost_usd,
         "url": url,
     }
     subject = f"delf: {end.state}: {_one_line(task)}"
-    text = f"{shown}\n\nTask: {words}\n\n{url}\n"
+    text = f"{message}\n\nTask: {task_text}\n\n{url}\n"
     return Notice(name=f"{end.task_id}-end", content=content, subject=subject, text=text)
 
 

@@ -171,22 +171,22 @@ class Keys:
         return key_found if key_found is not None and key_found.holder == session.holder else None
 
     def person(self, name: str, *, by_mail: bool) -> Key | None:
-        """Return a person of the journal by name or mail, for other logins than keys.
+        """Return the rights of a person in the journal, for logins without a key; None if unknown.
 
         Args:
             name: The name, or the mail address.
             by_mail: Whether ``name`` is a verified mail address.
         """
-        here = [person for person in self._all_people if person.holder in self._people]
-        key_of_person = next((person for person in here if person.name == name), None)
-        if key_of_person is None and by_mail:
-            theirs = (
+        present = [person for person in self._all_people if person.holder in self._people]
+        person = next((person for person in present if person.name == name), None)
+        if person is None and by_mail:
+            with_mail = (
                 p
-                for p in here
+                for p in present
                 if _lower_ascii(name) in (_lower_ascii(p.mail), _lower_ascii(p.name))
             )
-            key_of_person = next(theirs, None)
-        return None if key_of_person is None else self._people[key_of_person.holder]
+            person = next(with_mail, None)
+        return None if person is None else self._people[person.holder]
 
     def everybody(self) -> Iterator[Key]:
         """Yield all people with their full rights, and the keys of the settings."""

@@ -188,7 +188,8 @@ class Streams:
                 await wake.wait()
                 await asyncio.sleep(GATHER_SECONDS)  # to read a busy task only once
                 wake.clear()
-                names, _ = list(changed), changed.clear()
+                names = list(changed)
+                changed.clear()
                 for name in names:
                     try:
                         self._put(await self._tasks.listed(name))

@@ -143,8 +143,8 @@ def list_users(ctx: click.Context, *, as_json: bool) -> None:
         click.echo(wrap_text(_line(person), indent=4))
         for key in person.keys:
             state = "revoked" if key.revoked_at is not None else "key"
-            less = _what(key.rights, key.scope)
-            click.echo(f"  {state} {key.label}{f' ({less})' if less else ''}")
+            limits = _what(key.rights, key.scope)
+            click.echo(f"  {state} {key.label}{f' ({limits})' if limits else ''}")
 
 
 @users.command("revoke")

@@ -383,6 +383,7 @@ class SQL(Connection[SQLSettings]):
     def _schema(
         self, backend: Backend, session: Any, table: str | None, search: str | None
     ) -> list[TableInfo]:
+        """Return a table, the best matches of a search, or all tables; only names if many."""
         relations = backend.relations(session)
         if table is not None:
             match = find_relation(table, relations)

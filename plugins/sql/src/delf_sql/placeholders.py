@@ -108,6 +108,7 @@ def _is_no_parameter(before: Token, colon: Token) -> bool:
 
 
 def _hole(tokens: Sequence[Token], index: int, end: int, key: str | int) -> Hole:
+    """Return the placeholder at a token, with its context: a list after IN, or a cast."""
     previous = tokens[index - 1] if index else None
     before_previous = tokens[index - 2] if index > 1 else None
     is_whole_list = previous is not None and previous.word == "IN"
@@ -203,6 +204,7 @@ def without_holes(text: str, tokens: Sequence[Token], params: Params, dialect: D
 
 
 def _marks(hole: Hole, value: Any, adapt: Adapt, bound: Bound) -> str:
+    """Add a parameter's value to ``bound``, or the items of a list after IN; return their marks."""
     items: list[Any] = [value]
     if hole.in_list and isinstance(value, (list, tuple, set, frozenset)):
         items = list(cast("Iterable[Any]", value))

@@ -257,7 +257,11 @@ def _join(text: str, read: Sequence[Token]) -> tuple[str, list[Token]]:
 
 
 def _forbids_blank(before: Token, token: Token) -> bool:
-    """Return True if a blank between two tokens would change the meaning."""
+    """Return True if a blank between two tokens would change the meaning.
+
+    Raises:
+        ToolRefusedError: For a number directly before a word, number or string.
+    """
     if before.end != token.start:
         return False
     if before.kind == "number" and token.kind in ("word", "number", "string"):

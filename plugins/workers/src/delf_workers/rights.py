@@ -74,6 +74,7 @@ class Workshop(Generic[W]):
             yield from self._connection(worker, name, own)
 
     def _connection(self, worker: WorkerDefinition, name: str, own: W) -> Iterator[ConnectionLike]:
+        """Yield a worker's connection by name; for ``tools``, the functions of ``tools.py``."""
         where = worker.place("connections", name)
         settings = {key: v for key, v in worker.connections[name].items() if key != "type"}
         kind = worker.kind_of(name)

@@ -108,7 +108,7 @@ class Channel:
             except BlockingIOError:
                 select.select((), (self._write_fd,), ())
             except OSError:
-                os._exit(0)
+                os._exit(0)  # the host has closed the wire, and no thread may run on
 
     def take(self) -> None:
         """Read available data without blocking, and dispatch its frames.
@@ -129,7 +129,7 @@ class Channel:
 
     def _hand_over(self, data: bytes) -> None:
         if not data:
-            os._exit(0)
+            os._exit(0)  # the host has closed the wire, and no thread may run on
         for payload in self._reader.feed(data):
             self._receive(_loads(payload))
 

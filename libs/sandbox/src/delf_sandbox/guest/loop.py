@@ -114,21 +114,20 @@ class GuestLoop(asyncio.SelectorEventLoop):
         """Prepare for a script.
 
         Args:
-            turns: The recorded turns and events of an earlier run.
+            turns: The recording of an earlier run, as of :meth:`take_notes`: alternately the
+                number of a turn and an event of that turn.
         """
         self.tasks = 0
         self._tasks.clear()
         self._discarded_errors.clear()
-        self._turn, self._remaining_notes, self._turns_until_idle = (
-            0,
-            _MAX_NOTES - len(turns) // 2,
-            _MAX_TURNS_UNTIL_IDLE,
-        )
+        self._turn = 0
+        self._remaining_notes = _MAX_NOTES - len(turns) // 2
+        self._turns_until_idle = _MAX_TURNS_UNTIL_IDLE
         self._recorded = deque(zip(turns[::2], turns[1::2], strict=True))
         self._notes.clear()
 
     def take_notes(self) -> list[int]:
-        """Return the turns recorded since this was last called."""
+        """Return the recording since the last call: alternately a turn's number and its event."""
         count = len(self._notes)  # another thread may add notes
         notes = self._notes[:count]
         del self._notes[:count]

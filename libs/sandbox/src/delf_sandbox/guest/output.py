@@ -119,7 +119,7 @@ class Printer(io.TextIOBase):
         if not self._parts:
             return
         if not self._lock.take_if_free():
-            self._set_alarm()
+            self._set_alarm()  # again later: waiting here would deadlock with the interrupted send
             return
         try:
             self._pass_on(at_once=True)

@@ -185,10 +185,16 @@ def _with_parts(real: Callable[..., str], place: int) -> Callable[..., str]:
 
 
 def _patch_during_load(loader: type, step: str, days: Any, moments: Any) -> None:
-    """Load a module with replaced types in ``datetime``.
+    """Patch a step of a module loader to see the given types in ``datetime``.
 
     Compiled modules derive types from ``datetime`` in C; with a Python class in between, that ends
     in endless recursion, so these modules get the real types.
+
+    Args:
+        loader: The class of the loader.
+        step: The name of the method that creates or runs a module.
+        days: The type for ``datetime.date``.
+        moments: The type for ``datetime.datetime``.
     """
     load = getattr(loader, step)
 

@@ -149,6 +149,10 @@ class Inbox:
                 self._take(note)
 
     async def _pass_on(self, notes: AsyncIterator[Note], journal: SharedJournal) -> None:
+        """Pass other processes' answers and comments to their requests until the journal closes.
+
+        Of consecutive failures of the journal only the first is a warning.
+        """
         position, is_failed = 0, False
         while True:
             try:

@@ -122,7 +122,8 @@ def refused_calls(events: Sequence[Event]) -> dict[CallKey, str]:
 def answer_before(events: Iterable[Event], question: ApprovalRequest) -> ApprovalDecided | None:
     """Return a person's answer to the same question of an earlier script of the task, if any.
 
-    A script that replaces a failed script asks nothing that the person has answered.
+    A script that replaces a failed script asks nothing that the person has answered. A question
+    that the current script has asked already is asked again, so None is returned.
 
     Args:
         events: The task's events.

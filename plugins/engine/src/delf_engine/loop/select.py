@@ -50,7 +50,7 @@ async def select(run: TaskRun, seconds: float) -> None:
 
 
 async def _choose(run: TaskRun, seconds: float) -> str:
-    """Apply a selection to the tools; return the selector's name."""
+    """Show only selected tools in the run; return the name of the prefilter that chose them."""
     choice = run.resources.prefilters.choose()
     task = run.log.redactor.text(run.request.task)
     async with run.log.step(Step.SELECT):

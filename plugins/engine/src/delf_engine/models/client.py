@@ -395,8 +395,8 @@ class ModelClient:
         watch = self.on_delta if is_watched else None
 
         def show(delta: ModelDelta) -> None:
-            """Pass a piece to the listeners, and remember its text."""
-            deltas = None
+            """Add a piece to the draft and the received text, and pass pieces to the listeners."""
+            deltas = None  # the pieces that people see
             if (delta.text or delta.whole) and on_delta is not None:
                 if draft is not None:
                     draft.add(delta)

@@ -166,7 +166,7 @@ def _key(config: LLMConfig) -> str:
 
 
 def load_pricing(paths: tuple[Path, ...], providers: Providers | None = None) -> FindPrice:
-    """Load prices from the first existing file.
+    """Return a search in the prices of the first existing file; without one it finds none.
 
     Args:
         paths: The files.

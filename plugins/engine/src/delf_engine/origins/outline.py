@@ -176,6 +176,10 @@ class Planned:
         is_free: IsFree,
         foreign: Foreign | None = None,
     ) -> Iterator[str]:
+        """Yield the names of arguments that do not fit a planned call.
+
+        With ``foreign``, only the arguments with texts of others are checked.
+        """
         planned, tool = self._given(call), self._tool_of(dotted(call.func))
         defaults: Mapping[str, Any] = tool.action.defaults if tool else {}
         values = {**defaults, **arguments}

@@ -43,8 +43,9 @@ def authored(
     A result that is a text of JSON is parsed. Every key, ``True``, ``False``, ``None`` and empty
     values are yielded only with ``is_whole``.
     """
-    named: Mapping[str, Trust] = {"*": trust} if isinstance(trust, str) else trust
-    todo: list[_Step] = [(path, value if is_whole else _data_in(value), named.get("*", "outside"))]
+    trust_by_key: Mapping[str, Trust] = {"*": trust} if isinstance(trust, str) else trust
+    start = value if is_whole else _data_in(value)
+    todo: list[_Step] = [(path, start, trust_by_key.get("*", "outside"))]
     while todo:
         path, item, whose = todo.pop()
         match item:
@@ -65,7 +66,7 @@ def authored(
                 for index, (key, each) in enumerate(cast("dict[Any, Any]", item).items()):
                     if isinstance(key, str) and (is_whole or not key.isidentifier()):
                         yield whose, f"{path}[key {index}]", key
-                    entries.append((f"{path}.{key}", each, named.get(key, whose)))
+                    entries.append((f"{path}.{key}", each, trust_by_key.get(key, whose)))
                 todo += reversed(entries)
             case list():
                 items = enumerate(cast("list[Any]", item))

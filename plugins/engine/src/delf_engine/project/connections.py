@@ -161,12 +161,12 @@ def _make(factory: Any, entry: ConnectionEntry, owner: str) -> Connection:
     settings = entry.settings_under(
         settings_class.model_fields if settings_class is not None else ()
     )
-    words = {"trust": entry.trust, "contents": entry.contents}
+    flow_options = {"trust": entry.trust, "contents": entry.contents}
     arguments: dict[str, Any] = {
         "name": entry.name,
         "allow": entry.allow,
         "confirm": entry.confirm,
-        **{key: item for key, item in words.items() if item is not None},
+        **{key: item for key, item in flow_options.items() if item is not None},
         **settings,
     }
     _check_arguments(factory, entry, arguments)

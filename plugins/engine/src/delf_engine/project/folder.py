@@ -221,6 +221,7 @@ def _digest(path: Path, root: Path, max_bytes: int) -> tuple[Mapping[str, str], 
                 raise ConfigurationError(
                     f"{path}: the files that decide have more than {_MAX_BYTES:,} bytes"
                 )
+            # The empty path: the file changes as a whole, not by its keys.
             return {"": hashlib.file_digest(file, "sha256").hexdigest()}, size
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error

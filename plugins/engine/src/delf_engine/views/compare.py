@@ -32,7 +32,7 @@ class Compared:
 
 
 def compared(task: TaskRecord, events: Sequence[Event]) -> Compared:
-    """Return a task as lines of text, for a diff.
+    """Return a task's figures, and its parts as lines of text for a diff.
 
     Args:
         task: The record.

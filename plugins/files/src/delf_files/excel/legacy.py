@@ -158,7 +158,7 @@ def _value(cell: Any, mode: Any) -> Any:
         except (OverflowError, ValueError):
             note("cells that are dates no calendar has came as their numbers")
             return cell.value
-        return moment.time() if 0 <= cell.value < 1 else moment
+        return moment.time() if 0 <= cell.value < 1 else moment  # day 0: a time without a date
     if cell.ctype == _BOOLEAN:
         return bool(cell.value)
     if cell.ctype == _ERROR:

@@ -296,6 +296,7 @@ def _message(name: str, text: str) -> pb.Message:
 
 
 def _artifacts(call: Call, task_outcome: Outcome) -> list[pb.Artifact]:
+    """Return the answer of a done task, with its value and links to its files; else nothing."""
     detail = task_outcome.detail
     if detail.state is not TaskState.DONE:
         return []

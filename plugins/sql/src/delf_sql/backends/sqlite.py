@@ -323,7 +323,7 @@ class SqliteBackend:
             for statement, batches in changes
             for params in batches
         ]
-        self._check_fits(session, bounds)
+        self._refuse_rounding(session, bounds)
         runs = [(bound.text(), list(bound.values or ())) for bound in bounds]
         many = len(changes) == 1 and can_batch(changes[0][0], bounds)
         try:
@@ -335,7 +335,7 @@ class SqliteBackend:
         written.add(fetched.changed, fetched)
         return written
 
-    def _check_fits(self, session: _Child, bounds: Sequence[Bound]) -> None:
+    def _refuse_rounding(self, session: _Child, bounds: Sequence[Bound]) -> None:
         """Refuse an integer for a float column if the conversion would round it.
 
         SQLite stores all other values unchanged, because its columns hold values of any type.
@@ -352,7 +352,7 @@ class SqliteBackend:
 
                 kinds = kinds_of(bound, "sqlite", find_table)
                 floats = [kind if kind and _FLOATS.match(kind) else None for kind in kinds]
-                convert_values(bound, floats, stores=True)
+                convert_values(bound, floats, stores=True)  # only its check: it raises
 
     def without_transactions(self, session: _Child, names: Collection[str]) -> Sequence[Any]:
         """Return an empty list: all tables of SQLite have transactions."""
