@@ -169,7 +169,7 @@ if not TYPE_CHECKING:  # a checker that saw __getattr__ would accept any name
 
 
 def _import_export(name: str) -> Any:
-    """Import a public name that an installed plugin exports."""
+    """Return a public name that an installed plugin exports; raise AttributeError for others."""
     exports = list(__all__)
     if not name.startswith("_"):  # such names are asked for by tools that look at every module
         from delf.packages.official import packages

@@ -557,15 +557,15 @@ def _expiry(request: ApprovalRequest) -> Iterator[Fact]:
         seconds = request.expires_after
         unit, words = next((each for each in _UNITS if seconds >= 2 * each[0]), (1.0, "seconds"))
         after = f"{seconds / unit:.3g} {words}"
-        question, counts = Question.from_request(request), "it counts as rejected"
+        question, consequence = Question.from_request(request), "it counts as rejected"
         if question is not None:
             default = question.default
-            counts = (
+            consequence = (
                 "the script fails" if default is None else f"the answer is {value_text(default)}"
             )
         yield Fact(
             kind=FactKind.EXPIRY,
             label="expires",
-            text=visible(f"without an answer within {after} {counts}"),
+            text=visible(f"without an answer within {after} {consequence}"),
             required=False,
         )

@@ -102,7 +102,10 @@ def _sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _header(lines: list[str], number: int) -> tuple[str, int]:
-    """Return the section that starts at a line, and the number of header lines."""
+    """Return the section that starts at a line, and the number of header lines.
+
+    ``Returns: The total.`` has no header line; that line is replaced by the text after the colon.
+    """
     line = lines[number].strip()
     header = _HEADER.fullmatch(line)
     section_names = _PARAMETERS | _RETURNS | _OTHERS

@@ -245,7 +245,7 @@ class Checker:
 def _fault(error: Any, root: Mapping[str, Any]) -> Fault:
     """Convert a library error to a :class:`Fault`; among alternatives, the closest one counts."""
     branches: list[list[Any]] = getattr(error.kind, "context", None) or []
-    inner = [error for branch in branches for error in branch]
+    inner = [fault for branch in branches for fault in branch]
     if not inner:
         problem = _allowed_values(error, root)
         message = clean(error.message, _MESSAGE) if problem is None else clean(problem, _LISTED)
@@ -259,8 +259,8 @@ def _fault(error: Any, root: Mapping[str, Any]) -> Fault:
     ]
     if len(equally_close) == 1:
         return _fault(best, root)
-    problem = dict.fromkeys(error.message for error in equally_close)
-    return Fault(tuple(place), clean("; or ".join(problem), _MESSAGE))
+    messages = dict.fromkeys(e.message for e in equally_close)
+    return Fault(tuple(place), clean("; or ".join(messages), _MESSAGE))
 
 
 def _allowed_values(error: Any, root: Mapping[str, Any]) -> str | None:

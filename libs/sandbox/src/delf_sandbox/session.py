@@ -259,6 +259,7 @@ class WireSession(asyncio.BufferedProtocol):
     # -- frames -------------------------------------------------------------------------
 
     def _handle(self, frame: list[Any], payload: bytes, size: int | None = None) -> None:
+        """Handle a frame of the guest; ``size`` is the payload's size in memory, if known."""
         kind = frame[0]
         if kind == "call":
             size = size_in_memory(payload) if size is None else size

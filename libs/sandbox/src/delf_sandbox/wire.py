@@ -31,7 +31,9 @@ _MAX_MOMENT = 2**63
 _SMALL = 128
 _VALUE_BYTES = 32
 _TAGGED = b'{"$t"'
+"""The beginning of a date or another tagged value, which is a dict on the wire only."""
 _COST_OF_A_DICT = 6
+"""The number of values as which :func:`cost` counts a dict."""
 _ESCAPED_SURROGATE = re.compile(rb"(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]")
 
 

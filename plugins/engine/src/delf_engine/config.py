@@ -524,7 +524,7 @@ def explain(
     where: str,
     origin: Callable[[tuple[str, ...]], str | None] = lambda _: None,
 ) -> ConfigurationError:
-    """Format a validation error in one line: source, field, problem and suggestion."""
+    """Return the error for invalid settings: source, field, problem and suggestion of each."""
     option_names = (*model.model_fields, *(_PROGRAM if where == _AGENT else ()))
     problems: list[str] = []
     hints: dict[str, None] = {}

@@ -19,7 +19,7 @@ from delf.protocols.readiness import SupportsSelfCheck
 from delf.specs import EmbedderSpec
 from delf_engine.closing import close_all
 
-_USUAL: Final = packages("embedder")[usual("embedder")]
+_USUAL_PACKAGE: Final = packages("embedder")[usual("embedder")]
 
 
 class Embedders:
@@ -90,17 +90,16 @@ class Embedders:
         if package_of("embedder", first) is not None:
             return self._host.spec(EmbedderSpec, first)  # raises: it says what happened to it
         for record in self._host.records():
-            if record.distribution == _USUAL and not record.usable:
+            if record.distribution == _USUAL_PACKAGE and not record.usable:
                 reason = f"plugin {record.name!r} is {record.state}: {record.reason}"
                 raise self._host.with_load_failures(
                     PluginError(f"no plugin serves the embedder {name!r}: {reason}")
                 )
         names = sorted(spec.name for spec in self._host.specs(EmbedderSpec))
-        (usual,) = (each for each, package in packages("embedder").items() if package == _USUAL)
         hint = (
             f"installed: {', '.join(names)}"
             if names
-            else f"{how_to_install(_USUAL)}; its name is {usual!r}"
+            else f"{how_to_install(_USUAL_PACKAGE)}; its name is {usual('embedder')!r}"
         )
         raise self._host.with_load_failures(
             PluginError(f"no installed plugin serves the embedder {name!r}", hint=hint)
@@ -111,7 +110,7 @@ class Embedders:
         if len(names) == 1:
             return names[0]
         if not names:
-            error = PluginError("no embedder is installed", hint=how_to_install(_USUAL))
+            error = PluginError("no embedder is installed", hint=how_to_install(_USUAL_PACKAGE))
             raise self._host.with_load_failures(error)
         raise PluginError(
             f"several embedders are installed: {', '.join(names)}",

@@ -62,18 +62,18 @@ class Called(Evaluator[object, object, object]):
         return f"Called {self.action}"
 
     def evaluate(self, ctx: Context) -> EvaluationReason:
-        """Count the calls."""
+        """Return whether the call was made as often as wanted, with the number if not."""
         of_name = [c for c in _done(ctx).calls if fnmatchcase(c["action"], self.action)]
         wanted = self.arguments or {}
-        problems = [
+        matching = [
             call
             for call in of_name
             if all(is_same(call["arguments"].get(key), value) for key, value in wanted.items())
         ]
-        is_met = bool(problems) if self.times is None else len(problems) == self.times
-        count = f"{len(problems)} such call{'' if len(problems) == 1 else 's'}"
-        if len(problems) < len(of_name):
-            count += f", {len(of_name) - len(problems)} with other arguments"
+        is_met = bool(matching) if self.times is None else len(matching) == self.times
+        count = f"{len(matching)} such call{'' if len(matching) == 1 else 's'}"
+        if len(matching) < len(of_name):
+            count += f", {len(of_name) - len(matching)} with other arguments"
         if unknown := _unknown(self.action, _done(ctx)):
             count, is_met = unknown, False
         return EvaluationReason(value=is_met, reason=None if is_met else count)

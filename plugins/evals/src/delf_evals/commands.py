@@ -167,7 +167,7 @@ def run(
 
 
 def _choose(dataset: AnyDataset, names: tuple[str, ...], path: Path) -> None:
-    """Keep only the named cases.
+    """Keep only the named cases of a data set; all if no name is given.
 
     Raises:
         ConfigurationError: For an unknown name.

@@ -58,6 +58,8 @@ class Judge:
                 setattr(check, "model", model)  # noqa: B010 - no class of theirs declares it
 
     def _model(self, name: str | None) -> FunctionModel:
+        """Return a model for pydantic-evals that answers by tasks of the agent, counting costs."""
+
         async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
             (tool,) = info.output_tools
             schema = json.dumps(tool.parameters_json_schema)

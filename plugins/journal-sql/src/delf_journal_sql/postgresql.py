@@ -387,6 +387,7 @@ class PostgresDatabase:
                 hint="pg_locks shows who holds it; or raise lock_timeout of the plugin journal-sql",
             )
         state = getattr(error, "sqlstate", None) or ""
+        # Classes 08 and 57: the connection failed, or an operator ended the session.
         is_unavailable = isinstance(error, psycopg.OperationalError) and (
             state[:2] in ("", "08", "57") or is_closed
         )
@@ -401,6 +402,7 @@ class PostgresDatabase:
             return ConnectionLostError(
                 JournalError(f"the connection to the journal {self.name} broke: {message}")
             )
+        # Wrong password, no such user, no such database, no permission, no such schema.
         if state in ("28P01", "28000", "3D000", "42501", "3F000"):
             return JournalSetupError(f"the journal {self.name} cannot be used: {message}")
         return JournalError(f"the journal {self.name} failed: {message}")

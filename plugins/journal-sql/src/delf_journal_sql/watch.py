@@ -168,6 +168,7 @@ class Watcher:
                 time.sleep(AGAIN_SECONDS)
 
     def _watch(self) -> None:
+        """Wake readers about changes of the database until the watch is closed."""
         self._ready()
         changes = self._database.changes()
         with self._lock:

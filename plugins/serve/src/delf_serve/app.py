@@ -203,7 +203,7 @@ class Application:
         except HTTPException as error:
             raise _refused(error, self._app.routes, scope) from None
         except Exception as error:
-            self._report_ending(error)
+            self._raise_if_ending(error)
             raise
 
     async def _start_for_request(self) -> None:
@@ -211,7 +211,7 @@ class Application:
             raise shutting_down()
         await self.start()
 
-    def _report_ending(self, error: Exception) -> None:
+    def _raise_if_ending(self, error: Exception) -> None:
         """Raise a 503 if a request failed because the server is shutting down.
 
         Resources that the request needs, such as the journal's threads, may already be closed.
@@ -227,7 +227,7 @@ class Application:
         try:
             await self.keys.reload(self.tasks.journal)
         except Exception as error:
-            self._report_ending(error)
+            self._raise_if_ending(error)
             raise
 
 

@@ -239,9 +239,9 @@ class Notices:
                 await asyncio.to_thread(way, self._settings, notice)
             except _FAILURES as error:
                 if pause is None:
-                    name, what = notice.name, _describe_failure(error)
-                    by = getattr(way, "func", way).__name__
-                    _log.warning("no notice by %s that %s waits: %s", by, name, what)
+                    reason = _describe_failure(error)
+                    way_name = getattr(way, "func", way).__name__
+                    _log.warning("no notice by %s that %s waits: %s", way_name, notice.name, reason)
                     return False
                 await asyncio.sleep(pause)
             else:
@@ -516,7 +516,7 @@ def call_slack(settings: ServeSettings, method: str, fields: Mapping[str, str]) 
     Raises:
         ConfigurationError: If Slack refuses.
     """
-    assert settings.slack_token is not None  # noqa: S101 - it was looked at
+    assert settings.slack_token is not None  # noqa: S101 - notices go to Slack only with a token
     url = f"{settings.slack_api_url.rstrip('/')}/{method}"
     headers = {"authorization": f"Bearer {settings.slack_token.get_secret_value()}"}
     post = urllib.request.Request(url, urlencode(fields).encode(), headers)  # noqa: S310 - a setting

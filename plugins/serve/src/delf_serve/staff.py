@@ -179,14 +179,14 @@ def _request_entries(record: RequestRecord) -> Iterator[s.AuditEntry]:
                 acts.append(("assigned", f"to {to or 'nobody'}", event))
     if decided is not None and decided.source == "person":
         acts.append((decided.decision, decided.reason, decided))
-    for what, words, act in acts:
+    for what, detail, act in acts:
         about = f"{request.action}, asked by {request.asked_by}"
         yield s.AuditEntry(
             at=act.at,
             what=what,
             by=act.by,
             via=act.via,
-            about=f"{about}: {words}" if words else about,
+            about=f"{about}: {detail}" if detail else about,
             task_id=request.task_id,
             request_id=request.request_id,
         )

@@ -734,10 +734,10 @@ class Tasks:
             try:
                 removed = await prune(self.journal, ages)
                 await self._uploads.forget(removed.inputs)
-                talks: list[Any] = [] if chat is None else await chat.aprune(max(ages.values()))
-                if removed.tasks or talks:
+                chats: list[Any] = [] if chat is None else await chat.aprune(max(ages.values()))
+                if removed.tasks or chats:
                     _log.info(
-                        "%d tasks, %d conversations forgotten", len(removed.tasks), len(talks)
+                        "%d tasks, %d conversations forgotten", len(removed.tasks), len(chats)
                     )
             except DelfError as error:
                 _log.warning("old tasks are not removed: %s", error.message)
@@ -829,6 +829,7 @@ def _detail(
     """Return a task with data from its events; slow for long tasks, so call it in a thread."""
     state = snapshot(events)
     start_event = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
+    end = events[-1] if isinstance(events[-1], TaskFinished) else None
     actions = {e.request_id: e.action for e in events if isinstance(e, ApprovalRequested)}
     files = [
         OutputFile(name=name, size=Path(path).stat().st_size)
@@ -845,8 +846,8 @@ def _detail(
         if start_event is None or start_event.conversation is None
         else shown_name(start_event.conversation, key),
         asked_from=None if start_event is None else start_event.setup.get(ASKED_FROM),
-        stopped_by=last_event.by if isinstance(last_event := events[-1], TaskFinished) else None,
-        stopped_from=(last_event.via or None) if isinstance(last_event, TaskFinished) else None,
+        stopped_by=None if end is None else end.by,
+        stopped_from=None if end is None else end.via or None,
         decisions=[
             TaskDecision(
                 request_id=event.request_id,

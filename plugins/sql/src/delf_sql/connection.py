@@ -93,6 +93,7 @@ class SQL(Connection[SQLSettings]):
         super().__init__(*first, **options)
         self.target = make_target(self.name, self.settings)
         check_dialect(self.name, self.settings, self.target)
+        # Without a password the driver reads PGPASSWORD, for a project's server, too.
         if self.target.dialect == "postgresql" and self.target.password is None:
             sources = {self.settings.source(field) for field in ("url", "host", "database")}
             source: Source = "project" if "project" in sources else "program"

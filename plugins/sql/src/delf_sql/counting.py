@@ -87,7 +87,7 @@ def _count_condition(
 def _count_insert(
     statement: Statement, params: Params, outer: Sequence[Token], end: int
 ) -> Count | None:
-    """Return the number of an INSERT's rows, from literals or from its query."""
+    """Return the number of an INSERT's rows, or a query that counts them; None if unknown."""
     if any(token.word in _MAY_SKIP_ROWS for token in outer):
         return None
     values = next((token for token in outer if token.word == "VALUES"), None)

@@ -146,7 +146,7 @@ def bind(
     if not params:
         return Bound([text], [])
     holes = find_holes(text, tokens, named=isinstance(params, Mapping))
-    _check(holes, params, dialect)
+    _require_matching(holes, params, dialect)
     bound = Bound([], [])
     pieces_of_statement: list[str] = []
     place = 0
@@ -193,7 +193,7 @@ def without_holes(text: str, tokens: Sequence[Token], params: Params, dialect: D
     if not params:
         return text
     holes = find_holes(text, tokens, named=isinstance(params, Mapping))
-    _check(holes, params, dialect)
+    _require_matching(holes, params, dialect)
     parts: list[str] = []
     place = 0
     for hole in holes:
@@ -225,7 +225,7 @@ def _shown(key: str | int) -> str:
     return f":{key}" if isinstance(key, str) else f"number {key + 1}"
 
 
-def _check(
+def _require_matching(
     holes: Sequence[Hole], params: Mapping[str, Any] | Sequence[Any], dialect: Dialect
 ) -> None:
     if isinstance(params, Mapping):

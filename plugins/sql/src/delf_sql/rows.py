@@ -38,8 +38,8 @@ def collect(
 ) -> tuple[list[Sequence[Any]], bool]:
     """Fetch at most ``limit`` rows; return them, and True if there are more.
 
-    The first fetch is of one row. Later fetches are limited to the number of rows that fit into
-    ``max_bytes``, judged by the average size of a row so far.
+    The first fetch is of one row. Each later fetch is of at most four times as many rows as the
+    fetch before, and of no more than fit into ``max_bytes`` by the average size of a row so far.
 
     Args:
         fetch: Returns the next rows, at most as many as requested.

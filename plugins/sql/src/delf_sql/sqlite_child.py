@@ -217,7 +217,12 @@ class _Session:
             return self._collect(cursor, work.limit)
 
     def _write(self, work: Work) -> tuple[Any, ...]:
-        """Run all statements or none; temporary state ends with the session."""
+        """Run all statements or none; temporary state ends with the session.
+
+        Returns:
+            Column names, rows, whether there are too many rows, the number of changed rows, and
+            the names of columns with bytes that are not text.
+        """
         columns: list[str] = []
         rows: list[Any] = []
         changed = 0
@@ -235,7 +240,7 @@ class _Session:
                         raise _FailedAtError(number) from error
                     rows += fetched
                     changed += len(fetched) if columns else max(cursor.rowcount, 0)
-                    if more:
+                    if more:  # not committed: closing the connection rolls back
                         return columns, rows, True, 0, []
             self.connection.commit()
         finally:

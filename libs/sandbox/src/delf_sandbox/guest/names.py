@@ -288,6 +288,7 @@ class ToolNames:
             tool = self._imported_tool(item.name, module, isinstance(node, ast.Import))
             bound_name = item.asname or item.name.partition(".")[0]
             if tool is not None:
+                # A connection under its own name needs no assignment.
                 if item.asname or (tool[1] or tool[0]) != bound_name or tool[1]:
                     target = ast.Name(id=bound_name, ctx=ast.Store(), **position_of(node))
                     value = self._spelled(node, tool)
@@ -350,7 +351,7 @@ def _annotations(tree: ast.Module) -> Iterator[ast.AST]:
     while waiting:
         node = waiting.pop()
         yield node
-        if not isinstance(node, ast.Attribute):
+        if not isinstance(node, ast.Attribute):  # ``datetime.date`` is one name
             waiting.extend(ast.iter_child_nodes(node))
 
 

@@ -42,10 +42,8 @@ def why_refused(
     rule = ApprovalRule.from_data(request.rule)
     if rule is None:
         return None
-    name, is_rejection = (
-        normalise_name(_name_of(decider)),
-        isinstance(decision, (Rejected, ChangesRequested)),
-    )
+    name = normalise_name(_name_of(decider))
+    is_rejection = isinstance(decision, (Rejected, ChangesRequested))
     is_asker = decider.key == asker or name == normalise_name(name_of_holder(asker))
     is_shaper = rule.needs_others and name in map(normalise_name, request.shaped_by)
     if is_rejection and (is_asker or is_shaper):
@@ -228,7 +226,7 @@ class Ballot:
             before = [
                 each for each in self._votes().values() if is_valid(each, rule, self._asker, people)
             ]
-            if before:
+            if before:  # two votes decide
                 earlier_voters = tuple(dict.fromkeys(each.by for each in before))
                 pending.settle(request_id, replace(answer, others=earlier_voters))
                 return

@@ -242,7 +242,7 @@ class Replay:
     # -- calls ----------------------------------------------------------------------------
 
     async def call(self, digest: str, *, alone: bool = False) -> RecordedCall | None:
-        """Wait for a call's turn, and return its record; None for a new call.
+        """Wait for a call's turn, and return its record.
 
         Args:
             digest: The identity of the call.

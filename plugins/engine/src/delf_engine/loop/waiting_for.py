@@ -46,12 +46,8 @@ def waiting_for(events: Sequence[Event]) -> str | None:
             case _:
                 pass
     if questions:
-        open_requests = [*filter(None, questions.values())]
-        return (
-            f"a decision about {_some(open_requests)}"
-            if open_requests
-            else "an answer to a question"
-        )
+        actions = [*filter(None, questions.values())]
+        return f"a decision about {_some(actions)}" if actions else "an answer to a question"
     if calls:
         return f"an answer of {_some(calls.values())}"
     return None if model is None else f"an answer of the model {model}"

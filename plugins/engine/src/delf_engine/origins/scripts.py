@@ -398,7 +398,7 @@ class Scripts:
 
     @contextmanager
     def _within(self, node: ast.AST, sources: _Sources) -> Generator[None]:
-        """Take sources as deciding whether or how often the parts of a node run."""
+        """While the block runs, let sources decide whether or how often parts of a node run."""
         self._grow(self._decisive[node], sources)
         if node not in self._uses_in:
             # What an exception skips can be used outside of the body.

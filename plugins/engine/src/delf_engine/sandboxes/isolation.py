@@ -215,6 +215,7 @@ async def measure(backend: SandboxBackend, *, thorough: bool = False) -> Measure
             processes = await probe.run(_PROCESSES)
         finally:
             await probe.aclose()
+        # A list times True has its text; times False it is empty.
         in_files = ["a file of the host"] * (bait.secret in files)
         in_files += ["a folder of the host, to write"] * bait.has_strange_files()
         in_files += ["an input file, to write"] * bait.has_changed_inputs()

@@ -189,7 +189,7 @@ class DuckdbEngine(EngineBackend):
         return written
 
     def explain(self, error: BaseException) -> Problem | None:
-        """Explain DuckDB's error."""
+        """Return the problem behind an error of DuckDB; None if the database did not cause it."""
         if isinstance(error, FailedAt):
             problem = None if error.__cause__ is None else self.explain(error.__cause__)
             return None if problem is None else replace(problem, number=error.number)

@@ -357,6 +357,7 @@ class EngineBackend:
         return table
 
     def _add_keys(self, inspector: sa.Inspector, table: Table, name: str) -> None:
+        """Add primary keys, unique columns and references, as far as the dialect can tell."""
         with contextlib.suppress(NotImplementedError, SQLAlchemyError):  # not in every dialect
             for column in map(
                 table.column, inspector.get_pk_constraint(name)["constrained_columns"]
