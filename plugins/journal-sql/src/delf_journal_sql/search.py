@@ -80,6 +80,7 @@ def find(
     matches: list[tuple[FoundTask, int | None]] = []
     if terms:
         for places in _places(connection, database, terms, end):
+            # "1 = 0": no task of this batch has all phrases.
             conditions = [f"i.task IN ({', '.join(map(str, places))})"] if places else ["1 = 0"]
             page = _newest(connection, now, wanted, conditions, limit + 1 - len(matches))
             matches += [(task, places[key]) for key, task in page]
@@ -154,7 +155,7 @@ def figures(
     Raises:
         DelfError: If the time zone is unknown.
     """
-    days = zone_of(zone)
+    time_zone = zone_of(zone)
     if not is_there(connection):
         return []
     now = database.now(connection)
@@ -172,7 +173,7 @@ def figures(
     match by:
         case "day":
             rows = _of_tasks(connection, quarter, where, values, now)
-            return _by_day(rows, days)
+            return _by_day(rows, time_zone)
         case "person":
             return _of_tasks(connection, "i.person", where, values, now)
         case "model":

@@ -115,6 +115,7 @@ class Tasks:
                 "VALUES (:task, :digest, :size, :data) ON CONFLICT DO NOTHING",
                 {"task": task.key, "digest": part.digest, "size": part.size, "data": part.data},
             )
+        # In the order of _EVENT_COLUMNS; 1 is the version of the row's format.
         row = (task.key, event.seq, event.at, packed.type, 1, packed.data, packed.blobs)
         self._rows.append(row)
         task.last = event.seq

@@ -59,9 +59,10 @@ class Routines:
         )
 
     async def _view(self, routine: Any, key: Key) -> s.RoutineView:
-        begin = f"{routine.name}("
-        runs, _ = await self._tasks.find(text=begin, limit=_COUNTED, key=key)
-        runs = [run for run in runs if run.task.startswith(begin)]
+        """Return a routine with its latest visible runs and the cost that they have saved."""
+        task_start = f"{routine.name}("  # the text of a run's task
+        runs, _ = await self._tasks.find(text=task_start, limit=_COUNTED, key=key)
+        runs = [run for run in runs if run.task.startswith(task_start)]
         finished_count = sum(run.state is TaskState.DONE for run in runs)
         cost = await self._cost_of(routine.saved_from, key)
         parameters = [

@@ -218,7 +218,7 @@ class Tasks:
         Args:
             seconds: The longest wait; tasks that wait for a person are left at once.
         """
-        for work in self._work:
+        for work in self._work:  # the server's own loops
             work.cancel()
         # A task may wait for a person for days: leave it to another process.
         waiting = await self.waiting()

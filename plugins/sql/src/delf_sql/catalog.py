@@ -161,6 +161,7 @@ def tables_of(
         column = tables[key].column(name)
         if column is None:
             continue
+        # "p" is a primary key, "u" a unique column; any other role is a reference.
         if role == "p":
             column.primary_key, column.nullable = True, False
         elif role == "u":

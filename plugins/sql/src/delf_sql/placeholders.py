@@ -228,6 +228,7 @@ def _shown(key: str | int) -> str:
 def _require_matching(
     holes: Sequence[Hole], params: Mapping[str, Any] | Sequence[Any], dialect: Dialect
 ) -> None:
+    """Raise ToolRefusedError if placeholders and parameters do not match."""
     if isinstance(params, Mapping):
         missing = sorted({str(hole.key) for hole in holes} - set(params))
         if missing:

@@ -298,7 +298,7 @@ def _prefix_rule(rule: Any) -> Any:
 
 
 def _take_policy(front: frontmatter.FrontMatter, table: dict[str, Any]) -> None:
-    """Read ``attachment_policy`` as ``attachments``."""
+    """Replace the key ``attachment_policy`` of a worker's table by the key ``attachments``."""
     policy: Any = table.pop("attachment_policy", None)
     if policy is None:
         return

@@ -247,7 +247,7 @@ def bound_names(tree: ast.AST) -> set[str]:
                 names.add(name)
             case _:
                 pass
-    names.discard("*")
+    names.discard("*")  # of ``from x import *``
     return names - _comprehension_names(tree)
 
 

@@ -177,7 +177,7 @@ class PeopleJudge:
             self._decisions.refused[case.key] = decision.reason
 
     def _effective(self, request: ApprovalRequest, answer: Answer) -> Decision:
-        """Return the decision without a memory that its request or person does not allow.
+        """Return the decision, without ``remember`` where its request or person does not allow it.
 
         The answer to a question is converted to the question's type.
         """

@@ -153,7 +153,7 @@ class TaskPipeline:
         if run.replay.resumed:
             await self._log.record(TaskResumed, origin=origin, setup=request.setup, parent=parent)
         else:
-            continued = request.conversation
+            conversation = request.conversation
             await self._log.record(
                 TaskStarted,
                 task=request.task,
@@ -162,7 +162,7 @@ class TaskPipeline:
                 zone=run.zone.rule,
                 zone_name=run.zone.name,
                 setup=request.setup,
-                conversation=None if continued is None else continued.conversation_id,
+                conversation=None if conversation is None else conversation.conversation_id,
                 interactive=request.interactive,
                 parent=parent,
                 worker=None if request.child is None else request.worker,

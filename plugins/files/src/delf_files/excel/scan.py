@@ -130,7 +130,7 @@ class _Part:
         self._parser.StartDoctypeDeclHandler = self._declaration
 
     def read(self, stream: IO[bytes]) -> None:
-        """Scan a part."""
+        """Scan a part of the workbook, up to its end or to the last thing of interest."""
         try:
             while piece := stream.read(_PIECE):
                 self._parser.Parse(piece, False)

@@ -22,7 +22,7 @@ _CARD: Final = "/.well-known/agent-card.json"
 @A2A.add("GET", _CARD, "read")
 async def agent_card(call: Call) -> Response:
     """Return the card that describes this agent to other agents."""
-    _need_package()
+    _require_package()
     from a2a.server.request_handlers.response_helpers import agent_card_to_dict
 
     from delf_serve.standards.a2a_tasks import card_of
@@ -33,7 +33,7 @@ async def agent_card(call: Call) -> Response:
 @A2A.add("POST", RPC, "read", sent="*/*", any_query=True)
 async def a2a_request(call: Call) -> Response:
     """Answer a request of another agent."""
-    _need_package()
+    _require_package()
     from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
 
     from delf_serve.standards.a2a_tasks import A2ATasks
@@ -47,7 +47,7 @@ async def a2a_request(call: Call) -> Response:
     return await dispatcher.handle_requests(Request(call.http.scope, receive))
 
 
-def _need_package() -> None:
+def _require_package() -> None:
     if find_spec("a2a") is None:
         raise ProblemError(
             501, "A2A needs the package a2a-sdk", "delf plugins install 'serve[a2a]'"

@@ -156,7 +156,7 @@ class A2ATasks(RequestHandler):
         self, params: pb.CancelTaskRequest, context: ServerCallContext
     ) -> pb.Task:
         """Stop a task."""
-        self._need("run")
+        self._require_right("run")
         await self._detail(params.id)  # raises if the sender sees no such task
         service, key = self._call.service, self._call.key
         _, is_stopped = await service.tasks.cancel(params.id, key, self._call.via)
@@ -194,7 +194,7 @@ class A2ATasks(RequestHandler):
         """Refuse: the ordinary card is complete, because it requires a key already."""
         raise ExtendedAgentCardNotConfiguredError
 
-    def _need(self, right: str) -> None:
+    def _require_right(self, right: str) -> None:
         if right not in self._call.key.rights:
             raise InvalidParamsError(message=f"this key has no right to {right}")
 
@@ -216,7 +216,7 @@ class A2ATasks(RequestHandler):
 
     async def _begin(self, message: pb.Message) -> tuple[str, int]:
         """Begin a task or answer its request; return the task's id and the last known event."""
-        self._need("run")
+        self._require_right("run")
         try:
             if not message.task_id:
                 return await self._new(message, message.context_id or None), 0

@@ -122,6 +122,7 @@ async def _resumed(call: Call, answers: Sequence[Resume]) -> tuple[str, int]:
 
 
 async def _run(call: Call, body: RunInput, task_id: str, after: int) -> AsyncGenerator[bytes]:
+    """Yield a task's progress after an event, as events of AG-UI; open steps end with the task."""
     where = {"threadId": body.thread_id, "runId": body.run_id}
     metadata = {"delf": {"taskId": task_id}}
     yield _event("RUN_STARTED", **where, protocolVersion=VERSION, metadata=metadata)

@@ -179,6 +179,7 @@ def _response(call: Call, body: ResponseBody | None, task_outcome: Outcome) -> d
 
 
 def _head(body: ResponseBody | None, task_id: str, decided: int) -> dict[str, Any]:
+    """Return a response without output; its id tells the task and how many decisions it had."""
     return {
         "id": f"{_PREFIX}{task_id.removeprefix(_TASK)}_{decided}",
         "object": "response",

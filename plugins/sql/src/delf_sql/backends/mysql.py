@@ -317,7 +317,7 @@ class MysqlBackend(EngineBackend):
         return f"{product} {number.group(1) if number else ''}".strip()
 
     def explain(self, error: BaseException) -> Problem | None:
-        """Explain an error of PyMySQL."""
+        """Return the problem behind an error of PyMySQL; None if the database did not cause it."""
         error = origin(error)
         if not isinstance(error, MySQLError):
             return super().explain(error)
@@ -327,6 +327,7 @@ class MysqlBackend(EngineBackend):
             return Problem(cause="timeout", text=text)
         if code in _READ_ONLY:
             return Problem(cause="read-only", text=text)
+        # PyMySQL has no code (0) for a connection that is already closed.
         if code in _REFUSED or code == _SHUTDOWN or code in _CLIENT_ERRORS or code == 0:
             return Problem(cause="unavailable", text=text, lost=code not in _REFUSED)
         return Problem(cause="statement", text=text)
