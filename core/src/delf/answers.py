@@ -70,7 +70,7 @@ _SHOWN: Final = 600
 
 
 def split_reasoning(text: str) -> tuple[str, str, bool]:
-    """Split an answer into reasoning, text, and False if the reasoning has no end.
+    """Return an answer's reasoning, its text, and whether the reasoning has an end.
 
     Reasoning stands at the beginning or, where a server has swallowed its opening mark, before the
     last closing mark. Marks elsewhere are ordinary text.
@@ -191,14 +191,14 @@ def without_reasoning(reply: ModelReply) -> ModelReply:
 
     Reasoning that never ends makes the reply truncated.
     """
-    thoughts, messages, ending = split_reasoning(reply.text)
-    if messages == reply.text and not thoughts:
+    thoughts, text, has_end = split_reasoning(reply.text)
+    if text == reply.text and not thoughts:
         return reply
     reasoning = "\n\n".join(filter(None, (reply.reasoning, thoughts)))
-    reason = reply.finish_reason
-    if not ending and reply.broken_by is None and not reply.calls:
-        reason = "cut"
-    return replace(reply, text=messages, reasoning=reasoning, finish_reason=reason)
+    finish_reason = reply.finish_reason
+    if not has_end and reply.broken_by is None and not reply.calls:
+        finish_reason = "cut"
+    return replace(reply, text=text, reasoning=reasoning, finish_reason=finish_reason)
 
 
 # -- truncated answers ---------------------------------------------------------------------

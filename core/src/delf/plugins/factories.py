@@ -126,7 +126,7 @@ def check_options(host: PluginHost, plugin: str, options: Mapping[str, Any]) -> 
     for settings in settings_classes:
         _check_settings(settings, options, f"[plugins.{plugin}]")
     for spec in specs:
-        fitting_options(host, spec, options)
+        fitting_options(host, spec, options)  # only its check: it raises
     if options and host.specs_of(plugin) and not (settings_classes or specs):
         raise ConfigurationError(
             f"[plugins.{plugin}]: the plugin takes no options", hint=f"remove {', '.join(options)}"

@@ -143,7 +143,7 @@ _LISTS: Final = (list, tuple, range, collections.deque, KeysView, ValuesView, It
 
 
 def fields_of(value: Any) -> dict[str, Any] | None:
-    """Return the fields of a dataclass, pydantic model, attrs object or database row."""
+    """Return the fields of a dataclass, model, attrs object or database row; None for others."""
     kind = cast("Any", type(value))
     if isinstance(value, type) or kind in PLAIN:
         return None

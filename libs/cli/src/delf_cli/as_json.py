@@ -12,17 +12,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 
 
-def limit_option(default: int, words: str, *, default_limit: int | None = None) -> Callable[[F], F]:
+def limit_option(default: int, words: str, *, highest: int | None = None) -> Callable[[F], F]:
     """Make the option ``--limit`` for a command that lists items.
 
     Args:
         default: The number of items without the option.
         words: The help of the option.
-        default_limit: The highest number.
+        highest: The highest number that the user may give; None for any.
     """
     return click.option(
         "--limit",
-        type=click.IntRange(min=1, max=default_limit),
+        type=click.IntRange(min=1, max=highest),
         default=default,
         show_default=True,
         metavar="N",

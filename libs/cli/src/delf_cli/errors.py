@@ -95,7 +95,7 @@ def report(
     Returns:
         The exit status.
     """
-    message, hint = _words(error)
+    message, hint = _message_and_hint(error)
     try:
         if debug:
             trace = without_passwords("".join(traceback.format_exception(error)))
@@ -113,7 +113,7 @@ def report(
 
 def report_json(error: BaseException, *, clean: Callable[[str], str] = str) -> None:
     """Print an error to stdout as JSON."""
-    message, hint = _words(error)
+    message, hint = _message_and_hint(error)
     code = error.code if isinstance(error, DelfError) else None
     report = {"message": clean(message), "hint": clean(hint) if hint else None, "code": code}
     try:
@@ -122,7 +122,7 @@ def report_json(error: BaseException, *, clean: Callable[[str], str] = str) -> N
         streams.hush()
 
 
-def _words(error: BaseException) -> tuple[str, str | None]:
+def _message_and_hint(error: BaseException) -> tuple[str, str | None]:
     """Return the message and the hint of an error."""
     if isinstance(error, DelfError):
         return error.message, hint_of(error)

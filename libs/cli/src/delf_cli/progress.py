@@ -76,7 +76,7 @@ class Narrator:
         self._begun = False
 
     def __call__(self, event: ev.Event) -> None:
-        """Process an event."""
+        """Write a line about an event, if the options ask for it."""
         self._begun = self._begun or isinstance(event, ev.StepStarted)
         match event:
             case ev.Warned() if self._was_shown(event):

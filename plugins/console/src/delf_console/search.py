@@ -76,7 +76,7 @@ def _task_filter(text: str | None, since: float | None, filters: dict[str, Any])
 @click.command("search")
 @click.argument("words", nargs=-1)
 @_filters
-@limit_option(20, "The most tasks to show.", default_limit=1000)
+@limit_option(20, "The most tasks to show.", highest=1000)
 @as_json_option
 @click.pass_context
 def search(

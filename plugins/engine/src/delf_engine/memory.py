@@ -140,8 +140,8 @@ class AgentMemory:
             for fact in facts:
                 require_type(fact, Fact, "the memory")
             found = [str(fact.content) for fact in facts[: self._top_k]]
-            texts = await self.guidelines()
-            return [f"{texts} {_OWN}", *found] if texts and found else found
+            guidelines = await self.guidelines()
+            return [f"{guidelines} {_OWN}", *found] if guidelines and found else found
 
         return await self._bounded(search(), timeout)
 

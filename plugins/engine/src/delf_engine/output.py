@@ -104,9 +104,7 @@ class OutputFolder:
             free_path = (
                 path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
             )
-            if (
-                str(free_path).casefold() in used_names
-            ):  # the same name on a case-insensitive system
+            if str(free_path).casefold() in used_names:
                 continue
             try:
                 _link(temporary, free_path)

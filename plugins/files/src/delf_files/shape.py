@@ -315,6 +315,7 @@ def _odd_last(rows: Sequence[tuple[int, Sequence[Any]]]) -> list[Any] | None:
 
 
 def _describe_by_duckdb(path: str, kind: str) -> _Table:
+    """Describe a Parquet or Arrow file by its columns and its first and last rows."""
     import duckdb
 
     connection = duckdb.connect(config={"threads": 1})
@@ -332,9 +333,9 @@ def _describe_by_duckdb(path: str, kind: str) -> _Table:
     names = [str(name[0]) for name in kinds]
     filled = ", ".join(f"count({_quoted(name)})" for name in names)
     ((total, *counts),) = connection.sql(f"SELECT count(*), {filled} FROM shown").fetchall()  # noqa: S608 - names of the file
-    most = max(_ROWS, _CELLS // len(names))
-    rows = connection.sql(f"FROM shown LIMIT {most}").fetchall()
-    if total > most:
+    max_rows = max(_ROWS, _CELLS // len(names))
+    rows = connection.sql(f"FROM shown LIMIT {max_rows}").fetchall()
+    if total > max_rows:
         rows += connection.sql(f"FROM shown LIMIT {_ROWS} OFFSET {total - _ROWS}").fetchall()
     columns: list[Column] = []
     for index, (name, count) in enumerate(zip(names, counts, strict=True)):

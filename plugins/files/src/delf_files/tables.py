@@ -201,9 +201,8 @@ def records_of(rows: list[list[Any]]) -> list[dict[str, Any]]:
     width = max(map(len, rows))
     columns = columns_of(rows.pop(0), width)
     records: list[Any] = rows
-    for index, row in enumerate(
-        rows
-    ):  # in place: rows and records together would take twice the memory
+    # In place, because rows and records together would take twice the memory.
+    for index, row in enumerate(rows):
         row.extend([None] * (width - len(row)))
         records[index] = dict(zip(columns, row, strict=True))
     return records

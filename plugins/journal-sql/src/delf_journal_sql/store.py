@@ -298,7 +298,7 @@ def to_prune(
         if state not in AT_REST:
             continue
         condition, parameters = in_state(connection, now, state)
-        if "state" in parameters:
+        if "state" in parameters:  # a parameter of its own for each state
             condition, parameters = (
                 f"t.state = :state_{number}",
                 {f"state_{number}": TaskState(state).value},

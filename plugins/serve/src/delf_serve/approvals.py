@@ -282,6 +282,7 @@ def _remembered(decision: RememberedDecision) -> Remembered:
 
 
 def _decision(given: DecisionRequest) -> Decision:
+    """Convert the body of a request to a decision."""
     match given.root:
         case Approval(remember=remember, covers=covers, reason=reason):
             return Approved(remember=remember, covers=covers, reason=reason)

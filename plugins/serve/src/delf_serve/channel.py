@@ -107,16 +107,16 @@ def notice_of_talk(
     request_notice, by = notice_of(settings, request), visible(event.by)
     match event:
         case ApprovalCommented():
-            kind, words = "approval_commented", f"{by} commented on {visible(request.action)}"
+            kind, headline = "approval_commented", f"{by} commented on {visible(request.action)}"
             text = visible(event.text)
         case ApprovalAssigned():
-            kind, words = "approval_assigned", f"{by} assigned {visible(request.action)} to you"
+            kind, headline = "approval_assigned", f"{by} assigned {visible(request.action)} to you"
             text = ""
-    message = f"{words}{': ' if text else ''}{text}"
+    message = f"{headline}{': ' if text else ''}{text}"
     return Notice(
         name=f"{request.request_id}-{event.seq}",
         content={**request_notice.content, "event": kind, "by": by, "message": message[:_LONGEST]},
-        subject=f"delf: {_one_line(words)}",
+        subject=f"delf: {_one_line(headline)}",
         text=f"{message}\n\n{request_notice.text}",
     )
 
@@ -442,7 +442,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 def post(settings: ServeSettings, notice: Notice) -> None:
     """Post a notice to the webhook."""
-    assert settings.webhook_url is not None  # noqa: S101 - it was looked at
+    assert settings.webhook_url is not None  # noqa: S101 - chosen as a way only if it is set
     url = settings.webhook_url.get_secret_value()
     if urlsplit(url).scheme not in ("http", "https"):
         raise ValueError("a webhook has an http address")
@@ -529,7 +529,7 @@ def call_slack(settings: ServeSettings, method: str, fields: Mapping[str, str]) 
 
 def mail(settings: ServeSettings, notice: Notice, to: Sequence[str]) -> None:
     """Send a notice by mail."""
-    assert settings.smtp_url is not None  # noqa: S101 - it was looked at
+    assert settings.smtp_url is not None  # noqa: S101 - chosen as a way only if it is set
     url = urlsplit(settings.smtp_url.get_secret_value())
     host, tls = url.hostname or "localhost", url.scheme == "smtps"
     message = EmailMessage()

@@ -19,7 +19,7 @@ async def metrics_text(agent: Agent, tasks: Tasks, streams: Streams) -> str:
     states = Counter(await tasks.journal.count())
     states[TaskState.RUNNING] -= len(waiting)
     states[TaskState.WAITING] += len(waiting)
-    states = +states
+    states = +states  # only states with tasks
     lines = [
         "# HELP delf_tasks The tasks of the journal by their state.",
         "# TYPE delf_tasks gauge",

@@ -241,7 +241,7 @@ class SQL(Connection[SQLSettings]):
             async with asyncio.timeout(_SAMPLE_SECONDS):
                 for table in missing:
                     self._sampled_tables[table.relation.full_name] = await self._sample(table)
-        except TimeoutError:
+        except TimeoutError:  # keep the rest without samples, so that it is not tried again
             self._sampled_tables = {
                 table.relation.full_name: table for table in missing
             } | self._sampled_tables
@@ -274,6 +274,7 @@ class SQL(Connection[SQLSettings]):
         """
         if self.target.dialect != "mysql":
             return ""
+        # Each word may be the name of a table.
         words = {token.text for statement, _ in changes for token in statement.tokens}
         tables = await self._in_session(
             True, lambda backend, session: backend.without_transactions(session, words)

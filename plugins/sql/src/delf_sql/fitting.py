@@ -163,6 +163,7 @@ def _as_duckdb_map(text: str) -> Any:
 
 
 def _fits(value: Any, family: Family) -> bool:
+    """Return True if a column of a type family can store a value without changing it."""
     if family == "integer":
         return _has_no_fraction(value) if isinstance(value, (str, float, decimal.Decimal)) else True
     if family == "float":

@@ -172,6 +172,7 @@ def _target(name: str, settings: SQLSettings) -> Target:
 
 
 def _from_url(name: str, url: str) -> Target:
+    """Return the database that a URL names; raise for an invalid URL."""
     scheme, separator, rest = url.partition("://")
     kind = scheme.lower().partition("+")[0]
     if not separator:

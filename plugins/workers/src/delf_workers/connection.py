@@ -166,6 +166,11 @@ class Workers(Connection[WorkersSettings]):
         return NeedsApproval(reason="a new worker can be called from then on", preview=text)
 
     def _check_files(self, call: ProposedCall) -> Verdict:
+        """Return whether a call's attachments need approval, and keep their content for the call.
+
+        Raises:
+            ToolRefusedError: If a file is not allowed.
+        """
         worker = self._worker(str(call.arguments["worker"]))
         paths: Sequence[str] = call.arguments.get("attachments") or ()
         if not paths or call.context is None:

@@ -318,7 +318,7 @@ def _take_policy(front: frontmatter.FrontMatter, table: dict[str, Any]) -> None:
 def _schema(
     front: frontmatter.FrontMatter, table: dict[str, Any], read: Read | None
 ) -> dict[str, Any]:
-    """Return the JSON Schema in a file next to the worker."""
+    """Return the JSON Schema in the file that ``output_schema_ref`` names, and remove that key."""
     where = ("output_schema_ref",)
     name = table.pop("output_schema_ref")
     if "result" in table:

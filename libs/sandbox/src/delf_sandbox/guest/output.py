@@ -79,6 +79,7 @@ class Printer(io.TextIOBase):
         return True
 
     def write(self, text: str, /) -> int:
+        """Buffer text, and flush if much has gathered or the last flush is long ago."""
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"write() takes text, not {type(text).__name__}")
         size = len(text)

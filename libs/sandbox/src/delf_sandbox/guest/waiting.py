@@ -103,7 +103,10 @@ class Waiting:
         return self._loop.block(as_coroutine(value)) if inspect.isawaitable(value) else value
 
     def await_if_coroutine(self, value: Any) -> Any:
-        """Await a coroutine that a script uses as a result; return other values unchanged."""
+        """Await a coroutine that a script uses as a result; return most other values unchanged.
+
+        An async generator becomes a stream that plain code can read.
+        """
         kind = _type_of(value)
         # Exact types only: a script may keep tasks and futures to await them later.
         if kind is ToolCall or kind is types.CoroutineType or kind is _Again:

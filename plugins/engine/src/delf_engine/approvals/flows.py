@@ -178,8 +178,8 @@ class _Suspect:
         if origin is None or origin.kind != "result":
             return False
         flow = flow_between(str(origin.action), origin.path, *place)
-        parts = (map(str.strip, rule.split(ARROW, 1)) for rule in self.rules)
-        return any(all(map(fnmatchcase, flow, each)) for each in parts)
+        patterns = (map(str.strip, rule.split(ARROW, 1)) for rule in self.rules)
+        return any(all(map(fnmatchcase, flow, each)) for each in patterns)
 
     def _reason_of(self, names: Collection[str], checked: Sequence[str]) -> str:
         """Return the reason to review some parameters, preferring values that others wrote."""

@@ -42,7 +42,7 @@ async def bounded(pieces: Pieces, config: LLMConfig) -> Pieces:
                 return
             except TimeoutError:
                 if deadline is None or clock() < deadline:
-                    raise
+                    raise  # the stream's own timeout
                 raise EndlessAnswerError(
                     f"the answer of {config.model} has no end after {seconds:g} s",
                     hint='settings={"timeout": …} gives it more',

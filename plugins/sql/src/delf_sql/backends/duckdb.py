@@ -111,6 +111,7 @@ class _Session:
         return result["value"]
 
     def _start(self) -> _ReadyChild:
+        """Fork a limited child process for one statement, with a folder for temporary files."""
         settings = self._settings
         folder = tempfile.TemporaryDirectory(prefix="delf-duckdb-")
         limits = Limits(
