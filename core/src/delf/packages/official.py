@@ -59,7 +59,7 @@ def usual_model(model: str) -> str:
 
 
 def kind_named_by(model: str) -> tuple[str, str] | None:
-    """Return the kind of plugin that serves a model's name, with the pattern that tells it.
+    """Return the pattern that matches a model's name, and the kind of plugin that serves it.
 
     Args:
         model: The model's name; one with the prefix ``word:`` matches the pattern ``word:*``.

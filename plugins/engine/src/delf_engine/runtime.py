@@ -318,7 +318,7 @@ class Runtime:
         return events
 
     def _tell_learners(self, request: TaskRequest) -> None:
-        """Pass a finished task to the connections that learn, in the background."""
+        """Pass a new task to the connections that learn from tasks, in the background."""
         if request.child is not None or any(isinstance(e, TaskStarted) for e in request.past):
             return
         agent, redactor = self.resources.agent, self.resources.redactor

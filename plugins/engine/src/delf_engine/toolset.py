@@ -246,7 +246,7 @@ class Toolset:
                 allowed_actions.update(fresh)  # at the position of its first action; idempotent
             else:
                 allowed_actions[key] = bound_action
-        allowed_actions.update(fresh)
+        allowed_actions.update(fresh)  # a connection without actions so far has no position
         prefix = f"{connection.name}."
         kept_names = {name for name in self._hidden if not name.startswith(prefix)}
         hidden_names = frozenset(kept_names - {connection.name} | hidden_names)

@@ -135,16 +135,16 @@ def _check_form(path: str, name: str) -> None:
 
 
 def _answer_despite_duplicate_keys(question: dict[str, Any]) -> dict[str, Any]:
-    """Run the statement again over rewritten JSON lines if a key occurs twice."""
+    """Run the statement; if a JSON key occurs twice, once more over rewritten JSON lines."""
     import duckdb
 
     try:
         return _answer(question)
     except duckdb.InvalidInputException as error:
-        doubled = [table for table in question["tables"] if table["kind"] == "json"]
-        if "duplicate key" not in str(error) or not doubled:
+        json_tables = [table for table in question["tables"] if table["kind"] == "json"]
+        if "duplicate key" not in str(error) or not json_tables:
             raise
-    for table in doubled:
+    for table in json_tables:
         copy = f"{table['copy']}.once"
         path = utf8_of(table["path"], table["copy"], "")
         write = write_values if table["ending"] == ".json" else write_lines

@@ -260,6 +260,7 @@ def resolve_id(connection: Connection, text: str, keys: Collection[str] | None =
         return text
     ids: list[str] = []
     for start in dict.fromkeys((text, f"task_{text}")):
+        # At most 6: five for the message, and one that shows that there are more.
         rows = connection.execute(
             "SELECT t.task_id FROM delf_tasks AS t "  # noqa: S608 - own names
             f"WHERE t.task_id LIKE :start ESCAPE '!' AND {condition} "

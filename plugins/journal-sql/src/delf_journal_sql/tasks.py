@@ -270,6 +270,7 @@ class Tasks:
         return values
 
     def _finish(self, connection: Connection, task: _Task, event: TaskFinished) -> None:
+        """Store the end of a task in its row; the task has no owner any more."""
         self._finished.append(event.task_id)
         connection.execute(
             "UPDATE delf_tasks SET state = :state, finished_at = :at, duration_ms = :duration, "

@@ -306,7 +306,11 @@ def _route(operation: Operation, service: Service) -> Route:
 
 
 def _refused(error: HTTPException, routes: Sequence[BaseRoute], scope: Scope) -> ProblemError:
-    words = {404: "there is nothing at this address", 405: "the method does not fit this address"}
+    """Convert the router's refusal of a request; for a 405, name the methods of all its routes."""
+    messages = {
+        404: "there is nothing at this address",
+        405: "the method does not fit this address",
+    }
     headers = error.headers
     if error.status_code == 405:  # several routes may share the path
         here = [r for r in routes if isinstance(r, Route) and r.matches(scope)[0] != Match.NONE]
@@ -314,7 +318,7 @@ def _refused(error: HTTPException, routes: Sequence[BaseRoute], scope: Scope) ->
         headers = {"allow": ", ".join(sorted(allowed))}
     return ProblemError(
         error.status_code,
-        words.get(error.status_code, "the request cannot be answered"),
+        messages.get(error.status_code, "the request cannot be answered"),
         "GET /openapi.json",
         headers=headers,
     )

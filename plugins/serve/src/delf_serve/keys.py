@@ -223,7 +223,8 @@ class Keys:
         now = time.monotonic()
         if not at_once and now - self._people_at < _LOOK_SECONDS:
             return
-        is_first, self._people_at = self._people_at == float("-inf"), now
+        is_first = self._people_at == float("-inf")
+        self._people_at = now
         try:
             self._replace_people(await journal.people())
         except DelfError as error:

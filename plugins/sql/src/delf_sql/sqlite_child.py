@@ -251,6 +251,7 @@ class _Session:
     def _collect(
         self, cursor: sqlite3.Cursor, limit: int
     ) -> tuple[list[str], list[tuple[Any, ...]], bool]:
+        """Return the column names and at most ``limit`` rows, and whether there are more."""
         columns = [str(column[0]) for column in cursor.description or ()]
         rows: list[tuple[Any, ...]] = []
         total_bytes = 0

@@ -89,7 +89,7 @@ class Sheet(NamedTuple):
 
 
 def check_sheet(source: str | IO[bytes], part: str) -> Sheet:
-    """Refuse a sheet that would take much memory.
+    """Scan a sheet; refuse a sheet that would take much memory.
 
     Returns:
         The formulas with and without values, the merged areas, and the number of rows.

@@ -197,6 +197,7 @@ def _head(body: ResponseBody | None, task_id: str, decided: int) -> dict[str, An
 
 
 def _items(call: Call, body: ResponseBody | None, task_outcome: Outcome) -> list[dict[str, Any]]:
+    """Return a response's output: a forced function call, or a message and approval requests."""
     tool_call = call_of(None if body is None else body.forced, task_outcome)
     if tool_call is not None:
         call_id, name, arguments = tool_call

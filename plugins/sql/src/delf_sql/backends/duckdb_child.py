@@ -320,6 +320,7 @@ def _unrepresentable_inside(kind: str) -> str | None:
 
 
 def _row(row: Sequence[Any], kinds: Sequence[tuple[str, str]]) -> list[Any]:
+    """Return the values of a row, whose columns come twice: as values, then as texts if needed."""
     values: list[Any] = []
     for number, (_, kind) in enumerate(kinds):
         value, text = row[number], row[len(kinds) + number]
