@@ -218,7 +218,7 @@ def test_request_can_be_answered_after_resume(here, journal, monkeypatch):
     assert sent(here) == ["ada 2"]
 
 
-def test_answer_to_a_suspended_process_reports_no_response(here, monkeypatch):
+def test_approving_for_a_stopped_process_reports_that_it_did_not_respond(here, monkeypatch):
     monkeypatch.setattr(answering, "SECONDS", 0.2)
     with running(here, SEND) as run:
         name = run.request()

@@ -91,6 +91,6 @@ def test_inline_code_counts_as_one_word() -> None:
     assert words("Call `run(a, b, c)` – and wait.") == 4
 
 
-def test_sentences_of_pages_and_messages_are_found() -> None:
+def test_prose_check_reads_sentences_from_pages_and_messages() -> None:
     assert sum(1 for page in PAGES for _ in of_page(page)) > 5000
     assert sum(1 for path in SOURCES for _ in of_messages(path)) > 1500

@@ -192,7 +192,7 @@ def test_only_the_latest_renewed_tokens_are_redacted():
     assert kept.message[-1] == ("desk", tuple(f"token-{number}" for number in range(68, 100)))
 
 
-def test_secret_listeners_of_deleted_agents_are_dropped():
+def test_deleted_listener_for_secrets_is_dropped():
     made, kept = desk(), Kept()
     made.tell_secrets(kept)
     gone = weakref.ref(kept)

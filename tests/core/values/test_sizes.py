@@ -37,17 +37,17 @@ def test_too_many_encoded_values_are_detected(part: tuple[Any, int]) -> None:
     "text", [",[{:" * MAX_VALUES, '\\",[{:' * MAX_VALUES], ids=["signs", "quotes"]
 )
 @pytest.mark.slow
-def test_punctuation_inside_text_is_not_counted_as_values(text: str) -> None:
+def test_json_syntax_inside_a_string_does_not_count_towards_the_value_limit(text: str) -> None:
     assert not has_too_many_values(dumps([text]))
 
 
-async def test_apart_runs_the_function_in_a_thread() -> None:
+async def test_run_in_thread_runs_the_function_in_another_thread() -> None:
     assert await run_in_thread(threading.get_ident) != threading.get_ident()
     with pytest.raises(ValueError, match="invalid literal"):
         await run_in_thread(int, "x")
 
 
-async def test_cancelling_apart_waits_and_keeps_the_result() -> None:
+async def test_cancelling_run_in_thread_waits_and_keeps_the_result() -> None:
     begun, may_end = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
     reached: list[str] = []

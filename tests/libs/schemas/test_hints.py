@@ -39,7 +39,7 @@ def record(**properties):
     ],
     ids=range(15),
 )
-def test_limits_are_listed_after_their_keys(schema, shown):
+def test_schema_hints_list_each_limit_after_its_field_name(schema, shown):
     assert hints_of(Document(code=CODE, node=NODE), schema, 200, 4) == shown
 
 

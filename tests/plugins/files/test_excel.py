@@ -373,7 +373,7 @@ async def test_text_is_never_written_as_a_formula(text):
     ],
     ids=range(8),
 )
-async def test_value_excel_would_change_is_written_as_text(value, shown):
+async def test_value_that_excel_would_convert_is_written_as_text(value, shown):
     book = await made({"S": [[value]]})
     assert book["S"]["A1"].value == shown
 

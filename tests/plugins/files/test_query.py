@@ -512,7 +512,9 @@ FROM 'sales.csv'"""
         (JOINED, {"sales.csv": 3, "budget.xlsx/Sheet": 3}, [{"n": 3, "spent": 150}]),
     ],
 )
-async def test_header_option_skips_a_title_in_queries(titled, statement, header, rows):
+async def test_header_option_of_query_skips_title_rows_above_the_header(
+    titled, statement, header, rows
+):
     with notes_of_call() as notes:
         assert await titled.query(statement, header=header) == rows
     assert not notes

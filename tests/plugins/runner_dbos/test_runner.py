@@ -363,9 +363,9 @@ async def test_item_belongs_to_the_firing_that_saw_it_first(
 
     monkeypatch.setattr(module, "items_of", items)
     monkeypatch.setattr(module, "last_seen", seen)
-    looks: Any = SimpleNamespace(lend=lend)
+    watchers: Any = SimpleNamespace(lend=lend)
     options = RunnerOptions(queues={"q": QueueSettings()}, concurrency=1, lease=30.0, grace=0.0)
-    runner = Runner(journal, queue, agents, looks, options)
+    runner = Runner(journal, queue, agents, watchers, options)
     watch = {"name": "w", "made": 1.0, "task": "Do it.", "queue": "q", "setup": {"folder": "/"}}
     context = {**watch, "each": "mails()"}
     started = [

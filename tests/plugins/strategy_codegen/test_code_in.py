@@ -34,7 +34,7 @@ def asked(model):
     return [[tool.name for tool in request.tools] for request in model.requests]
 
 
-def test_code_in_tool_takes_the_script_from_a_call(make_agent, scripted_model):
+def test_with_code_in_set_to_tool_the_script_comes_from_a_tool_call(make_agent, scripted_model):
     scripted_model.says(call_of("print(1 +"), call_of("print(6 * 7)"))
     agent = make_agent(strategy=CodegenStrategy(code_in="tool"))
     assert agent.run("what is it?").text == "42"

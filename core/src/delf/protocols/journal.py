@@ -159,7 +159,7 @@ class Journal(Protocol):
 
 @runtime_checkable
 class SupportsJournal(Protocol):
-    """An approval channel that answers through the journal, for other processes, too."""
+    """An approval channel that uses the journal, for requests of other processes, too."""
 
     def use_journal(self, journal: Journal) -> None:
         """Use a journal from now on. Called as the agent starts, before any request."""

@@ -61,8 +61,8 @@ def fit(catalog: Catalog, task: str, limit: int = _RANKED) -> dict[int, float]:
     """Score actions for a task, best first: by the whole task, and by its best step.
 
     Steps are searched one by one, because a long task would hide the words of a short step; the
-    best action of each step gets the same score for it. Scores are from 0 to 1, relative to a
-    perfect match.
+    best action of every step gets the same score for that step, however long the step is. Scores
+    are from 0 to 1, relative to a perfect match.
 
     Args:
         catalog: The actions.

@@ -142,7 +142,7 @@ def _with_type_in_record(record: _Group, key: str, rest: Sequence[str], kind: st
 
 
 def _admits(text: str, kind: str) -> bool:
-    """Return whether a type has an alternative for values of a plain kind."""
+    """Return whether a type text, such as ``int | None``, accepts a kind such as ``int``."""
     prefixes = {"dict": ("{", "dict"), "list": ("list",), "int": ("int", "float", "Decimal")}
     members = [text, *text.split(" | ")]
     return "Any" in members or any(each.startswith(prefixes.get(kind, (kind,))) for each in members)

@@ -45,9 +45,13 @@ _SCRIPTS: Final = (
 )
 _RARE: Final = re.compile(r"cp(437|72\d|73\d|775|85\d|86[0-59])|kz-?1048|mac", re.IGNORECASE)
 _NOT_IN_WORDS: Final = re.compile(r"(?<=[^\W\d_])[¡-©«-´¶¸»-¿×÷]+(?=[^\W\d_])|£(?=[^\W\d_])")
+"""Signs that are never between two letters; and ``£``, which is never before a letter."""
 _FRAMES: Final = re.compile("[\u2500-\u259f]")
+"""Box-drawing characters, to which cp850 wrongly decodes letters of other encodings."""
 _MIXED: Final = re.compile("[a-zа-яёά-ώ][А-ЯЁΑ-Ω]")
+"""A capital letter after a small one within a word, which a wrong encoding yields."""
 _IN_A_WORD: Final = re.compile(rb"[A-Za-z][\x80-\xff]|[\x80-\xff][A-Za-z]")
+"""A non-ASCII byte next to an ASCII letter, so that the language has Latin script."""
 
 
 def is_rare(name: str) -> bool:
@@ -64,6 +68,7 @@ def latin_encodings(data: bytes) -> Iterator[str]:
     if not _IN_A_WORD.search(data):
         return
     for encoding, letters in _LATIN:
+        # Hardly any text has Ÿ, whose byte in cp1252 is the Polish ź in cp1250.
         alphabet = {*letters, *letters.upper()} - {"Ÿ"}
         decoded = _decode(data, encoding)
         if decoded is None or _NOT_IN_WORDS.search(decoded) or _FRAMES.search(decoded):

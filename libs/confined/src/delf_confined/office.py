@@ -107,23 +107,24 @@ def _resolve_path(steps: Iterable[str]) -> str:
     return "/".join(parts)
 
 
-def _rewrite_archive(archive: zipfile.ZipFile, usual: dict[str, str]) -> IO[bytes]:
-    """Copy an archive with the usual part names and transitional namespaces."""
+def _rewrite_archive(archive: zipfile.ZipFile, usual_names: dict[str, str]) -> IO[bytes]:
+    """Copy an archive, with each part under its usual name and with transitional namespaces."""
     if sum(item.file_size for item in archive.infolist()) > _LARGEST:
         raise ToolExecutionError(f"the document has more than {_LARGEST:,} bytes unpacked")
     rewritten = io.BytesIO()
     done_names: set[str] = set()
     with zipfile.ZipFile(rewritten, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as copy:
-        for name, place in usual.items():
-            if place in done_names or place.endswith("/"):
+        for name, usual_name in usual_names.items():
+            if usual_name in done_names or usual_name.endswith("/"):
                 continue
-            done_names.add(place)
+            done_names.add(usual_name)
             data = archive.read(name)
-            if place.lower().endswith(_MARKUP):
+            if usual_name.lower().endswith(_MARKUP):
                 data = _STRICT.sub(_transitional, data)
-                if place.lower() == _TYPES.lower() or place.lower().endswith(".rels"):
+                lower = usual_name.lower()
+                if lower == _TYPES.lower() or lower.endswith(".rels"):
                     data = data.replace(b"\\", b"/")
-            copy.writestr(place, data)
+            copy.writestr(usual_name, data)
     rewritten.seek(0)
     return rewritten
 

@@ -234,19 +234,18 @@ class TaskHost:
             raise RuntimeError("a strategy makes no call of its own while its script runs")
         request = self._request(name, arguments, description)
         self._open_calls += 1
-        # A task of its own, which a cancellation of the strategy does not tear.
+        # Run the call in its own task: cancelling the strategy must not cancel the call before the
+        # call's record is complete.
         work = asyncio.ensure_future(self._call(request))
         try:
-            # A cancelled strategy does not tear a call from its record: the gate notes that nobody
-            # waits, then the call is cancelled and awaited.
             return await asyncio.shield(work)
         except asyncio.CancelledError:
             if not self._closed:
-                self._gate.abandon(request.call_id)
+                self._gate.abandon(request.call_id)  # records that nobody waits for the result
             work.cancel()
             await asyncio.wait({work})
             if not work.cancelled():
-                work.exception()  # nobody waits for it any more
+                work.exception()  # retrieved, so that asyncio does not log it
             raise
         except TaskLeftError as error:
             self.stopped = self.stopped or error

@@ -248,7 +248,7 @@ class ScriptRunner(ScriptHost):
             self.sandbox.note_unapproved()
         self._printed = 0
         outcome = self._within_limits(await self._run_in(session, code))
-        # After the script, which does not wait for its files, and before its success is believed.
+        # A script does not wait for its output files: wait here before it counts as successful.
         problems = await self.output.all_written()
         if problems and isinstance(outcome, (Done, Rerun)):
             message = "; ".join(problems)

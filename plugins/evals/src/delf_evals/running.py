@@ -296,7 +296,7 @@ def _calls_of(events: Sequence[Event]) -> list[tuple[CallStarted, CallFinished]]
 
 
 def _spans_of(events: Sequence[Event]) -> list[SpanNode]:
-    """Return spans in OpenTelemetry's words, for the checks of pydantic-evals that read them."""
+    """Convert events to OpenTelemetry spans, for the checks of pydantic-evals that read spans."""
     spans: list[SpanNode] = []
 
     def add(name: str, event: Event, attributes: dict[str, Any], *, failed: bool = False) -> None:

@@ -86,7 +86,7 @@ class Results:
         return self._samples
 
     def _faults(self, tool: types.Tool, key: str, value: Any) -> dict[Found, str]:
-        """Return the types that contradict the tool's schema, each with its first path."""
+        """Map each type that contradicts the tool's schema to the path of its first value."""
         if key not in self._checkers:
             try:
                 self._checkers[key] = Checker(tool.output_schema or {}, tool.name)

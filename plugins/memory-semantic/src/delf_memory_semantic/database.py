@@ -35,7 +35,7 @@ BUSY_MS: Final = 10_000
 _MAKING: Final = 0x64656C66
 """The advisory lock for creating PostgreSQL's tables."""
 _AT_ONCE: Final = 10_000
-"""The maximum number of rows of one statement: SQLite takes 32,766 values."""
+"""The maximum number of values in one statement (SQLite allows 32,766), or of rows in a batch."""
 _MAX_WORDS: Final = 48
 """The maximum number of words of a query that are used; the first words of a long task suffice."""
 

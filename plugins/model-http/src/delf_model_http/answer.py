@@ -208,7 +208,7 @@ class Answer:
         call_id = _text(id_) if id_ else f"{MADE_UP}{uuid4().hex[:12]}"
         complete = self.complete(is_over=False)
         self._calls.append(_Call(call_id, _text(name), token=token, kept=kept or {}))
-        return [*complete, *self.argue(self.last_call, arguments)]
+        return [*complete, *self.add_arguments(self.last_call, arguments)]
 
     def is_last(self, id_: Any) -> bool:
         """Return True if an id is the id of the latest call."""
@@ -246,7 +246,7 @@ class Answer:
                 deltas.append(ModelDelta("", call=place, whole=self._whole(place)))
         return deltas
 
-    def argue(self, place: int, arguments: Any) -> list[ModelDelta]:
+    def add_arguments(self, place: int, arguments: Any) -> list[ModelDelta]:
         """Add a piece of a call's arguments."""
         if not 0 <= place < len(self._calls):
             raise UnreadableError("arguments of a call that was not begun")

@@ -172,7 +172,7 @@ class Messages:
                         block[name] = f"{block.get(name, '')}{delta.get(name, '')}"
                     answer.think(delta.get("thinking"))
                 if delta.get("type") == "input_json_delta":
-                    return answer.argue(answer.last_call, delta.get("partial_json"))
+                    return answer.add_arguments(answer.last_call, delta.get("partial_json"))
             case "message_delta":
                 delta = fields(piece.get("delta"))
                 answer.finish_reason = delta.get("stop_reason") or answer.finish_reason

@@ -148,7 +148,7 @@ def _call(call: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
         return answer.call(call_id, name or "", arguments, kept=_returned_fields(call))
     if 0 <= place < last and answer.is_emitted(place):
         place = last
-    return [*answer.name_call(place, name), *answer.argue(place, arguments)]
+    return [*answer.name_call(place, name), *answer.add_arguments(place, arguments)]
 
 
 def _calls_in(message: Any) -> list[Any]:

@@ -104,7 +104,7 @@ class Realtime:
             return self._begin(fields(event.get("item")), answer)
         if kind == "response.function_call_arguments.delta":
             place = self._calls.get(str(event.get("item_id")), -1)
-            return answer.argue(place, event.get("delta"))
+            return answer.add_arguments(place, event.get("delta"))
         if kind == "response.function_call_arguments.done":
             return answer.complete(is_over=False)
         if kind == "response.done":

@@ -113,7 +113,7 @@ class Responses:
                 for part in items(fields(item).get("content")):
                     answer.say(fields(part).get("text") or fields(part).get("refusal"))
             if fields(item).get("type") == "function_call":
-                answer.argue(answer.last_call, item.get("arguments"))
+                answer.add_arguments(answer.last_call, item.get("arguments"))
         _finish(fields(data), answer)
         return answer
 
@@ -130,7 +130,7 @@ class Responses:
             case "response.output_text.delta" | "response.refusal.delta":
                 return answer.say(piece.get("delta"))
             case "response.function_call_arguments.delta":
-                return answer.argue(answer.last_call, piece.get("delta"))
+                return answer.add_arguments(answer.last_call, piece.get("delta"))
             case "response.reasoning_text.delta" | "response.reasoning_summary_text.delta":
                 answer.think(piece.get("delta"))
             case "response.completed" | "response.incomplete" | "response.failed":

@@ -302,8 +302,8 @@ def text_of(document: Document, schema: Any, depth: int = 0) -> str:
     parts = [
         part
         for word in ("allOf", "oneOf", "anyOf")
-        for part in cast("list[Any]", resolved.get(word) or [])
         if isinstance(resolved.get(word), list)
+        for part in cast("list[Any]", resolved[word])
     ]
     plain = text if isinstance(text, str) and text.strip() else ""
     if plain and _VALUE_LINE.search(plain):

@@ -16,13 +16,13 @@ _OTHER_MEANING: Final = ("[[", "&&", "--", "~~")
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Return whether a pattern matches; True if only the service can decide."""
+    """Return whether a text matches a pattern; True if this engine cannot use the pattern."""
     validator = _validator(pattern)
     return validator is None or validator.is_valid(text)
 
 
 def readable(pattern: object) -> str | None:
-    """Return a pattern without its slashes; None if only the service can interpret it."""
+    """Return a pattern without its slashes; None if this regex engine cannot use the pattern."""
     is_valid = isinstance(pattern, str) and _validator(pattern) is not None
     return _bare(pattern) if is_valid and isinstance(pattern, str) else None
 

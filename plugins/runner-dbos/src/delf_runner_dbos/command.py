@@ -119,10 +119,10 @@ async def _work(
     people = _people(state, project, journal)
     defaults = dict[str, Any]() if people is None else people.defaults
     agents = Agents(state, more, options.former, defaults)
-    looks = Agents(state, LOOKS, options.former)
+    watchers = Agents(state, LOOKS, options.former)
     url = database_url(project, settings)
     queue = DbosQueue(url)
-    work = Runner(journal, queue, agents, looks, options, people)
+    work = Runner(journal, queue, agents, watchers, options, people)
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, work.end)
     workflows = Workflows(url, work.work, work.fire)

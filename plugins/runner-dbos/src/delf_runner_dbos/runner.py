@@ -91,7 +91,7 @@ class Runner:
         journal: The journal with the tasks.
         queue: The queue.
         agents: The agents that run the tasks.
-        looks: The agents that make the calls watched by schedules.
+        watchers: Read-only agents that make the calls whose results schedules watch.
         options: The options.
         people: The budgets and notices of people, if a server's plugin is installed.
     """
@@ -101,12 +101,12 @@ class Runner:
         journal: SharedJournal,
         queue: DbosQueue,
         agents: Agents,
-        looks: Agents,
+        watchers: Agents,
         options: RunnerOptions,
         people: PeopleTasks | None = None,
     ) -> None:
         self._people = people
-        self._looks = looks
+        self._watchers = watchers
         self._journal = journal
         self._queue = queue
         self._agents = agents
@@ -145,7 +145,7 @@ class Runner:
         await workflows.stop(self._options.grace)
         unfinished = dict(self._working.values())  # handed on, to avoid a wait for the lease
         self._leaving = True
-        await self._looks.aclose()
+        await self._watchers.aclose()
         await self._agents.aclose()
         try:
             await self._queue.hand_on(unfinished)
@@ -195,8 +195,9 @@ class Runner:
         Returns:
             The state of the task, or ``rests`` if this or another runner starts it again later.
         """
-        place = object()  # unique, as a workflow may return early
-        self._working[place] = workflow_id, ticket.workflows
+        # Keyed by run: a workflow put back may begin again here before its first run has returned.
+        run = object()
+        self._working[run] = workflow_id, ticket.workflows
         try:
             async with self._permit() as free:
                 if free:
@@ -207,7 +208,7 @@ class Runner:
                 lambda: self._queue.hand_on({workflow_id: ticket.workflows})
             )
         finally:
-            del self._working[place]
+            del self._working[run]
 
     @asynccontextmanager
     async def _permit(self) -> AsyncGenerator[bool]:
@@ -355,7 +356,7 @@ class Runner:
                 if is_repeated(context):
                     return {"tasks": [], "note": _CLOCKS}
                 return {"tasks": await self._hand_in(workflow_id, workflow_id, context)}
-            agent, give_back = await self._looks.lend(context["setup"])
+            agent, give_back = await self._watchers.lend(context["setup"])
             try:
                 items = await items_of(agent, context["each"])
             finally:

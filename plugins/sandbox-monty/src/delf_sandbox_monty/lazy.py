@@ -56,7 +56,10 @@ def check_lazy(tree: ast.Module, functions: Functions) -> None:
 
 
 def _named_expression_in(node: ast.AST) -> str | None:
-    """Describe a ``:=`` in a generator expression, if any; its variable outlives the generator."""
+    """Return a clause of the error message for a ``:=`` in a generator expression; None without.
+
+    Such a variable outlives the generator.
+    """
     if not isinstance(node, ast.GeneratorExp):
         return None
     targets = (part.target.id for part in ast.walk(node) if isinstance(part, ast.NamedExpr))
@@ -64,6 +67,7 @@ def _named_expression_in(node: ast.AST) -> str | None:
 
 
 def _printed_in(function: ast.AST) -> str | None:
+    """Return ``print``, for the error message, if a function prints; None otherwise."""
     for node in ast.walk(function):
         if (
             isinstance(node, ast.Call)

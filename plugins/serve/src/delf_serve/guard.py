@@ -323,7 +323,7 @@ class Guard:
 
     def _count(self, key: Key | None) -> None:
         """Count a request against the key's limit per second."""
-        name, rate, now = key.counted if key else "", self._settings.rate, time.monotonic()
+        name, rate, now = key.limits_name if key else "", self._settings.rate, time.monotonic()
         tokens, at = self._buckets.get(name, (rate, now))
         # A token bucket for the requests of one second (at least one), refilled evenly.
         tokens = min(max(rate, 1.0), tokens + (now - at) * rate)

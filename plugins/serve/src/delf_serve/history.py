@@ -118,7 +118,9 @@ async def _updated_index(tasks: Tasks) -> SharedJournal:
     try:
         await tasks.journal.index(_INDEX_SECONDS / 4)
     except ConfigurationError:
-        raise ProblemError(501, "the journal has no search", "another journal has one") from None
+        raise ProblemError(
+            501, "the journal has no search", "configure a journal with search"
+        ) from None
     return tasks.journal
 
 

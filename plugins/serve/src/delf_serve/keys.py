@@ -69,8 +69,8 @@ class Key:
         return _holder(self.name, self.digest) if self.digest else None
 
     @property
-    def counted(self) -> str:
-        """The name that rate limits count by: the name of the person or of the settings' key."""
+    def limits_name(self) -> str:
+        """The name under which limits count: the name of the person or of the settings' key."""
         return self.holder or ""
 
     def decider(self, via: str) -> Decider:
@@ -126,8 +126,8 @@ class Keys:
 
     def __init__(self, texts: Sequence[str] = (), *, needed: bool = False) -> None:
         self._keys = _keys(texts)
-        self._of_people: dict[bytes, Key] = {}
-        self._people: dict[str, Key] = {}
+        self._keys_by_digest: dict[bytes, Key] = {}
+        self._keys_by_holder: dict[str, Key] = {}
         self._all_people: list[Person] = []
         self._people_at = float("-inf")
         self._needed = needed or bool(self._keys)
@@ -155,19 +155,19 @@ class Keys:
         # Compare all keys: stopping at a match would reveal its position by timing.
         digest = hashlib.sha256(secret).digest()
         match: Key | None = None
-        for key in (*self._keys, *self._of_people.values()):
+        for key in (*self._keys, *self._keys_by_digest.values()):
             if hmac.compare_digest(digest, key.digest):
                 match = key
         return match
 
     def of_session(self, session: SessionRecord) -> Key | None:
-        """Return the person of a session; None if the person or key is revoked."""
+        """Return the key that a session acts with; None if the key or its person is revoked."""
         if session.key:
             digest = bytes.fromhex(session.key)
             own_key = next((key for key in self._keys if key.digest == digest), None)
-            key_found = own_key or self._of_people.get(digest)
+            key_found = own_key or self._keys_by_digest.get(digest)
         else:
-            key_found = self._people.get(session.holder)
+            key_found = self._keys_by_holder.get(session.holder)
         return key_found if key_found is not None and key_found.holder == session.holder else None
 
     def person(self, name: str, *, by_mail: bool) -> Key | None:
@@ -177,7 +177,7 @@ class Keys:
             name: The name, or the mail address.
             by_mail: Whether ``name`` is a verified mail address.
         """
-        present = [person for person in self._all_people if person.holder in self._people]
+        present = [person for person in self._all_people if person.holder in self._keys_by_holder]
         person = next((person for person in present if person.name == name), None)
         if person is None and by_mail:
             with_mail = (
@@ -186,16 +186,16 @@ class Keys:
                 if _lower_ascii(name) in (_lower_ascii(p.mail), _lower_ascii(p.name))
             )
             person = next(with_mail, None)
-        return None if person is None else self._people[person.holder]
+        return None if person is None else self._keys_by_holder[person.holder]
 
     def everybody(self) -> Iterator[Key]:
         """Yield all people with their full rights, and the keys of the settings."""
-        yield from self._people.values()
+        yield from self._keys_by_holder.values()
         yield from self._keys
 
     def of_holder(self, holder: str) -> Key | None:
         """Return the person, or the key of the settings, by owner name."""
-        return self._people.get(holder) or next(
+        return self._keys_by_holder.get(holder) or next(
             (key for key in self._keys if key.holder == holder), None
         )
 
@@ -211,7 +211,10 @@ class Keys:
         """Return True if a key still exists with the same secret and rights."""
         if not self._needed or key in self._keys:
             return True
-        return key in (self._of_people.get(key.digest), self._people.get(key.holder or ""))
+        return key in (
+            self._keys_by_digest.get(key.digest),
+            self._keys_by_holder.get(key.holder or ""),
+        )
 
     async def reload(self, journal: SharedJournal, *, at_once: bool = False) -> None:
         """Reload people from the journal, at most once in the interval.
@@ -240,9 +243,9 @@ class Keys:
         # A server whose last person was revoked must not be open to everybody.
         self._needed = self._needed or bool(people)
         here = [person for person in people if person.revoked_at is None]
-        self._people = {person.holder: _full_caller(person, here) for person in here}
-        self._of_people = {
-            bytes.fromhex(key.digest): _with_rights_of(self._people[person.holder], key)
+        self._keys_by_holder = {person.holder: _full_caller(person, here) for person in here}
+        self._keys_by_digest = {
+            bytes.fromhex(key.digest): _with_rights_of(self._keys_by_holder[person.holder], key)
             for person in here
             for key in person.keys
             if key.revoked_at is None

@@ -68,7 +68,7 @@ _HANDED_IN: Final = (
 )
 
 OPERATIONS: Final = Operations()
-"""The documented operations for programs."""
+"""All operations of the HTTP API, in the order of the OpenAPI document."""
 
 
 # -- tasks ------------------------------------------------------------------------------------

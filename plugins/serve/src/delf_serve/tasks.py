@@ -267,7 +267,7 @@ class Tasks:
             earlier = await self._find_submitted(name, digest)
             if earlier is not None:
                 return _submitted(name, earlier.conversation, key, is_new=False)
-        if self._open_of[key.counted] >= self._settings.open_tasks:
+        if self._open_of[key.limits_name] >= self._settings.open_tasks:
             raise ProblemError(429, f"{self._settings.open_tasks:,} tasks of this key are open")
         conversation = kept_name(order.conversation_id, key)
         if self._agent.chat is None and conversation is not None:
@@ -275,7 +275,9 @@ class Tasks:
         if self._agent.chat is not None and conversation is None:
             conversation = kept_name(f"web-{secrets.token_hex(6)}", key)
         ledger = await self.budgets.ledger(key, self._agent.ledger)
-        open_task = self._begin(name, key.counted)  # before the next await: limits count it at once
+        open_task = self._begin(
+            name, key.limits_name
+        )  # before the next await: limits count it at once
 
         def listen(event: Event) -> None:
             if isinstance(event, TaskFinished):
@@ -633,7 +635,7 @@ class Tasks:
         """
         self._check_model(wanted.llm)
         record = await self._by_full_id(task_id, key)
-        if self._open_of[key.counted] >= self._settings.open_tasks:
+        if self._open_of[key.limits_name] >= self._settings.open_tasks:
             raise ProblemError(429, f"{self._settings.open_tasks:,} tasks of this key are open")
         await self.budgets.ledger(key, self._agent.ledger)
         try:

@@ -12,8 +12,8 @@ from typing import Final
 
 from delf_shell.parse import Words
 
-Covers = Callable[[Words, Collection[int]], bool]
-"""The positions of words that wildcards match."""
+_MayCover = Callable[[Words, Collection[int]], bool]
+"""A program's own version of :func:`may_cover`."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -91,4 +91,4 @@ def _uniq(command: Words, covered: Collection[int]) -> bool:
     return not set(plain[1:]) & set(covered)
 
 
-_OWN: Final[dict[str, Covers]] = {"git": _git, "uniq": _uniq}
+_OWN: Final[dict[str, _MayCover]] = {"git": _git, "uniq": _uniq}

@@ -320,7 +320,7 @@ class Scripts:
         return sources
 
     def _call(self, function: _Function, call: ast.Call, given: Sequence[ast.expr]) -> _Sources:
-        """Follow the arguments of a call of the script's own function; return its sources."""
+        """Follow a call's arguments into a function of the script; return its result's sources."""
         names = function.args
         named = arguments_of(call, [each.arg for each in (*names.posonlyargs, *names.args)])
         # What the function changes elsewhere also depends on whether the function is called.

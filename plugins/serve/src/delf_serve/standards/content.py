@@ -56,14 +56,15 @@ def forced_function(
     }
     chosen = table(choice)
     name = table(chosen.get("function")).get("name") or chosen.get("name")
-    if name == besides or (name is None and (choice != "required" or not functions)):
+    is_forced = name is not None or (choice == "required" and bool(functions))
+    if not is_forced or name == besides:
         return None
     if name is None and len(functions) == 1:
         (name,) = functions
     if name not in functions:
         raise ProblemError(
             422,
-            "the answer can call one function that the client describes, and no choice of them",
+            "tool_choice must name one described function; a choice among several is not supported",
             param="tool_choice",
         )
     schema: Any = functions[str(name)].get("parameters") or {"type": "object"}

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import pytest
 
-_AWAYS: Final = [dt.timedelta(days=400 + 31 * n, hours=5 + 3 * n, minutes=7) for n in range(7)]
-"""Other years, months, hours and minutes, and each day of the week."""
-OTHER_DAYS: Final = len(_AWAYS)
+_OFFSETS: Final = [dt.timedelta(days=400 + 31 * n, hours=5 + 3 * n, minutes=7) for n in range(7)]
+"""Offsets from now to seven test days: with another year, hour and minute, on all weekdays."""
+OTHER_DAYS: Final = len(_OFFSETS)
 
 
 @contextlib.contextmanager
@@ -25,10 +25,11 @@ def another_day(subject: object, number: int = 0) -> Generator[None]:
         number: The day, below ``OTHER_DAYS``.
     """
     package = type(subject).__module__.partition(".")[0]
-    clocks, away = _Clocks(_AWAYS[number]), _AWAYS[number]
+    offset = _OFFSETS[number]
+    clocks = _Clocks(offset)
     moved: dict[Any, Any] = {
-        dt.datetime: _moved_datetime(away),
-        dt.date: _moved_date(away),
+        dt.datetime: _moved_datetime(offset),
+        dt.date: _moved_date(offset),
         time.time: clocks.time,
         time.time_ns: clocks.time_ns,
         time.localtime: clocks.default(time.localtime),
@@ -55,11 +56,11 @@ class _Clocks:
     """The functions of :mod:`time`, moved to another day.
 
     Args:
-        away: The time between the real day and the other.
+        offset: The time between the real day and the other.
     """
 
-    def __init__(self, away: dt.timedelta) -> None:
-        self._seconds = round(away.total_seconds())
+    def __init__(self, offset: dt.timedelta) -> None:
+        self._seconds = round(offset.total_seconds())
         self._time, self._time_ns = time.time, time.time_ns
         self._local, self._strftime, self._asctime = time.localtime, time.strftime, time.asctime
 
@@ -96,7 +97,7 @@ class _AcceptsReal(type):
         return issubclass(subclass, cls.real)
 
 
-def _moved_datetime(away: dt.timedelta) -> Any:
+def _moved_datetime(offset: dt.timedelta) -> Any:
     real = dt.datetime
 
     class Moved(real, metaclass=_AcceptsReal):
@@ -105,21 +106,21 @@ def _moved_datetime(away: dt.timedelta) -> Any:
 
         @classmethod
         def now(cls, tz: dt.tzinfo | None = None) -> Any:
-            return real.now(tz) + away
+            return real.now(tz) + offset
 
         @classmethod
         def today(cls) -> Any:
-            return real.now() + away
+            return real.now() + offset
 
         @classmethod
         def utcnow(cls) -> Any:
-            return real.now(dt.UTC).replace(tzinfo=None) + away
+            return real.now(dt.UTC).replace(tzinfo=None) + offset
 
     Moved.real = real
     return Moved
 
 
-def _moved_date(away: dt.timedelta) -> Any:
+def _moved_date(offset: dt.timedelta) -> Any:
     real = dt.date
 
     class Moved(real, metaclass=_AcceptsReal):
@@ -128,7 +129,7 @@ def _moved_date(away: dt.timedelta) -> Any:
 
         @classmethod
         def today(cls) -> Any:
-            return real.today() + away
+            return real.today() + offset
 
     Moved.real = real
     return Moved
