@@ -58,7 +58,7 @@ def check_lazy(tree: ast.Module, functions: Functions) -> None:
 def _named_expression_in(node: ast.AST) -> str | None:
     """Return a clause of the error message for a ``:=`` in a generator expression; None without.
 
-    Such a variable outlives the generator.
+    The variable of a ``:=`` outlives the generator.
     """
     if not isinstance(node, ast.GeneratorExp):
         return None

@@ -275,9 +275,8 @@ class Tasks:
         if self._agent.chat is not None and conversation is None:
             conversation = kept_name(f"web-{secrets.token_hex(6)}", key)
         ledger = await self.budgets.ledger(key, self._agent.ledger)
-        open_task = self._begin(
-            name, key.limits_name
-        )  # before the next await: limits count it at once
+        # Before the next await, so that limits count the task at once.
+        open_task = self._begin(name, key.limits_name)
 
         def listen(event: Event) -> None:
             if isinstance(event, TaskFinished):
