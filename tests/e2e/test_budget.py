@@ -111,7 +111,7 @@ def test_unbounded_replies_exceed_the_budget_by_at_most_one_call(
     "usage", [None, (0, 0), (1000, 0), (0, 1000)], ids=["none", "zero", "no output", "no input"]
 )
 @pytest.mark.parametrize("plugin", ["", "litellm/"], ids=["http", "litellm"])
-def test_unreported_tokens_are_priced_by_list(
+def test_unreported_tokens_are_estimated_and_priced(
     plugin: str, usage: tuple[int, int] | None, openai_server: StartServer, monkeypatch: Any
 ) -> None:
     """The second task is not refused for a price that is known."""

@@ -115,7 +115,9 @@ def test_unresumable_tasks_are_refused(here: Path) -> None:
     assert re.search(r"is being worked on by process \d+", busy.stderr)
 
 
-def test_resume_of_a_task_from_a_deleted_folder_needs_here(here: Path, tmp_path: Path) -> None:
+def test_resume_of_a_task_from_a_deleted_folder_needs_the_here_option(
+    here: Path, tmp_path: Path
+) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     (gone / "tools.py").write_text((here / "tools.py").read_text())

@@ -182,7 +182,7 @@ def test_ctrl_c_interrupts_the_running_task(here):
     assert sent(here) == []
 
 
-def test_expired_request_returns_the_terminal(here):
+def test_terminal_question_ends_when_its_request_expires(here):
     script = (
         "try:\n    await send('ada')\nexcept ApprovalRejected as no:\n    print('told:', no)\n"
         "print(await send('bob'))"

@@ -109,7 +109,7 @@ def test_task_resumes_after_its_budget_is_raised(here):
     assert written(here) == LINES
 
 
-def test_write_cut_off_by_a_timeout_requires_approval(here):
+def test_write_interrupted_by_a_timeout_requires_approval_on_resume(here):
     tools = TOOLS.replace('effect="read"', 'effect="write"')
     (here / "tools.py").write_text(tools)
     failed = run(here, "--timeout", "6")

@@ -214,7 +214,7 @@ def test_program_imports_nothing_from_the_working_folder(line, tmp_path, recorde
         ("a specification at an address", ("inspect", "x")),
     ],
 )
-def test_trick_works_in_a_trusted_folder(trick, line, tmp_path, recorder):
+def test_hostile_folder_trick_works_once_the_folder_is_trusted(trick, line, tmp_path, recorder):
     """Else the tests above would show nothing."""
     victim = victim_of(trick, tmp_path, recorder)
     trusting = {**victim.environ, "DELF_TRUST": str(tmp_path), "DELF_X_TOKEN": ""}

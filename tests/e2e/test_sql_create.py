@@ -43,7 +43,9 @@ def test_read_only_script_finds_no_tables_in_a_new_file(kind, tmp_path):
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 
 
-def test_program_creates_the_file(kind, tmp_path, scripted_model, delf_host):
+def test_sql_connection_with_create_makes_the_database_file(
+    kind, tmp_path, scripted_model, delf_host
+):
     scripted_model.writes(SCRIPT)
     db = SQL(f"{kind}:///{tmp_path / 'shop.db'}", name="db", create=True, confirm=False)
     options = {"llm": "scripted", "sandbox": "local", "host": delf_host, "retry_count": 0}

@@ -92,7 +92,7 @@ def test_retargeted_link_needs_trust_again(here, tmp_path):
     assert changes(here, tmp_path) == (False, {("helper.py", "changed")})
 
 
-def test_changed_data_files_keep_the_folder_trusted(here, tmp_path):
+def test_folder_stays_trusted_after_its_data_files_change(here, tmp_path):
     write_project(here, *COMMANDS["module"])
     (here / "sales.csv").write_text("1\n")
     state(here, tmp_path, "--yes")

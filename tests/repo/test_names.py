@@ -147,7 +147,7 @@ def _texts_in(call: ast.Call) -> Iterator[str]:
             yield argument.value.partition("[")[0]
 
 
-def test_files_have_no_merge_marks() -> None:
+def test_files_have_no_merge_conflict_markers() -> None:
     mark = re.compile(r"^(?:<{7}|>{7}) ", re.MULTILINE)
     found = [place(path) for path in texts() if mark.search(path.read_text("utf-8", "replace"))]
     assert not found, "\n".join(found)

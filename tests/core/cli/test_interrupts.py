@@ -30,7 +30,7 @@ sys.exit(main())
 """
 
 
-def test_dropped_ctrl_c_is_sent_again():
+def test_ctrl_c_whose_exception_python_drops_still_ends_the_program():
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=30, check=False
     )

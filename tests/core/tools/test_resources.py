@@ -28,7 +28,7 @@ from delf.tools.stubs import names_of
         ("desk.search_and_delete", False),
     ],
 )
-def test_looks_only_recognises_read_names(name, only):
+def test_read_verb_is_recognised_in_a_name(name, only):
     assert has_read_verb(name) is only
 
 

@@ -230,7 +230,7 @@ class TestVouching:
         with pytest.raises(FolderNotTrustedError):
             Trust.here(folder).check(tmp_path, ITEMS)
 
-    def test_vouched_trust_is_not_remembered(self, folder):
+    def test_trust_that_a_program_gives_is_not_stored(self, folder):
         Trust.here(folder).keep(folder, ITEMS)
         assert load_trusted(folder) is None
         Trust.here().keep(folder, ITEMS)

@@ -41,7 +41,7 @@ def test_story_of_a_vote_names_its_channel():
     assert story(vote) == message
 
 
-def test_stopped_words_name_the_person_and_channel():
+def test_message_of_a_stopped_task_names_the_person_and_channel():
     end = {"status": False, "text": "", "duration_ms": 1.0, **PLACE}
     stopped = TaskFinished(code="ERR-AGENT-005", by="bo", via="page, 1.2.3.4", **end)
     assert format_stop(stopped) == " by bo (page, 1.2.3.4)"

@@ -91,7 +91,7 @@ async def test_reader_child_cannot_write_files_or_open_sockets(call, tmp_path):
 
 @confined
 @pytest.mark.parametrize("without", ["landlock", "seccomp"])
-def test_each_layer_alone_stops_escapes(without, tmp_path):
+def test_each_confinement_layer_alone_stops_escapes(without, tmp_path):
     """An older kernel has only one of the layers, so neither may depend on the other."""
     switch = {"landlock": "version = lambda: 0", "seccomp": "supported = lambda: False"}[without]
     path = tmp_path / "own.txt"

@@ -76,7 +76,7 @@ VALUES: list[Any] = [[{"a": 1}, {"a": 2, "b": [{}]}], [{"x": 1}, {"y": 2}], "[1]
 
 
 @pytest.mark.parametrize("value", VALUES)
-def test_known_shape_is_not_reported_as_news(value: Any) -> None:
+def test_known_shape_is_not_reported_again(value: Any) -> None:
     samples = Samples(None)
     samples.note("it", value)
     samples.has_news = False

@@ -314,7 +314,7 @@ async def test_unknown_slack_user_cannot_decide_under_a_rule(office):
         pytest.param({"workspaces": ["T0SISTER"]}, "T0THEIRS", id="with workspaces"),
     ],
 )
-async def test_star_means_people_of_our_workspaces(office, settings, outsider):
+async def test_star_in_approvers_permits_only_people_of_own_workspaces(office, settings, outsider):
     slack, opens = office
 
     async def several(slack, message):
@@ -401,7 +401,7 @@ async def test_request_slack_cannot_show_offers_only_reject(office):
         assert f"delf approvals show {request.request_id}" in texts(question)
 
 
-async def test_press_on_a_hidden_request_is_ignored(office):
+async def test_button_press_on_a_hidden_request_is_ignored(office):
     """The button comes from an old message or is forged: the message shows no such button."""
     slack, opens = office
 

@@ -16,6 +16,6 @@ from delf_approval_slack.blocks import title_of
         ("a new level", "a new level"),
     ],
 )
-def test_effects_have_words_for_every_level(effect: str, words: str) -> None:
+def test_every_effect_level_has_a_description(effect: str, words: str) -> None:
     request = dataclasses.replace(request_for(), effect=effect)  # type: ignore[arg-type]
     assert words in title_of(request)

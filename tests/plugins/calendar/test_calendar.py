@@ -205,7 +205,7 @@ def test_all_day_event_without_an_end_lasts_one_day() -> None:
     assert event["end"] == dt.date(2026, 3, 17)
 
 
-async def test_conference_survives_changes_and_a_pending_one_is_reported(
+async def test_conference_survives_changes_and_a_pending_conference_is_reported(
     google: GoogleServer, calendar: Any
 ) -> None:
     made = await calendar.create("Call", SPRING, meet=True)

@@ -137,7 +137,7 @@ class TestOptions:
 
 
 class TestCompression:
-    def test_compression_is_needed_beyond_keep(self):
+    def test_compression_is_needed_beyond_the_keep_limit(self):
         chat = filled("a", "b", keep=2)
         assert not chat.needs_compression()
         chat.append("user", "c")

@@ -65,7 +65,7 @@ def test_inspect_of_an_unknown_connection_suggests_a_name(run, monkeypatch):
     assert "hint: delf plugins install notion" in result.stderr
 
 
-def test_inspect_marks_calls_that_may_ask(run, here):
+def test_inspect_marks_calls_that_may_require_approval(run, here):
     (here / "delf.toml").write_text(
         '[connections.run]\ntype = "shell"\nrules = [{ pattern = "ls *" }]\nconfirm = false\n'
     )

@@ -94,7 +94,7 @@ def test_config_set_accepts_a_model_with_its_address(run: Any, here: Any):
     assert shown["base_url"] == "http://localhost:11434/v1"
 
 
-def test_last_names_the_newest_task(run: Any, here: Any):
+def test_word_last_refers_to_the_newest_task(run: Any, here: Any):
     for task, script in (("the first", "print(1)"), ("the second", "print(2)")):
         assert run("run", task, "--llm", write_recording(here / "r.jsonl", script)).exit_code == 0
     for command in ("show", "events", "code"):
@@ -104,7 +104,7 @@ def test_last_names_the_newest_task(run: Any, here: Any):
     assert json.loads(run("runs", "show", "last", "--json").stdout)["answer"].strip() == "2"
 
 
-def test_missing_file_name_is_not_stored_as_a_fact(run: Any, here: Any):
+def test_memory_add_refuses_the_name_of_a_missing_file(run: Any, here: Any):
     done = run("memory", "add", "notes.md")
     assert done.exit_code == 2
     assert "there is no file 'notes.md'" in done.stderr

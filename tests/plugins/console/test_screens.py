@@ -76,7 +76,7 @@ SCREENS = {
 }
 
 
-def test_screen_arguments_belong_to_known_screens():
+def test_every_test_argument_belongs_to_a_known_screen():
     assert set(ARGUMENTS) <= set(SCREENS)
 
 

@@ -116,7 +116,7 @@ def without(start: str) -> str:
     return "".join(line for line in METADATA.splitlines(True) if not line.startswith(start))
 
 
-def test_sound_plugin_causes_no_warning(site: Site) -> None:
+def test_correct_plugin_causes_no_warning(site: Site) -> None:
     host, record = site.install()
     assert list(release_warnings(record)) == []
     assert list(import_warnings("desk", "delf-plugin-desk")) == []

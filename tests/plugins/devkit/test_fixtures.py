@@ -305,7 +305,7 @@ async def test_action_gets_the_context_of_its_task() -> None:
     assert task.files == {"desks.txt": b"three"}
 
 
-async def test_child_may_fail_and_a_person_may_refuse() -> None:
+async def test_scripted_task_imitates_a_failed_child_and_a_refusal() -> None:
     task = ScriptedTask(answer=LLMExecutionError("it is down"), agrees=False)
     context = task.context()
     child = await context.delegate("count")

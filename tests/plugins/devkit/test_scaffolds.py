@@ -134,7 +134,9 @@ def test_scaffolded_suites_and_tasks_pass(python: Path, scaffolds: Path, tmp_pat
 
 
 @pytest.mark.parametrize("python", PYTHONS[-1:], indirect=True)
-def test_scaffolded_types_are_strict(python: Path, scaffolds: Path, tmp_path: Path) -> None:
+def test_scaffolded_code_passes_strict_type_checks(
+    python: Path, scaffolds: Path, tmp_path: Path
+) -> None:
     sources = sorted(scaffolds.glob("*/src"))
     mypy = (BIN / "mypy", "--strict", "--no-incremental", "--python-executable", python)
     # Programs of users, too: their imports are read already, so that one run costs little more.

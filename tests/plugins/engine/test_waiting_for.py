@@ -14,7 +14,7 @@ def called(number: int) -> CallStarted:
     )
 
 
-def test_waiting_for_names_the_model_until_it_answers():
+def test_waiting_for_function_returns_the_model_until_the_model_answers():
     asked = ModelCalled(**AT, seq=1, model="gpt", purpose="generate")
     failed = ModelFailed(**AT, seq=2, model="gpt", purpose="generate", error="x", duration_ms=1)
     assert waiting_for([]) is None
@@ -22,7 +22,7 @@ def test_waiting_for_names_the_model_until_it_answers():
     assert waiting_for([asked, failed]) is None
 
 
-def test_waiting_for_lists_unfinished_calls():
+def test_waiting_for_function_lists_unfinished_calls():
     events = [called(number) for number in range(1, 7)]
     ended = CallFinished(**AT, seq=7, call_id=2, action="look", status="ok", duration_ms=1)
     assert waiting_for([*events, ended]) == (

@@ -46,7 +46,7 @@ def workbook(tmp_path):
 excel = ExcelFormat()
 
 
-def test_core_loads_the_workbook_format():
+def test_workbook_format_is_found_by_the_plugin_host():
     formats = Formats(PluginHost.discover(environ={}))
     assert isinstance(formats.reader(".xlsx"), ExcelFormat)
     assert isinstance(formats.reader(".xlsm"), ExcelFormat)

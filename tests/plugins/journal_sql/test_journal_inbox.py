@@ -149,7 +149,7 @@ async def waiting(journal_url, open_journal):
         {},
     ],
 )
-async def test_unrelated_post_leaves_a_request_waiting(waiting, data):
+async def test_invalid_note_leaves_a_request_waiting(waiting, data):
     answer, other, pending = waiting
     await other.post("a", KIND, data)
     await other.post("a", "something else", {})

@@ -189,7 +189,7 @@ class TestFind:
             ({"since": 20.0, "state": "failed", "text": "call"}, ["task_a2"]),
         ],
     )
-    async def test_find_applies_filters(self, journal, filters, expected):
+    async def test_find_returns_the_tasks_that_match_all_filters(self, journal, filters, expected):
         assert [task.task_id for task in await journal.find(**filters)] == expected
 
 

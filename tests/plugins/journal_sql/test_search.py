@@ -323,7 +323,7 @@ async def test_figures_add_child_calls_and_cost_to_the_parent_task(
     assert (day.tasks, day.failed, day.cost_usd) == (1, 0, 0.25)
 
 
-async def test_question_of_a_finished_task_is_not_pending(
+async def test_waiting_time_for_a_request_ends_with_its_task(
     journal: SqlJournal, written: Written
 ) -> None:
     add = await written.task("task_a", "one")
@@ -335,7 +335,7 @@ async def test_question_of_a_finished_task_is_not_pending(
     assert day.waited_seconds == pytest.approx(1.0, abs=0.01)
 
 
-async def test_index_of_another_version_is_rebuilt(
+async def test_search_index_of_another_version_is_rebuilt(
     sqlite_place: str, open_journal: Callable[..., SqlJournal]
 ) -> None:
     import sqlite3

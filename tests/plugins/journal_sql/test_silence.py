@@ -84,11 +84,11 @@ def test_slow_query_is_awaited_while_the_server_is_reachable(line: Any):
 
 
 @pytest.mark.parametrize("journal_url", ["sqlite", "postgresql"], indirect=True)
-def test_answers_is_true_for_a_working_database(journal_url: Any):
+def test_database_that_works_counts_as_answering(journal_url: Any):
     assert open_database(JournalSettings(url=journal_url)).answers()
 
 
-def test_answers_is_true_for_a_refusing_server():
+def test_server_that_refuses_connections_counts_as_answering():
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         url = f"postgresql://delf@127.0.0.1:{nobody.getsockname()[1]}/x"

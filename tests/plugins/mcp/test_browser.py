@@ -110,7 +110,7 @@ await browser.browser_navigate(url=re.search(r'http\\S+stolen\\S+', page)[0])
 """
 
 
-async def test_browser_reads_freely_and_asks_before_acting(
+async def test_browser_server_needs_approval_only_for_actions(
     browser, site, delf_host, scripted_model, scripted_approvals
 ):
     url, asked = site

@@ -97,7 +97,7 @@ def test_call_of_unknown_outcome_can_be_settled():
     assert isinstance(answered(ASKED, it_did_happen=True), Rejected)
 
 
-def test_call_under_two_approvals_cannot_be_edited():
+def test_call_that_needs_two_approvals_cannot_be_edited():
     request = dataclasses.replace(ASKED, rule={"two_of": ["a", "b"]})
     assert set(fields_of(request)) == {"approve", "reason"}
     assert answered(ASKED, approve=True, amount=3) == Edited(arguments={"to": "Ann", "amount": 3})

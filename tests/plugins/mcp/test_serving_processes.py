@@ -151,7 +151,9 @@ async def test_client_whose_question_fails_gets_an_error(place: Place) -> None:
 
 @every_era
 @pytest.mark.parametrize("script", ["print(shop.sell('anna'))", WAIT], ids=["asked", "waiting"])
-async def test_leaving_client_ends_its_pending_calls(place: Place, mode: str, script: str) -> None:
+async def test_disconnecting_client_ends_its_pending_calls(
+    place: Place, mode: str, script: str
+) -> None:
     """A client of 2026 counts as gone if it sends no answer for too long."""
 
     async def think(context: Any, params: Any) -> ElicitResult:

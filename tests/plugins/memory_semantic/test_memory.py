@@ -234,7 +234,7 @@ def test_other_database_is_refused_as_memory(delf: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", ["missing.md\n", "  missing.md  ", Path("missing.md")])
-def test_missing_file_name_is_not_added_as_a_fact(memory: Memory, given: str | Path) -> None:
+def test_memory_add_refuses_the_name_of_a_missing_file(memory: Memory, given: str | Path) -> None:
     with pytest.raises(MemorySetupError, match=r"there is no file 'missing\.md'"):
         memory.add(given)
     assert not list(memory)

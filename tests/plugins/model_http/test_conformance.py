@@ -126,7 +126,7 @@ async def test_requests_conform_to_the_provider_schema(
     judge(provider, server.json[0])
 
 
-def test_conformance_judges_refuse_invalid_requests():
+def test_conformance_checks_refuse_invalid_requests():
     for provider in PROVIDERS:
         with pytest.raises((AssertionError, ValueError)):
             judge(provider, {"model": "m", "messages": [{"role": "nobody", "content": 1}]})

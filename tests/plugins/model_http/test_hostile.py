@@ -104,7 +104,7 @@ def stream_of(provider):
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-async def test_stream_cut_at_any_byte_is_complete_or_an_error(provider, http_model):
+async def test_stream_truncated_at_any_byte_is_complete_or_raises(provider, http_model):
     stream = stream_of(provider)
     ends = range(len(stream), -1, -1 if EVERY_BYTE else -17)
     whole = None

@@ -309,7 +309,7 @@ async def test_schema_becomes_a_type_text(schema: Any, version: str, text: str) 
     assert action.parameters[0].type_text == f"list[{text}]"
 
 
-async def test_defaults_formats_and_order() -> None:
+async def test_action_signature_has_defaults_and_required_parameters_first() -> None:
     found = [
         param("b", schema={"type": "boolean", "default": False}),
         param(

@@ -53,7 +53,7 @@ async def test_real_specifications_pass_the_oracle(name: str, specs: pathlib.Pat
     assert verdict.valid > SAMPLED[name]
 
 
-async def test_oracle_detects_a_planted_bug(
+async def test_specification_oracle_detects_a_planted_bug(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from delf_openapi import requests

@@ -115,7 +115,7 @@ async def test_missing_section_is_reported() -> None:
 
 
 @pytest.mark.parametrize("version", ["3.0.3", "3.1.0"])
-async def test_siblings_of_a_parameter_reference_are_ignored(version: str) -> None:
+async def test_keys_beside_a_parameter_reference_are_ignored(version: str) -> None:
     raw = {"$ref": "#/components/parameters/Limit", "required": True, "x-note": 1}
     parts = {"parameters": {"Limit": param("limit", schema={"type": "integer"})}}
     actions, warnings = await loaded(
@@ -126,7 +126,7 @@ async def test_siblings_of_a_parameter_reference_are_ignored(version: str) -> No
 
 
 @pytest.mark.parametrize("version", ["3.0.3", "3.1.0"])
-async def test_siblings_of_a_path_reference_apply(version: str) -> None:
+async def test_keys_beside_a_path_reference_are_applied(version: str) -> None:
     shared = {"get": {"operationId": "call"}, "parameters": [param("a")]}
     item = {"$ref": "#/x-items/shared", "parameters": [param("b")], "put": {"operationId": "own"}}
     document = spec({"/x": item}, version) | {"x-items": {"shared": shared}}

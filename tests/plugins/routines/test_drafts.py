@@ -48,7 +48,7 @@ def test_program_saves_and_runs_a_routine(agent, scripted_model, sent):
     assert len(scripted_model.requests) == 1
 
 
-async def test_draft_is_kept_after_its_review(agent, scripted_model, store):
+async def test_routine_draft_is_saved_only_after_its_review(agent, scripted_model, store):
     scripted_model.writes(ONE, ONE.replace("sent'", "were sent'"))
     for name in ("4 sent", "4 were sent"):
         response = await agent.arun(TASK)

@@ -145,7 +145,7 @@ async def test_repair_may_take_several_complete_scripts(report, run, shop, scrip
     assert store.proposed("report")[0].script == REPAIRED
 
 
-async def test_drift_without_a_model_reports_the_routine_failure(
+async def test_changed_routine_action_without_a_model_reports_the_failure(
     report, run, shop, sent, scripted_model, store
 ):
     report(on_failure="repair")

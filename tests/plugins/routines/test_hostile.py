@@ -65,7 +65,9 @@ async def test_false_digest_in_the_header_is_detected(run, paid):
     assert paid == []
 
 
-async def test_action_named_in_the_header_still_asks(run, paid, scripted_approvals):
+async def test_action_named_in_a_routine_header_still_requires_approval(
+    run, paid, scripted_approvals
+):
     scripted_approvals.says(False)
     response = await run(routine("await pay('eve')", pay=PAY))
     assert not response.status

@@ -53,7 +53,7 @@ async def test_task_becomes_one_workflow_with_key_priority_and_delay(queue: Dbos
     )
 
 
-async def test_queue_prefers_tasks_already_begun(queue: DbosQueue) -> None:
+async def test_queue_resumes_begun_tasks_before_new_ones(queue: DbosQueue) -> None:
     tasks = {"urgent": waits("urgent", priority=-1), "first": waits("first"), "t": waits()}
     for task in tasks.values():
         await queue.enqueue(task)

@@ -347,7 +347,7 @@ async def test_schedule_submits_one_task_per_firing(
     assert [event.task_id for event in queue.enqueued[:2]] == [name, name]
 
 
-async def test_item_belongs_to_the_firing_that_saw_it_first(
+async def test_item_of_two_overlapping_firings_starts_one_task(
     journal: SqlJournal, queue: Any, agents: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two overlapping firings see the same item, and neither knows the other's outcome."""

@@ -27,16 +27,16 @@ SPRING, AUTUMN = datetime(2026, 3, 28, 12), datetime(2026, 10, 24, 12)
         ("45 1 * * *", datetime(2026, 4, 4, 12), "Australia/Lord_Howe", ["01:45+1100"]),
     ],
 )
-def test_daily_times_come_once_when_clocks_change(cron: Any, begin: Any, zone: Any, times: Any):
+def test_daily_schedule_fires_once_when_clocks_change(cron: Any, begin: Any, zone: Any, times: Any):
     assert times_of(cron, begin, zone) == times
 
 
 @pytest.mark.parametrize("cron", ["0 * * * *", "0 */1 * * *", "@hourly"])
-def test_hours_go_on_when_clocks_are_set_back(cron: Any):
+def test_hourly_schedule_fires_in_each_hour_when_clocks_are_set_back(cron: Any):
     assert len(times_of(cron, AUTUMN, "Europe/Berlin")) == 25
 
 
-def test_test_run_and_schedule_in_utc_never_repeat():
+def test_firing_of_a_test_or_of_a_utc_schedule_is_never_repeated():
     again = {"cron": "30 2 * * *", "zone": "Europe/Berlin", "at": "2026-10-25T02:30:00+01:00"}
     assert is_repeated(again)
     assert not is_repeated({**again, "test": True})
@@ -44,7 +44,7 @@ def test_test_run_and_schedule_in_utc_never_repeat():
 
 
 @pytest.mark.parametrize("cron", ["0 0 30 2 *", "0 0 31 4,6 *", "0 0 0 1 1 * 2020"])
-def test_times_that_never_come_are_refused(cron: Any):
+def test_cron_times_that_never_occur_are_refused(cron: Any):
     with pytest.raises(ConfigurationError, match="never come"):
         check_times(cron, "Europe/Berlin")
 

@@ -33,7 +33,7 @@ def test_watch_finds_new_items(items, id_field, new):
     assert look_at(items, id_field, look.seen).new == []
 
 
-def test_watch_remembers_items_that_disappeared():
+def test_watched_item_that_comes_back_is_not_new():
     seen = look_at([], None, look_at(FIRST, None, None).seen).seen
     assert look_at(FIRST, None, seen).new == []
 
@@ -44,7 +44,7 @@ def test_watch_warns_that_more_items_may_have_come():
     assert look_at([{"id": 7}, *FIRST], None, seen).note is None
 
 
-def test_watch_leaves_items_over_a_hundred_to_the_next_check():
+def test_watch_returns_at_most_a_hundred_items_at_a_time():
     seen = look_at([], None, None).seen
     items = [{"id": n} for n in range(250)]
     found = []

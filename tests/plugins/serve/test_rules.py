@@ -301,7 +301,7 @@ async def test_rejecter_without_a_reason_can_approve_the_next_call(ruled):
 
 
 @pytest.mark.parametrize("who", ["ada", "bo"])
-async def test_asker_and_editor_may_always_reject(ruled, who):
+async def test_requester_and_editor_may_always_reject(ruled, who):
     server = await ruled(four_eyes=True)
     request = await asked(server, "ada")
     await says(server, "bo", request, EDIT)
@@ -336,7 +336,7 @@ async def test_edit_resets_the_votes_of_a_two_person_rule(ruled):
     assert server.box.sent == [("eve", 1)]
 
 
-async def test_asker_who_edits_loses_their_vote_under_a_two_person_rule(ruled):
+async def test_requester_who_edits_loses_their_vote_under_a_two_person_rule(ruled):
     server = await ruled(two_of=["finance", "chiefs", "cy"])
     request = await asked(server, "ada")
     await says(server, "ada", request, EDIT)
@@ -350,7 +350,7 @@ async def test_asker_who_edits_loses_their_vote_under_a_two_person_rule(ruled):
     assert server.box.sent == [("eve", 1)]
 
 
-async def test_asker_who_answers_a_question_keeps_their_vote(ruled):
+async def test_requester_who_answers_a_question_keeps_their_vote(ruled):
     server = await ruled(two_of=["ada", "cy"])
     question = await asked(server, "ada", "print(await send(await ask('To whom?')))")
     await says(server, "ada", question, {"decision": "answer", "answer": "eve"})

@@ -169,7 +169,7 @@ async def page_office(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.asyncio(loop_scope="session")
-async def test_lead_invites_and_removes_people_on_the_page(page_office, open_page):  # noqa: F811
+async def test_team_lead_invites_and_removes_people_on_the_page(page_office, open_page):  # noqa: F811
     page = await open_page(page_office.url)
     await logged_in(page, "lead-key")
     await page.get_by_role("link", name="people", exact=True).click()

@@ -133,7 +133,7 @@ async def test_team_attacks_are_refused_and_change_nothing(office: Any):
     assert office.box.sent == []
 
 
-async def test_shaper_of_a_call_cannot_approve_by_another_name_key_or_fork(office: Any):
+async def test_person_who_changed_a_call_cannot_approve_by_another_name_key_or_fork(office: Any):
     """A person who shaped a call approves no later call of the task or of its forks."""
     office.client.headers.update(bearer("boss-key"))
     order = {"task": doing("print(await send('bob'))")}

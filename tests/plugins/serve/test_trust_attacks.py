@@ -110,7 +110,7 @@ async def test_message_with_two_signatures_is_refused(office, twice):
     assert (answer.status_code, "comes twice" in answer.text) == (400, True)
 
 
-async def test_person_of_a_hook_counts_as_asker_of_its_tasks(office):
+async def test_person_of_a_hook_counts_as_requester_of_its_tasks(office):
     async with httpx.AsyncClient(base_url=office.url) as client:
         sent = await client.post("/hooks/order", content=b"{}", headers=signed(b"{}"))
         task = sent.json()["task_id"]
@@ -271,7 +271,7 @@ async def test_removed_person_gets_no_notice_of_a_tasks_end(quickly):  # noqa: F
 # -- the doors of other clients, and what browsers keep ----------------------------------------
 
 
-async def test_asker_cannot_approve_by_chat_session_or_second_key(office):
+async def test_requester_cannot_approve_by_chat_session_or_second_key(office):
     """A chat reply, a session or a second key of the asker is no other person's approval."""
     ada = bearer("ada-key")
     task = (await office.client.post("/run", json={"task": SEND}, headers=ada)).json()

@@ -44,7 +44,7 @@ async def fitting(page: Page) -> None:
 
 
 @pytest.mark.parametrize("look", LOOKS)
-async def test_page_views_pass_the_layout_checks_in_every_theme(team, open_page, look):  # noqa: F811
+async def test_page_views_pass_layout_checks_in_every_theme(team, open_page, look):  # noqa: F811
     code = (
         "print('| a | b |\\n|---|--:|\\n| x | 1 |')\nrows = await every()\nawait send('bo' + 'b')"
     )

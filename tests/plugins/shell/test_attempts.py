@@ -20,7 +20,9 @@ def command_of(line: str) -> str:
 
 
 @pytest.mark.parametrize("line", ATTEMPTS)
-async def test_attempts_are_refused_by_the_rules(line: str, shell: Shell, folder: Path) -> None:
+async def test_command_attempts_beyond_the_rules_are_refused(
+    line: str, shell: Shell, folder: Path
+) -> None:
     command = command_of(line)
     verdict = shell.check(ProposedCall(action="run", arguments={"command": command}))
     assert isinstance(verdict, (Allowed, Refused))
@@ -32,7 +34,7 @@ async def test_attempts_are_refused_by_the_rules(line: str, shell: Shell, folder
     assert not list(folder.parent.rglob("OWNED*"))
 
 
-def test_only_harmless_attempts_are_allowed_by_a_rule(shell: Shell) -> None:
+def test_only_harmless_command_attempts_are_allowed_by_a_rule(shell: Shell) -> None:
     allowed = [
         line
         for line in ATTEMPTS

@@ -153,7 +153,7 @@ async def test_tables_reset_by_reading_are_refused(databases: Any, open_sql: Any
                 await open_sql(database).query(f"SELECT * FROM {written}")
 
 
-async def test_function_can_be_permitted(databases: Any, open_sql: Any):
+async def test_listed_function_can_be_called_in_a_query(databases: Any, open_sql: Any):
     sql = open_sql(databases("postgresql"), functions=["add_item"])
     with pytest.raises(ToolRefusedError, match="read-only transaction"):
         await sql.query("SELECT add_item()")

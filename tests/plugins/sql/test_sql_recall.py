@@ -78,7 +78,7 @@ async def test_wide_table_shows_keys_and_named_columns(filled: Any):
     assert {"import_1", "import_2", "import_3"} <= shown.keys()
 
 
-async def test_spare_budget_widens_the_best_table(filled: Any):
+async def test_spare_budget_shows_more_columns_of_the_best_table(filled: Any):
     lines = [*wide(1, 200), "customers(customer_id*, name)"]
     prompt = await filled(ddl(lines), schema_chars=3_000).context("x")
     assert 2_700 < len(prompt) <= 3_000

@@ -306,7 +306,7 @@ def broken(request: pytest.FixtureRequest, tmp_path: Path):
     return path, message
 
 
-async def test_schema_survives_a_broken_table(broken: Any, open_sql: Any):
+async def test_broken_table_does_not_hide_the_rest_of_the_schema(broken: Any, open_sql: Any):
     path, message = broken
     sql = open_sql(f"sqlite:///{path}")
     context = await sql.context("how many t?")

@@ -280,7 +280,7 @@ async def test_approval_of_a_write_shows_its_rows(statement, params, shown, item
     assert names(items) == ["one", "two"]
 
 
-async def test_failing_statement_of_a_list_is_named(items, open_sql):
+async def test_error_names_the_failing_statement_of_a_list(items, open_sql):
     change = ["DELETE FROM items WHERE id = 1", "UPDATE items SET nothing = 5", "DELETE FROM items"]
     with pytest.raises(ToolExecutionError) as caught:
         await open_sql(items).write(change)

@@ -76,7 +76,7 @@ def test_code_in_auto_keeps_the_offered_tool(make_agent, scripted_model):
     assert "TypeError" in second[1].text
 
 
-def test_model_that_takes_no_tools_is_offered_none(make_agent, scripted_model):
+def test_model_without_tool_support_is_offered_no_tools(make_agent, scripted_model):
     scripted_model.takes_tools = False
     scripted_model.says("", "")
     response = make_agent().run("what is it?")
@@ -131,7 +131,7 @@ def test_code_in_auto_falls_back_to_a_fence_if_tools_are_refused(
     assert [each["role"] for each in last["messages"]][-2:] == ["assistant", "user"]
 
 
-def test_code_in_auto_passes_other_errors_on(openai_server, delf_host):
+def test_code_in_auto_raises_errors_that_do_not_concern_tools(openai_server, delf_host):
     server = openai_server(["I would multiply.", Reply(status=401, error="no such key")])
     llm = LLMConfig("test-model", base_url=server.base_url, api_key="k")
     with Agent(llm=llm, sandbox="local", host=delf_host) as agent:

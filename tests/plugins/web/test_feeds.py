@@ -25,7 +25,7 @@ def feed(items: str, end: str = "</channel></rss>") -> Document:
         ("2026-02-02", "2026-02-02"),
     ],
 )
-def test_entry_date_has_only_the_precision_of_the_feed(written, date):
+def test_feed_entry_date_is_as_precise_as_the_feed(written, date):
     (entry,) = read_feed(feed(f"<item><title>a</title><pubDate>{written}</pubDate></item>"))
     assert entry["date"] == date
 

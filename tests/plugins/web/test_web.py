@@ -390,7 +390,7 @@ def test_hosts_setting_limits_reachable_hosts() -> None:
         assert "allowed are example.com, *.example.org" in refused.message
 
 
-def test_others_ask_setting_requests_approval_for_other_hosts() -> None:
+def test_setting_others_to_ask_requests_approval_for_other_hosts() -> None:
     web = Web(hosts=["example.com"], others="ask")
     asks = verdict(web, "https://other.test/?q=1")
     assert isinstance(asks, NeedsApproval)

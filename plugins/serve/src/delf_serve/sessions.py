@@ -131,7 +131,10 @@ class Sessions:
             raise ProblemError(
                 503, "too many streams and waits are open", headers={"retry-after": "10"}
             )
-        if sum(seat.key.limits_name == key.counted for seat in self._seats) >= settings.key_streams:
+        if (
+            sum(seat.key.limits_name == key.limits_name for seat in self._seats)
+            >= settings.key_streams
+        ):
             raise ProblemError(
                 429,
                 f"{settings.key_streams:,} streams and waits of this key are open",

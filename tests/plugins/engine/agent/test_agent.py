@@ -114,7 +114,7 @@ class TestRun:
         assert "Line 2: print(rows[5])" in asked
         assert "rows: list of 2 int" in asked
 
-    def test_retry_prompt_lists_changes_and_reads_apart(
+    def test_retry_prompt_lists_changes_and_reads_separately(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
         @tool(confirm=False, effect="write")
@@ -179,7 +179,7 @@ class TestRun:
             (0, "rerun('a', 'b')", 0),
         ],
     )
-    def test_reruns_over_the_limit_fail_and_reads_get_more(
+    def test_rerun_limit_is_higher_for_scripts_without_changes(
         self, make_agent, scripted_model, count, script, passes
     ):
         @tool(effect="write", confirm=False)
@@ -191,7 +191,7 @@ class TestRun:
         assert f"another pass after {passes} of them; left to do: b" in response.error
         assert len(scripted_model.prompts) == passes + 1
 
-    def test_retries_are_counted_apart_from_reruns(
+    def test_retries_and_reruns_are_counted_separately(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
         scripted_model.writes("1 / 0", "x = 1\nrerun('a', 'b')", "1 / 0", "print(x)")

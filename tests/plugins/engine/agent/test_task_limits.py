@@ -46,7 +46,7 @@ def reply(request):
     return f"```python\n{CHILD if 'child ' in task.rpartition('Task:')[2] else ALL}\n```"
 
 
-def test_running_children_end_before_the_limit_is_raised(make_agent, scripted_model):
+def test_running_children_finish_before_the_limit_error_ends_the_script(make_agent, scripted_model):
     scripted_model.says(*[reply] * 20)
     response = make_agent(delegate, max_children=5, retry_count=0).run("do eight", timeout=50)
     assert "can have no more" in response.error
@@ -57,7 +57,7 @@ def test_running_children_end_before_the_limit_is_raised(make_agent, scripted_mo
     assert ends[:5] == ["ok"] * 5, "those that ran ended first"
 
 
-def test_script_can_keep_results_at_the_limit(make_agent, scripted_model):
+def test_script_can_keep_results_of_children_when_it_reaches_the_limit(make_agent, scripted_model):
     gathered = ALL.replace("range(8))", "range(8)), return_exceptions=True")
     scripted_model.says(lambda r: reply(r).replace(ALL, gathered), *[reply] * 20)
     response = make_agent(delegate, max_children=5, retry_count=0).run("do eight", timeout=50)

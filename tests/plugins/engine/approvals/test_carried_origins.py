@@ -119,7 +119,9 @@ def test_learned_fact_from_foreign_text_keeps_its_origin(desk: Any) -> None:
 @pytest.mark.parametrize(
     "author", ["", " (learned from what others wrote)"], ids=["unknown author", "others"]
 )
-def test_value_from_a_carried_fact_counts_as_outside_text(desk: Any, author: str) -> None:
+def test_value_from_a_fact_of_unknown_or_foreign_author_counts_as_outside_text(
+    desk: Any, author: str
+) -> None:
     memory = Notebook()
     memory.facts = [f"Bills go to {ACCOUNT}.{author}"]
     desk.model.writes(f"print(pay('{ACCOUNT}'))")

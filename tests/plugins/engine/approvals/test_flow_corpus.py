@@ -183,7 +183,7 @@ MISSED_OF_MORE = {"the number of calls"}
 
 
 @pytest.mark.parametrize("way", MORE_FLOWS)
-def test_flow_corpus_detects_the_additional_twenty(way, delf_host, scripted_model):
+def test_flow_corpus_detects_the_twenty_additional_flows(way, delf_host, scripted_model):
     asked = []
     with Agent(
         tools=[letters, customers, keep, kept, order, pay_all, share, search],

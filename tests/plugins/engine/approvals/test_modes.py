@@ -85,7 +85,7 @@ async def test_interactive_run_starts_if_nobody_has_to_be_asked(agent_of, script
         assert (await agent.arun("x")).text == "1"
 
 
-async def test_judges_decide_in_the_order_of_the_docs():
+async def test_approval_judges_decide_in_the_documented_order():
     page = (ROOT / "docs/approvals.md").read_text(encoding="utf-8")
     table = page.partition("## The order of decisions")[2].partition("\n## ")[0]
     message = re.findall(r"^\| (\w+) \|", table, re.MULTILINE)[1:]

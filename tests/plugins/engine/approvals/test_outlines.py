@@ -300,7 +300,9 @@ def test_outline_requires_approval_for_unrequested_calls(run, code, outline):
         ("say(text=...)", True),
     ],
 )
-def test_open_contents_of_a_clean_script_may_be_data(delf_host, scripted_model, outline, asks):
+def test_outline_with_open_contents_permits_data_in_a_script_written_before_reading(
+    delf_host, scripted_model, outline, asks
+):
     call = "say(t)" if "say" in outline else "save('mails.json', t)"
     scripted_model.writes(f"import json\nt = json.dumps(mails())\n{call}")
     scripted_model.outline = outline
@@ -365,7 +367,7 @@ MADE_OF_FIELDS = {
 
 
 @pytest.mark.parametrize(("code", "planned", "asks"), MADE_OF_FIELDS.values(), ids=MADE_OF_FIELDS)
-def test_clean_script_may_make_a_value_of_planned_fields(
+def test_script_written_before_reading_may_combine_fields_of_the_outline(
     delf_host, scripted_model, code, planned, asks
 ):
     scripted_model.writes(code)
@@ -412,7 +414,7 @@ def test_outline_is_requested_once_with_the_users_words_only(run, scripted_model
     assert kinds.count("outline") == 1
 
 
-def test_outline_is_not_requested_without_stranger_values(run, scripted_model):
+def test_outline_is_not_requested_if_no_foreign_value_decides(run, scripted_model):
     run("print(len(m))")
     run("print(remove(m[0]['id']))", flows="show")
     assert not [r for r in scripted_model.requests if r.purpose == "outline"]

@@ -64,7 +64,7 @@ def agent_with(post: Post, host: TestHost, decide: Decide, **options: Any) -> Ag
     return Agent(tools=[post], llm="scripted", host=host, on_confirm=decide, **options)
 
 
-async def test_input_file_is_sent_as_it_was_when_asked(
+async def test_input_file_is_sent_as_it_was_when_approval_was_requested(
     post: Post, report: Path, delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:
     def decide(request: ApprovalRequest) -> Any:
@@ -106,7 +106,7 @@ async def test_request_names_the_files_with_their_sizes(
     assert [(fact.text, fact.note) for fact in message] == [("report.txt", "8 bytes")]
 
 
-async def test_input_file_deleted_during_the_question_is_sent_as_asked(
+async def test_input_file_deleted_during_a_pending_request_is_sent_as_approved(
     post: Post, report: Path, delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:
     def decide(request: ApprovalRequest) -> Any:
@@ -119,7 +119,7 @@ async def test_input_file_deleted_during_the_question_is_sent_as_asked(
     assert post.sent == [b"as asked"]
 
 
-async def test_file_unreadable_at_the_question_is_not_sent(
+async def test_file_unreadable_when_approval_is_requested_is_not_sent(
     report: Path, delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:
     class LosingPost(Post):
@@ -142,7 +142,7 @@ async def test_file_unreadable_at_the_question_is_not_sent(
     assert post.sent == []
 
 
-async def test_file_written_during_the_question_is_not_sent(
+async def test_file_written_during_a_pending_request_is_not_sent(
     delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:
     asked, written = asyncio.Event(), asyncio.Event()
@@ -182,7 +182,7 @@ except Exception as error:
     assert post.sent == []
 
 
-async def test_file_swapped_for_a_link_during_the_question_is_not_sent(
+async def test_file_swapped_for_a_link_during_a_pending_request_is_not_sent(
     post: Post, report: Path, delf_host: TestHost, scripted_model: ScriptedModel, tmp_path: Path
 ) -> None:
     (tmp_path / "secret").write_text("a secret")
@@ -198,7 +198,7 @@ async def test_file_swapped_for_a_link_during_the_question_is_not_sent(
     assert post.sent == [b"as asked"]
 
 
-async def test_task_file_rewritten_during_the_question_is_sent_as_asked(
+async def test_task_file_rewritten_during_a_pending_request_is_sent_as_approved(
     post: Post, delf_host: TestHost, scripted_model: ScriptedModel, tmp_path: Path
 ) -> None:
     (tmp_path / "out").mkdir()

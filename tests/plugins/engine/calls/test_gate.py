@@ -417,7 +417,7 @@ async def test_cancelled_call_is_recorded_as_cancelled():
     assert bench.calls == [("wait", "cancelled")]
 
 
-async def test_no_call_is_made_after_the_task():
+async def test_no_call_is_made_after_the_task_ended():
     shop = Shop()
     bench = await gate_bench(shop, decide=lambda request: True)
     bench.gate.close()
@@ -428,7 +428,7 @@ async def test_no_call_is_made_after_the_task():
     assert bench.events == []
 
 
-async def test_call_approved_after_the_task_is_not_made():
+async def test_call_approved_after_the_task_ended_is_not_made():
     shop = Shop()
     bench = await gate_bench(shop, decide=lambda request: bench.gate.close() or True)
     answer = await bench.call("shop.close", 1)

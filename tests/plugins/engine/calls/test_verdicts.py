@@ -49,7 +49,7 @@ def asks_about_strangers(call):
 # -- what a check can do ------------------------------------------------------------------
 
 
-async def test_check_can_ask_although_confirm_does_not():
+async def test_check_can_require_approval_although_confirm_does_not():
     mail = Mail(asks_about_strangers, confirm=False)
     bench = await gate_bench(mail, decide=lambda request: True)
     assert isinstance(await bench.call("mail.send", "ann@us.example"), Returned)

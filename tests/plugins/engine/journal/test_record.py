@@ -118,7 +118,7 @@ def is_closed(kind):
     return kind is not dict and bool(parts) and all(map(is_closed, parts))
 
 
-def test_only_closed_fields_are_exempt_from_redaction():
+def test_only_fields_with_fixed_values_are_exempt_from_redaction():
     digests = {"digest", "action_digest", "shown_digest", "files_digest"}
     closed, open_ = set(digests), set()
     for cls in typing.get_args(ev.Event):

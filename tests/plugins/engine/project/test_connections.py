@@ -120,7 +120,7 @@ def test_set_flag_overrides_environment_and_file(host, project):
     assert made.settings.limit == 3
 
 
-def test_project_ignores_files_outside(host, project, monkeypatch):
+def test_project_ignores_the_process_environment_if_variables_are_given(host, project, monkeypatch):
     monkeypatch.setenv("DELF_TICKETS_URL", "outside")
     with pytest.raises(ConnectionConfigurationError, match="setting 'url' is missing"):
         project().connector(host)("tickets")
