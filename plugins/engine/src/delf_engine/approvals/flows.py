@@ -70,10 +70,11 @@ class TaskFlows:
             call: The call.
             learned: Rules from a person's approvals, in addition to the settings.
         """
-        self._origins.follow(self._log.events)
         action = call.bound.action
-        is_harmless = call.bound.built_in or (action.effect == "read" and not action.egress)
-        if is_harmless or not self._origins.has_read:
+        if call.bound.built_in or (action.effect == "read" and not action.egress):
+            return None
+        self._origins.follow(self._log.events)
+        if not self._origins.has_read:
             return None
         safe = self._log.redactor.value(call.arguments)
         leaves = dict(islice(values_of(safe), MAX_LEAVES + 1))
@@ -134,9 +135,9 @@ class _Suspect:
 
     def reason(self) -> str | None:
         """Return the reason to review the call, if any."""
-        # A call that has only content parameters could carry contents out.
         action, is_clean = self.bound.action, self.origins.is_clean
         deciding = [path for path, text in self.leaves.items() if not self._is_content(path, text)]
+        # A call that has only content parameters could carry contents out.
         is_alone = action.sinks is None and action.contents is None
         is_alone = is_alone and all(self._is_content(path, "") for path in self.leaves)
         checked = deciding or [*(self.leaves if is_alone else ())]

@@ -111,6 +111,10 @@ class Origins:
         """Process the events that are new since the last call."""
         for event in events[self._seen :]:
             match event:
+                case CallStarted():
+                    self._take_call(event)
+                case CallFinished(status="ok" | "error"):
+                    self._take_result(event)
                 case ModelCalled(purpose="generate"):
                     self._take_before()
                     self.has_read = self.has_read or bool(event.server_side)  # such as a web search
@@ -127,10 +131,6 @@ class Origins:
                     self._take_text("outside", text, f"a {topic}")
                 case ScriptFinished():
                     self._code = None
-                case CallStarted():
-                    self._take_call(event)
-                case CallFinished(status="ok" | "error"):
-                    self._take_result(event)
                 case CallFinished(status="refused", raised="ToolNotAllowed"):
                     # The model reads the connection's reason, which may quote others.
                     tool = self._tool_of(event.action)
