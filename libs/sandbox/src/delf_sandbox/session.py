@@ -331,6 +331,7 @@ class WireSession(asyncio.BufferedProtocol):
     # -- calls --------------------------------------------------------------------------
 
     def _start_call(self, request: CallRequest, length: int, size: int) -> None:
+        """Begin a call of the guest; stop reading from the guest if calls take too much memory."""
         if self._host is None:
             # Answered, not dropped: a coroutine that a script left behind must not wait forever.
             refusal = Raised("ToolError", "the script is over; no call can be made any more")

@@ -183,6 +183,7 @@ class RecordedConnection:
         return live
 
     def _recorded(self, action: Action) -> Action:
+        """Return an action that answers from the record, and makes live reads if these are on."""
         name = self._name_of(action)
 
         async def call(**arguments_given: Any) -> Any:

@@ -331,6 +331,7 @@ def _spans_of(events: Sequence[Event]) -> list[SpanNode]:
 def _result_of(
     result: ReportCase[Any, Any, Any] | ReportCaseFailure[Any, Any, Any], course: _Course
 ) -> CaseResult:
+    """Return a case's result: what the task did, its checks, and whether all checks passed."""
     response = course.response
     events = () if response is None else response.events
     case_result = CaseResult(

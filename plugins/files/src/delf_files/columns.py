@@ -176,6 +176,7 @@ def _match_notation(texts: Sequence[str], kind: str) -> list[bool]:
 
 
 def _describe_commas(numbers: Sequence[str]) -> str:
+    """Describe numbers with commas: for thousands, for decimals, or unclear."""
     with_comma = [text for text in numbers if "," in text]
     without_comma = [text for text in numbers if text.isdigit()]
     if (

@@ -217,6 +217,7 @@ class Files(Connection):
         )
 
     def _find(self, name: str) -> InputFile:
+        """Return an input file by its name or path; raise ToolRefusedError for an unknown name."""
         for file in self._files:
             if name in (file.name, file.visible):
                 return file

@@ -154,6 +154,7 @@ def _answer_despite_duplicate_keys(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def _answer(question: dict[str, Any]) -> dict[str, Any]:
+    """Answer a question in a DuckDB that can read only the files of the question."""
     import duckdb
 
     connection = duckdb.connect(
@@ -237,6 +238,7 @@ def _prepare(table: dict[str, Any]) -> dict[str, Any]:
 
 
 def _make_view(connection: Any, table: dict[str, Any]) -> None:
+    """Make a file readable under all its names in the statement."""
     if table["kind"] == "arrow":
         rows = arrow_table(table["path"])
         for name in table["names"]:
@@ -382,6 +384,7 @@ def arrow_table(path: str) -> Any:
 
 
 def _read(connection: Any, statement: Any, question: dict[str, Any]) -> dict[str, Any]:
+    """Run a statement, and return its columns and rows up to the limits of the question."""
     import duckdb
 
     values = question["params"]

@@ -169,6 +169,7 @@ def _all_rows(rows: Iterable[Sequence[Any]]) -> str:
 
 
 def _render(table: _Table, room: int) -> str:
+    """Return a table's description; columns without room are only named."""
     lines = [table.head]
     used, remaining = len(table.head) + len(table.rest), list(table.columns)
     while remaining:
@@ -197,6 +198,7 @@ def _remaining_names(columns: Sequence[Column], room: int) -> str:
 
 
 async def _describe_format(file_format: FileFormat, path: str) -> list[_Table]:
+    """Describe the first tables of a file that a FileFormat plugin reads."""
     parts: Sequence[str | None] = [*await file_format.parts(path)] or [None]
     tables: list[_Table] = []
     cells = _CELLS

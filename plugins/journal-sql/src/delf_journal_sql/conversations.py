@@ -251,6 +251,7 @@ def _head(connection: Connection, namespace: str, name: str) -> _Head | None:
 def _load(
     connection: Connection, namespace: str, name: str, limit: int | None
 ) -> ConversationState:
+    """Return the summary and the messages after it, the newest ones if limited."""
     head = _head(connection, namespace, name)
     if head is None:
         return ConversationState()
@@ -299,6 +300,7 @@ def _append(
     head: _Head | None,
     messages: Sequence[ChatMessage],
 ) -> int:
+    """Append messages after the last position, creating the row if needed; return the new last."""
     if not messages:
         return head.last if head is not None else 0
     if head is None:

@@ -484,6 +484,8 @@ class SqlJournal:
         return await future
 
     async def _read(self, function: Callable[[Connection], T]) -> T:
+        """Run a function in a read transaction in a thread, twice if the connection breaks."""
+
         def once() -> T:
             with self.database.reader() as lent, transaction(lent, write=False) as connection:
                 return function(connection)

@@ -140,6 +140,7 @@ def _version(connection: Connection, database: Database) -> int:
 
 
 def _refuse_unknown(version: int, newest_version: int, database: Database) -> None:
+    """Raise for a journal of a version that this code cannot migrate."""
     if version > newest_version:
         raise JournalSetupError(
             f"the journal {database.name} is of version {version}, and this delf "

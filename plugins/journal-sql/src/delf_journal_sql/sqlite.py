@@ -146,6 +146,7 @@ class SqliteConnection:
         self.execute("BEGIN IMMEDIATE" if write else "BEGIN")
 
     def _check_file(self) -> None:
+        """Raise if the journal's file was deleted or replaced since the first write."""
         # SQLite continues to use a deleted file, and all writes are lost.
         try:
             status = self._path.stat()

@@ -183,6 +183,7 @@ class Writer:
             return [self._queue.popleft() for _ in range(min(_MAX, len(self._queue)))]
 
     def _do(self, run: list[Append] | Call) -> None:
+        """Run operations, again for a while if the connection breaks; waiters get failures."""
         deadline = time.monotonic() + _RETRY_FOR_SECONDS
         while True:
             try:
@@ -200,6 +201,7 @@ class Writer:
             return
 
     def _try(self, run: list[Append] | Call) -> None:
+        """Run a call, or append a batch of events; an event that is refused fails alone."""
         if isinstance(run, Call):
             with transaction(self._connect(), write=run.write) as connection:
                 result = run.function(connection)

@@ -87,6 +87,7 @@ def drift_of(routine: Routine, tools: Iterable[ToolDescription]) -> list[Drift]:
 
 
 def _drift(name: str, before: UsedAction, now: Mapping[str, ToolDescription]) -> Iterator[Drift]:
+    """Yield the differences between an action when saved and now."""
     tool = now.get(name)
     if tool is None:
         yield Drift(action=name, what="it is not there any more", matters=True)

@@ -197,6 +197,7 @@ class NoModel:
 
 
 def _as_error(name: str, result: ScriptResult) -> DelfError:
+    """Return the error for a script's result that is not a success."""
     hint = f"do its task again with a model, and save that: delf routines show {name}"
     match result.outcome:
         case LimitReached(message=message, limit=limit):

@@ -105,6 +105,7 @@ class OpenIdConnect:
         return self._person(claims)
 
     def _person(self, claims: Mapping[str, Any]) -> str:
+        """Return the person's name in the provider's claims; refuse unverified addresses."""
         settings, name = self._settings, claims.get(self._settings.oidc_name_claim)
         is_verified = str(claims.get("email_verified")).lower() == "true"
         if self.by_mail and not is_verified:

@@ -591,6 +591,7 @@ def _own_person(call: Call) -> Person:
 
 
 def _notices_of(call: Call, person: Person, secret: str | None = None) -> s.NoticesView:
+    """Return a person's choice of notices, and the ways that work on this server."""
     chosen: list[NoticeChoice] = [choice for choice in NOTICES if choice in person.notices]
     settings = call.service.settings
     works = {

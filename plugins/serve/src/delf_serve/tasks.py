@@ -382,6 +382,7 @@ class Tasks:
             await open_task.taken_in.wait()
 
     async def _earlier(self, name: str, digest: str) -> TaskQueued | TaskStarted | None:
+        """Return the first event of the task with an idempotency key; None if there is none."""
         try:
             first = (await self.journal.read(name))[0]
         except UnknownTaskError:
@@ -700,6 +701,7 @@ class Tasks:
             beginning.result()
 
     async def _keep_looking(self) -> None:
+        """Periodically adopt tasks that other processes left interrupted."""
         outage = Outage(_log, "what other processes left is not seen", self.journal.place)
         while True:
             with outage.track(DelfError):

@@ -173,6 +173,7 @@ def changes_rows(statement: Statement) -> bool:
 
 
 def _single_statement(text: str, dialect: Dialect, *, routines: bool) -> tuple[str, list[Token]]:
+    """Return a text's only statement, normalised and without a final semicolon, and its tokens."""
     if len(text) > MAX_LENGTH:
         raise ToolRefusedError(
             f"the statement has {len(text)} characters, more than {MAX_LENGTH}: "
@@ -234,6 +235,7 @@ def _folded(token: Token, dialect: Dialect) -> str:
 def _check_calls(
     tokens: Sequence[Token], dialect: Dialect, allowed: frozenset[str], exempt: frozenset[int]
 ) -> None:
+    """Raise ToolRefusedError for a call of a function that is not known to only read."""
     functions, grammar = known_functions(dialect), grammar_words(dialect)
     for before, token in _calls(tokens):
         name = _folded(token, dialect)

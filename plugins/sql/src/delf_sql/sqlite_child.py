@@ -158,6 +158,7 @@ class _Session:
         self.connection = self._open()
 
     def _open(self) -> sqlite3.Connection:
+        """Open the connection with its limits, its attached files and its authorizer."""
         own = self._opening
         connection = sqlite3.connect(own.uri, uri=True, isolation_level=None, timeout=own.busy)
         longest = min(max(own.max_bytes, _SMALLEST_LENGTH), _LARGEST_LENGTH)
@@ -200,6 +201,7 @@ class _Session:
             signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _read(self, work: Work) -> tuple[Any, ...]:
+        """Run a query; read once more with escaped bytes if a text is not UTF-8."""
         try:
             columns, rows, more = self._read_once(work)
         except sqlite3.OperationalError as error:
@@ -290,6 +292,7 @@ class _Session:
         _database: str | None,
         _: str | None,
     ) -> int:
+        """Allow a writer all but attaching files, functions on files, and pragmas that change."""
         if action in (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH):
             return sqlite3.SQLITE_DENY
         if action == sqlite3.SQLITE_FUNCTION:

@@ -140,6 +140,7 @@ def make_target(name: str, settings: SQLSettings) -> Target:
 
 
 def _target(name: str, settings: SQLSettings) -> Target:
+    """Return the database that the settings name, by URL or by parts."""
     if settings.url is not None:
         parts = ("host", "port", "database", "user", "password", "db_type")
         set_parts = [part for part in parts if getattr(settings, part) is not None]
@@ -199,6 +200,7 @@ def _from_url(name: str, url: str) -> Target:
 
 
 def _server(name: str, kind: str, parts: dict[str, str]) -> Target:
+    """Return the database that the parts of a server's URL name."""
     raw = parts["password"]
     options = dict(parse_qsl(parts["options"], keep_blank_values=True))
     extra = options.pop("password", None)

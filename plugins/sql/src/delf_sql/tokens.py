@@ -199,6 +199,7 @@ def normalise(text: str, dialect: Dialect) -> tuple[str, list[Token]]:
 
 
 def _check_gap(text: str, start: int, end: int, dialect: Dialect) -> None:
+    """Raise ToolRefusedError if the text between two tokens is not plain blanks or comments."""
     gap = text[start:end]
     odd = next((sign for sign in gap if not (sign.isprintable() or sign in "\t\n")), None)
     if odd is not None:

@@ -79,6 +79,7 @@ def find(context: CallContext, paths: Sequence[str]) -> list[Attached]:
 
 
 def _find(context: CallContext, path: str) -> ReadableFile:
+    """Return a file of the task or of a connection; raise ToolRefusedError for an unknown path."""
     own = {**context.input_files, **context.output_files}
     if path in own:
         found = own[path]

@@ -202,6 +202,7 @@ run.params += run_options(without=_NOT_SHARED)
 
 
 def _inputs(ctx: click.Context, worker: WorkerDefinition, pairs: tuple[str, ...]) -> dict[str, Any]:
+    """Parse ``KEY=VALUE`` texts; values for other inputs than strings are JSON."""
     values: dict[str, Any] = {}
     for text in pairs:
         key, sign, value = text.partition("=")

@@ -60,6 +60,7 @@ class Workshop(Generic[W]):
         return self._connections_by_worker[key]
 
     def _make(self, worker: WorkerDefinition, own: W) -> Iterator[ConnectionLike]:
+        """Yield a worker's connections; a generated worker inherits them from its maker."""
         if worker.generated:
             yield from self._inherited_connections(worker, own)
             return
@@ -141,6 +142,7 @@ class Workshop(Generic[W]):
             yield cast("ConnectionLike", tool)
 
     def _inherited_connections(self, worker: WorkerDefinition, own: W) -> Iterator[ConnectionLike]:
+        """Yield a generated worker's connections, at most those of its maker."""
         pool = self._maker_connections(worker, own)
         for name, settings in worker.connections.items():
             where = worker.place("connections", name)

@@ -183,6 +183,7 @@ class Inbox:
             _log.debug("a comment came late: %s", error.message)
 
     def _take(self, note: Note) -> None:
+        """Give an answer from a note to its pending request; log an answer that does not count."""
         data = note.data
         decision = decision_of(data)
         if decision is None:

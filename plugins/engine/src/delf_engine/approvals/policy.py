@@ -356,6 +356,7 @@ class TaskApprovals:
         return tuple(dict.fromkeys((*earlier, *shapers_of(self._log.events, asker))))
 
     def _request(self, call_id: int, **fields: Any) -> ApprovalRequest:
+        """Make a request of the current task; ``fields`` are those of the call or script."""
         state = situation(self._log.events, fields["digest"], call_id)
         outcome_unknown = fields.get("outcome_unknown", False)  # such a request never expires
         asker = name_of_holder(self._task.on_behalf_of)

@@ -131,6 +131,7 @@ class RequestTalk:
         work.add_done_callback(self._working.discard)
 
     async def _record(self, talk: Talk, decider: Decider, note: int | None) -> None:
+        """Record a comment or an assignment once, and tell about it."""
         async with self._lock:
             before = reactions_to(self._log.events, self._request.request_id)
             if note is not None and any(one.note == note for one in before):

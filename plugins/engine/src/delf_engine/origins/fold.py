@@ -176,6 +176,7 @@ class Origins:
         self._made[event.action].append(call)
 
     def _take_result(self, event: CallFinished) -> None:
+        """Record a call's result as a text of its author."""
         unknown = ReadCall(event.call_id, event.action, "outside", {})
         call = self._calls.get(event.call_id, unknown)  # its arguments are unknown
         call.result = event.error if event.result is None else event.result

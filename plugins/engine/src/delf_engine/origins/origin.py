@@ -172,6 +172,7 @@ def find_in(calls: Iterable[ReadCall], text: str) -> Origin | None:
 
 
 def _places(calls: Iterable[ReadCall], wanted: str, value: str, trust: Trust) -> Iterator[Origin]:
+    """Yield an origin for each text in calls' results that contains a wanted text."""
     for call in calls:
         for whose, path, text in authored(call.result, call.trust):
             letters = letters_of(text)

@@ -101,6 +101,7 @@ def _book(path: str) -> Any:
 
 
 def _filled_rows(sheet: Any, book: Any) -> Iterator[tuple[int, list[Any]]]:
+    """Yield the non-empty rows with their numbers; merged cells all have the merged text."""
     is_duration = [_is_duration(book, style) for style in book.xf_list]
     merged = {(first, left): (last, right) for first, last, left, right in sheet.merged_cells}
     merged_texts: dict[tuple[int, int], str] = {}

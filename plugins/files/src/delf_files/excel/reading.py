@@ -124,6 +124,7 @@ def _note_formulas(sheet: Sheet, source: str | IO[bytes]) -> None:
 
 @contextmanager
 def _opened(path: str, *, values: bool = True) -> Generator[Any]:
+    """Open a workbook while the block runs; failures become ToolExecutionError."""
     from openpyxl import load_workbook
 
     try:

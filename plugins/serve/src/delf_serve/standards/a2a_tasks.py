@@ -250,6 +250,7 @@ class A2ATasks(RequestHandler):
         )
 
     async def _updates(self, task_id: str, after: int) -> AsyncGenerator[Update]:
+        """Yield the task, then its calls, then its artifacts and its last status."""
         first_task = await self._task(task_id, 0)
         yield first_task
         context = first_task.context_id

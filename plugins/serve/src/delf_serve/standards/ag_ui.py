@@ -148,6 +148,7 @@ async def _run(call: Call, body: RunInput, task_id: str, after: int) -> AsyncGen
 
 
 def _call_events(event: Event) -> Iterator[bytes]:
+    """Yield AG-UI's events for the start or the end of a call; nothing for other events."""
     match event:
         case CallStarted():
             name = _call_name(event)
@@ -204,6 +205,7 @@ def _end(call: Call, task_outcome: Outcome, where: Mapping[str, str]) -> Iterato
 
 
 def _interrupt(task_outcome: Outcome, request: ApprovalRequested) -> dict[str, Any]:
+    """Return a request as an interrupt, with the schema of its answer."""
     assert task_outcome.question is not None  # noqa: S101 - the caller has one
     schema, question = _DECISION, Question.from_request(request)
     if question is not None:

@@ -100,6 +100,7 @@ def _text(part: Any) -> str | None:
 
 
 def _attach(turn: Turn, part: Mapping[str, Any]) -> None:
+    """Attach a file of a message part in any of the forms that clients send."""
     match part:
         case {"image_url": {"url": str(url)}} | {"image_url": str(url)} | {"file_url": str(url)}:
             turn.attach(url)

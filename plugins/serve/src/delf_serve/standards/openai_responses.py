@@ -136,6 +136,7 @@ def _task_of(response_id: str) -> tuple[str, int]:
 
 
 def _turn(body: ResponseBody, items: Sequence[Mapping[str, Any]]) -> Turn:
+    """Read the turn of a request from its instructions and messages."""
     forced = body.forced
     wanted = schema_of(table((body.text or {}).get("format")))
     turn = Turn(model=body.model, output=wanted if forced is None else forced[1])
@@ -153,6 +154,7 @@ def _turn(body: ResponseBody, items: Sequence[Mapping[str, Any]]) -> Turn:
 
 
 def _response(call: Call, body: ResponseBody | None, task_outcome: Outcome) -> dict[str, Any]:
+    """Return a task as a response, with its output once the task is over or asks a person."""
     detail, used = task_outcome.detail, task_outcome.usage
     is_over = detail.is_terminal or task_outcome.question is not None
     status = "completed" if is_over else "in_progress"

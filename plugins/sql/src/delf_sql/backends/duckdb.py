@@ -131,6 +131,7 @@ class _Session:
         return _ReadyChild(child, limits, folder)
 
     def _ask(self, started: _ReadyChild, arguments: bytes) -> dict[str, Any]:
+        """Send arguments to a child, and return its answer; raise if the child dies."""
         child, limits = started.child, started.limits
         with self._lock:
             self._running = child

@@ -376,6 +376,7 @@ def _has_roles(driver: Connection) -> bool:
 
 
 def _ssl(options: dict[str, str]) -> Any:
+    """Return the TLS context that URL options request; None without TLS."""
     unknown = sorted(set(options) - {"unix_socket", "charset", "ssl", "ssl_ca"})
     if unknown:
         raise ConnectionConfigurationError(
