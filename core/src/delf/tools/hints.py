@@ -182,6 +182,7 @@ def _reader_of(owner: Any) -> Callable[[Any, bool], list[RecordField]] | None:
 
 
 def _dataclass_fields(hint: Any, as_input: bool) -> list[RecordField]:
+    """Return the fields of a dataclass; as input, those that its constructor takes."""
     hints = _hints_of(hint)
     return [
         RecordField(

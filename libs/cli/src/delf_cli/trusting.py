@@ -83,6 +83,7 @@ def _ask_trust(folder: Folder, *, yes: bool) -> bool:
 
 
 def _as_data(folder: Folder) -> dict[str, Any]:
+    """Return a folder's trust, files, changes and effects as data."""
     from delf_cli.effects import effects
 
     changes = changes_since(folder)

@@ -938,6 +938,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         return f"<{type(self).__name__} {self.agent_id}: {names}>"
 
     async def _make_runtime(self) -> Runtime:
+        """Make the runtime with the resources of the agent, which are opened now."""
         from delf_engine.agent_context import AgentContext
         from delf_engine.resources import AgentParts, Resources
         from delf_engine.runtime import Runtime

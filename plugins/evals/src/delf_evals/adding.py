@@ -100,6 +100,7 @@ def _check_task(
     first_event: TaskQueued | TaskStarted | None,
     last_event: TaskFinished | None,
 ) -> None:
+    """Raise ConfigurationError for a task that cannot become a case."""
     task = f"the task {short_id(record.task_id)}"
     if first_event is None or last_event is None:
         raise ConfigurationError(

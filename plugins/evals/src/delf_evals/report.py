@@ -349,6 +349,7 @@ def _row(cells: Sequence[str], tag: str) -> str:
 
 
 def _case_html(case: CaseResult) -> str:
+    """Return a case as HTML, open if it failed."""
     state = "passed" if case.passed else "FAILED"
     is_open = "" if case.passed else " open"
     facts = f"{money(case.cost_usd)}, {case.duration_ms / 1000:.1f} s"

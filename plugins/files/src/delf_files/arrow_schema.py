@@ -52,6 +52,7 @@ def lengths_in(text: bytes) -> list[tuple[str, str]]:
 
 
 def _lengths(data: bytes) -> Iterator[tuple[str, str]]:
+    """Yield the duration columns of an Arrow schema, with their units."""
     schema = _follow(data, _place(data, _follow(data, 0), _HEADER))
     fields = _follow(data, _place(data, schema, _FIELDS))
     (count,) = struct.unpack_from("<I", data, fields)

@@ -279,6 +279,7 @@ def described(values: Sequence[Any], depth: int = 0, *, whole: bool) -> str:
 def _describe_kind(
     kind: str, values: list[Any], depth: int, is_complete: bool, *, is_mixed: bool
 ) -> str:
+    """Describe the values of one type."""
     first = values[0]
     if kind == "dict":
         return _describe_record(cast("list[dict[str, Any]]", values), depth, is_complete)
@@ -316,6 +317,7 @@ def is_by_name(values: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _describe_record(values: list[dict[str, Any]], depth: int, is_complete: bool) -> str:
+    """Describe dicts by their keys, or by a sample of values if the keys are data."""
     keys = list(dict.fromkeys(key for value in values for key in value))
     if not keys or depth >= _DEEPEST:
         return "dict" if keys else "{}"

@@ -245,6 +245,7 @@ class Files(Connection):
         return ToolExecutionError(f"{file.name} {reason}, and {limit}; {advice}")
 
     async def _facts(self, file: InputFile, context: CallContext | None) -> FileFacts:
+        """Return what ``files.list`` tells about a file, with a problem if it is broken."""
         facts = FileFacts(name=file.name, size=0, type=_kind(file), path=file.visible)
         try:
             facts["size"] = _size(file)

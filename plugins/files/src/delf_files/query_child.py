@@ -502,6 +502,7 @@ def _date_or_time(value: str, kind: str) -> Any:
 
 
 def _duration(value: str) -> dt.timedelta | None:
+    """Parse an interval of DuckDB; None if it is no timedelta, such as months."""
     match = _DURATION.fullmatch(value)
     if match is None or not value:
         return None

@@ -67,6 +67,7 @@ def _is_rounded(value: Any) -> bool:
 
 
 def _cell(value: Any, kind: str) -> Any:
+    """Convert a value to JSON that DuckDB reads as a type."""
     if value is None or kind in ("BOOLEAN", "BIGINT", "DOUBLE"):
         return value
     if isinstance(value, (dt.date, dt.time)):

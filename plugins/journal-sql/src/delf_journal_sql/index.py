@@ -219,6 +219,7 @@ def _make(connection: Connection, database: Database) -> None:
 
 
 def _store(connection: Connection, database: Database, batch: _Batch) -> None:
+    """Add a batch to the index of tasks, uses and words."""
     for task, (person, is_child) in batch.tasks.items():
         connection.execute(
             "INSERT INTO delf_index_tasks (task, person, is_child) VALUES (:task, :person, :child) "

@@ -375,6 +375,7 @@ class PostgresDatabase:
             return kind.connect(autocommit=True, **self._target | self._options)
 
     def _explain(self, error: Exception, raw: psycopg.Connection[Any] | None) -> Exception:
+        """Convert an error of psycopg; ConnectionLostError if another attempt may succeed."""
         import psycopg
 
         is_closed = raw is not None and bool(raw.closed)
@@ -423,6 +424,7 @@ def _watched_connection(answers: Callable[[], bool]) -> type[psycopg.Connection[
             return super().wait(self._watched(gen), *args, **more)
 
         def _watched(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+            """Wait as psycopg does; raise if the server is silent and does not answer."""
             ready, last_answer = None, time.monotonic()
             while True:
                 try:

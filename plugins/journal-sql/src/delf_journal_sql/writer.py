@@ -230,6 +230,7 @@ class Writer:
         _tell_all(run)
 
     def _append(self, run: Sequence[Append]) -> None:
+        """Append events in one transaction; a conflict is an error of its event only."""
         connection = self._connect()
         try:
             with transaction(connection, write=True):

@@ -67,6 +67,7 @@ class RoutineTools(Connection):
         return actions
 
     def _action(self, routine: Routine) -> Action:
+        """Return a routine as an action with the strictest effect of its own actions."""
         effects: list[Effect] = [action.effect for action in routine.actions.values()]
         return Action(
             name=routine.name,

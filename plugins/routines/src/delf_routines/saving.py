@@ -299,6 +299,7 @@ class _Finder(ast.NodeVisitor):
         self._hints.pop()
 
     def _text(self, node: ast.Constant, value: str) -> None:
+        """Replace a text, or the pieces of a text, that occur in the task by parameters."""
         if self._is_in_task(value) and not self._is_phrase(value):
             kind: ParameterType = "date" if _DATE.fullmatch(value) else "text"
             parameter = self._parameter(value, kind)

@@ -193,6 +193,7 @@ class Application:
             await self.stop()
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request, starting the server before the first one if it is mounted."""
         scope["app"] = self  # makes the router raise its refusals
         if scope["type"] == "http":
             scope["delf.guard"] = self._guard

@@ -296,6 +296,7 @@ def _with_rights_of(person_key: Key, key: PersonKey) -> Key:
 
 
 def _key(text: str, number: int) -> Key:
+    """Parse an API key of the settings, which has every right."""
     name, _, secret = text.rpartition(":")
     name = name or f"key{number}"
     try:

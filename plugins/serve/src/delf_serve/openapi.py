@@ -171,6 +171,7 @@ def _events() -> dict[str, Any]:
 
 
 def _operation(operation: Operation) -> dict[str, Any]:
+    """Return an operation as OpenAPI describes it."""
     content: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.summary,
@@ -194,6 +195,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
 
 
 def _parameters(operation: Operation) -> list[dict[str, Any]]:
+    """Return the parameters of an operation in path, query and headers."""
     parameters: list[dict[str, Any]] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
         for name in _PART.findall(operation.path)
@@ -217,6 +219,7 @@ def _parameters(operation: Operation) -> list[dict[str, Any]]:
 
 
 def _responses(operation: Operation) -> dict[str, Any]:
+    """Return the responses of an operation: the usual one, others, and problems."""
     content: dict[str, Any] = {"schema": {"type": "string"}}
     if operation.answer is not None:
         content = {"schema": {"$ref": _PLACE.format(model=operation.answer.__name__)}}

@@ -121,6 +121,7 @@ def _oidc(call: Call) -> oidc.OpenIdConnect:
 
 
 async def _session(call: Call, key: Key, cookie: str | None) -> s.Session:
+    """Return what the page needs to know about the caller and this server."""
     service, by_proxy = call.service, bool(call.http.scope.get("delf.proxy"))
     csrf = None if cookie is None or not service.keys else csrf_of(cookie)
     person = service.keys.known(key.holder)

@@ -108,6 +108,7 @@ class Database:
         raise problem
 
     def _with_session(self, job: _Job, session: Any, work: Callable[[Any], T]) -> T:
+        """Run work with a job's session; discard the session if the job was abandoned."""
         with job.lock:
             if job.is_abandoned:
                 raise TimeoutError

@@ -105,6 +105,7 @@ def table_line(table: Table, dialect: Dialect, cut: int = 0) -> str:
 
 
 def _column(column: Column, dialect: Dialect) -> str:
+    """Format a column: name, type, key, reference, values and comment."""
     parts = [quoted(column.name, dialect), _one_line(column.type, _LONGEST_TYPE)]
     if column.primary_key:
         parts.append("pk")

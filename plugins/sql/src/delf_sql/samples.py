@@ -157,6 +157,7 @@ def _describe_values(column: Column, values: Sequence[Any]) -> str:
 
 
 def _texts(name: str, values: Sequence[str]) -> str:
+    """Describe texts: as JSON, by a date format, by shared values, or by patterns."""
     if all(value.lstrip()[:1] in ("{", "[") for value in values):
         with contextlib.suppress(ValueError, RecursionError):
             return f"JSON {_cut(_parts(name, [json.loads(value) for value in values[:_MAX_JSON]]))}"

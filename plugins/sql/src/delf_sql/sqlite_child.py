@@ -274,6 +274,7 @@ class _Session:
         database: str | None,
         _: str | None,
     ) -> int:
+        """Allow a reader to read, with allowed functions and with pragmas that only read."""
         if action in _READING:
             return sqlite3.SQLITE_OK
         if action == sqlite3.SQLITE_FUNCTION:
@@ -393,6 +394,7 @@ def confine(opening: Opening) -> None:
 
 
 def _answer(work: Callable[[], tuple[Any, ...]], *, reader: bool) -> tuple[Any, ...]:
+    """Return the outcome of work as a frame: done, failed or too large."""
     try:
         return "done", *work()
     except _FailedAtError as error:

@@ -51,6 +51,7 @@ def assigned(bound: Bound, dialect: Dialect) -> list[Assigned]:
 
 
 def _of_merge(tree: Any, change: Any) -> Iterator[Assigned]:
+    """Yield the parameters that a branch of MERGE assigns to columns."""
     from sqlglot import exp
 
     table = _name(tree.this)
@@ -80,6 +81,7 @@ def _set(table: str, changes: Sequence[Any]) -> Iterator[Assigned]:
 
 
 def _of(tree: Any) -> Iterator[Assigned]:
+    """Yield the parameters that INSERT or UPDATE assigns to columns."""
     from sqlglot import exp
 
     place = tree.this

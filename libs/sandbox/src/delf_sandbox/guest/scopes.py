@@ -364,6 +364,7 @@ class Seen:
         self._visit(node.body, inner, node, "body")
 
     def _arguments(self, node: Any, inner: Scope, scope: Scope) -> Scope:
+        """Record a function's parameters in its scope, and visit their defaults."""
         arguments = node.args
         # In the outer scope: Python evaluates defaults at the definition, before the function has
         # names.

@@ -159,6 +159,7 @@ class RequestTalk:
         await self._tell(after)
 
     async def _tell(self, reactions: Sequence[Reaction]) -> None:
+        """Show the newest reaction to all channels that can show a discussion."""
         newest = reactions[-1]
         if isinstance(newest, ApprovalVoted):
             return

@@ -153,6 +153,7 @@ class Origins:
         self.has_read = self.has_read or trust != "own"
 
     def _take_call(self, event: CallStarted) -> None:
+        """Record a call and its trust, and which connections got texts of others."""
         tool = self._tool_of(event.action)
         declared = tool.trust_of(event.arguments) if tool else None
         call = ReadCall(

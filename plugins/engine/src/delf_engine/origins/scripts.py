@@ -140,6 +140,7 @@ class Scripts:
         return self._known[key]
 
     def _sources(self, action: str, parameter: str, line: int | None) -> frozenset[str] | None:
+        """Return the sources of an argument in calls at a line; None if no such call is found."""
         found = [
             given
             for call, given in self._calls[action].items()

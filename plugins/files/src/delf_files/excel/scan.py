@@ -149,6 +149,7 @@ class _Part:
         self._parser.StartElementHandler = self._start
 
     def _start(self, name: str, attributes: Any) -> None:
+        """Count an element, note what is of interest, and refuse a part that is too large."""
         kind = self._kinds.get(name)
         if kind is None:
             kind = self._kinds[name] = _KINDS.get(name.rpartition(":")[2], _OTHER)

@@ -273,6 +273,7 @@ class A2ATasks(RequestHandler):
                     pass
 
     def _status(self, task_outcome: Outcome) -> pb.TaskStatus:
+        """Return the status of a task, with its question or its failure as a message."""
         detail = task_outcome.detail
         status = pb.TaskStatus(state=_STATES[detail.state])
         if task_outcome.question is not None:

@@ -122,6 +122,7 @@ class EngineBackend:
             return self._engines[reader]
 
     def _make(self, reader: bool) -> sa.Engine:
+        """Make the engine whose sessions read or write."""
         # session() resets a connection itself: a rollback leaves settings, locks and tables.
         options: dict[str, Any] = {"poolclass": self.pool, "pool_reset_on_return": None}
         if self.pool is sa.QueuePool:
@@ -285,6 +286,7 @@ class EngineBackend:
         bounds: Sequence[Bound],
         written: WriteResult,
     ) -> None:
+        """Run a statement for each of its values, in one batch if the database supports that."""
         if not changes_rows(statement):
             self._tables_by_name.clear()
         bounds = self._convert_values(session, bounds, stores=True)
@@ -337,6 +339,7 @@ class EngineBackend:
         return [self._table(session, inspector, relation) for relation in relations]
 
     def _table(self, session: sa.Connection, inspector: sa.Inspector, relation: Relation) -> Table:
+        """Return a table with columns and keys; marked as broken if it cannot be read."""
         name: str = relation.key
         table = Table(relation)
         try:

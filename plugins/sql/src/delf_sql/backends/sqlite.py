@@ -257,6 +257,7 @@ class SqliteBackend:
             pooled.close()
 
     def _pool(self, reader: bool) -> QueuePool:
+        """Return the pool of reading or of writing processes, making it at its first use."""
         with self._lock:
             if reader not in self._pools:
                 pool = QueuePool(
@@ -270,6 +271,7 @@ class SqliteBackend:
             return self._pools[reader]
 
     def _open(self, *, reader: bool) -> _Child:
+        """Start a process for the database, limited to its files and the attached ones."""
         settings = self._settings
         path, size = _path_and_size(self.target.database)
         if size is None and (reader or not settings.create):
@@ -368,6 +370,7 @@ class SqliteBackend:
         ]
 
     def _relations(self, session: _Child, schema: str | None) -> list[Relation]:
+        """Return a schema's tables and views, without the shadow tables of virtual ones."""
         query = _RELATIONS.format(schema=schema or "main")
         rows = self._run(session, query, None, _ALL).rows
         shadows = tuple(f"{name}_" for name, _, virtual in rows if virtual)
@@ -404,6 +407,7 @@ class SqliteBackend:
             return Table(relation, broken=first_line(str(error)))
 
     def _tables(self, session: _Child, relations: Sequence[Relation]) -> list[Table]:
+        """Return tables with columns and references; raise if one of them is broken."""
         tables: list[Table] = [Table(relation) for relation in relations]
         keys = json.dumps([relation.key for relation in relations])
         columns = self._run(session, _COLUMNS, [keys], _ALL).rows
