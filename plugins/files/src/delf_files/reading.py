@@ -129,7 +129,7 @@ def _parsed(
     most: int,
     header: int | None,
 ) -> Any:
-    """Return the content of a file by its kind; bytes if a file of no known kind is no text."""
+    """Return the content of a file by its kind; for other kinds its text, else its bytes."""
     if kind in ("csv", "json", "jsonl"):
         check_form(data[:LOOKED_AT])
     if kind == "csv":
