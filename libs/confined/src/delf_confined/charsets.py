@@ -61,6 +61,7 @@ _LATIN_SIGN: Final = re.compile(
 )
 _IN_A_WORD: Final = re.compile(rb"[A-Za-z]")
 _MAX_CONSECUTIVE: Final = 3
+"""The maximum number of consecutive non-ASCII bytes in a Latin word."""
 
 
 def guess(data: bytes) -> tuple[str, str]:
@@ -132,6 +133,7 @@ def _latin_share(sample: bytes) -> float:
         )
         is_beside_word = bool(_IN_A_WORD.match(char_before) or _IN_A_WORD.match(char_after))
         letters = len(_LATIN_LETTER.findall(run[0]))
+        # Runs of an encoding with two bytes a character have an even length.
         if len(run[0]) <= _MAX_CONSECUTIVE and (is_beside_word or len(run[0]) % 2):
             latin += letters
         if len(run[0]) <= _MAX_CONSECUTIVE - 1:

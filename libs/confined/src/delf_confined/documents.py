@@ -142,7 +142,7 @@ class _LogCollector(logging.Handler):
 
 
 def _texts_of(pages: Iterable[Any]) -> tuple[list[str], list[int], list[int]]:
-    """Return the text of each page, and which pages are unreadable, or have unknown letters."""
+    """Return the pages' texts, and the numbers of pages unreadable or with unknown letters."""
     from pypdf.errors import DependencyError, PyPdfError
 
     texts: list[str] = []

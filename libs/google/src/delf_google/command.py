@@ -169,10 +169,11 @@ def status_command(
     rows = [_status(login, store) for login in _logins(ctx, names, credentials, account)]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
-    for row in () if as_json else rows:
-        click.echo(f"{row['account']}: {row['state']}, for {', '.join(row['connections'])}")
-        for scope in row["missing"]:
-            click.echo(f"  missing: {scope}")
+    else:
+        for row in rows:
+            click.echo(f"{row['account']}: {row['state']}, for {', '.join(row['connections'])}")
+            for scope in row["missing"]:
+                click.echo(f"  missing: {scope}")
     if any(row["state"] != "logged in" for row in rows):
         click.echo("hint: delf google login", err=True)
         ctx.exit(1)

@@ -32,7 +32,7 @@ class Misfit(Exception):  # noqa: N818 - a finding
 
 
 def plain(value: Any, path: str, depth: int = 0) -> Any:
-    """Convert a value for JSON; bytes stay.
+    """Convert a value for JSON; bytes stay unchanged.
 
     Raises:
         Misfit: If a value cannot be sent.

@@ -314,6 +314,7 @@ def _survives_round_trip(value: Any) -> bool:
 
 
 def _button(label: str, action: str, request: ApprovalRequest) -> Block:
+    """Return a button; approval of an irreversible call asks for confirmation."""
     button: Block = {
         "type": "button",
         "action_id": action,
@@ -333,6 +334,7 @@ def _button(label: str, action: str, request: ApprovalRequest) -> Block:
 def _view(
     title: str, kind: str, request: ApprovalRequest, blocks: Sequence[Block]
 ) -> dict[str, Any]:
+    """Return a form for a decision of a kind, such as ``REJECT``."""
     return {
         "type": "modal",
         "callback_id": kind,

@@ -395,6 +395,7 @@ class SlackChannel:
         user: Mapping[str, Any],
         action: Mapping[str, Any],
     ) -> None:
+        """Handle a pressed button: decide, or open the form for the decision."""
         kind = str(action.get("action_id"))
         if kind not in _BUTTONS:
             return

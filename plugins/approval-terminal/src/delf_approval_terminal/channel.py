@@ -99,10 +99,10 @@ class _Request(ABC):
 
     async def _ask_once(self) -> Decision | None:
         answer = await self._terminal.ask(_PROMPT)
-        return await self._take("r" if answer is None else answer, ended=answer is None)
+        return await self._handle_answer("r" if answer is None else answer, ended=answer is None)
 
     @abstractmethod
-    async def _take(self, answer: str, *, ended: bool) -> Decision | None:
+    async def _handle_answer(self, answer: str, *, ended: bool) -> Decision | None:
         """Return the decision for an answer; None to ask again."""
 
     async def _reject(self, *, ended: bool) -> Rejected:
@@ -124,7 +124,7 @@ class _Request(ABC):
 class _Question(_Request):
     """A script's question on a terminal, until it is answered."""
 
-    async def _take(self, answer: str, *, ended: bool) -> Decision | None:
+    async def _handle_answer(self, answer: str, *, ended: bool) -> Decision | None:
         """Return the answer; None to ask again."""
         question = Question.from_request(self._request)
         assert question is not None  # noqa: S101 - only questions come here
@@ -151,7 +151,7 @@ class _Approval(_Request):
         super().__init__(terminal, request)
         self._is_call = request.code is None and not request.outcome_unknown
 
-    async def _take(self, answer: str, *, ended: bool) -> Decision | None:
+    async def _handle_answer(self, answer: str, *, ended: bool) -> Decision | None:
         """Return the decision for an answer; None to ask again."""
         edited = self._editor.is_edited
         if self._is_call and not edited:

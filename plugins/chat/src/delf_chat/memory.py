@@ -84,7 +84,7 @@ class MemoryConversations:
         instead_of: int,
         trust: Trust = "outside",
     ) -> bool:
-        """Set the summary, and drop the messages it covers."""
+        """Set the summary and drop the covered messages; return False if another was set."""
         with self._lock:
             entry = self._entries.get(conversation)
             if entry is None or entry.summarized != instead_of:

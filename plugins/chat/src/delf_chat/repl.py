@@ -17,7 +17,7 @@ from delf.errors import AgentStateError, DelfError
 from delf.events import Event, TaskFinished
 from delf_chat.chat import Chat, chat_of
 from delf_chat.lines import LineReader, history_file, open_reader
-from delf_chat.slash import COMMANDS, LEAVING, Tally, is_command, obey
+from delf_chat.slash import COMMANDS, LEAVING, Tally, is_command, run_slash_command
 from delf_cli import errors, output
 from delf_cli.interrupt import run_until_done
 from delf_cli.progress import LiveStatus, Narrator
@@ -80,7 +80,7 @@ class Repl:
             if text.lower() in LEAVING and self._reader.interactive:
                 break
             if is_command(text):
-                if not await obey(text, self._agent, self._screen, self._tally):
+                if not await run_slash_command(text, self._agent, self._screen, self._tally):
                     break
             else:
                 await self._do(text)

@@ -76,8 +76,8 @@ def is_command(text: str) -> bool:
     return _COMMAND.match(text) is not None
 
 
-async def obey(text: str, agent: Agent, screen: Screen, tally: Tally) -> bool:
-    """Run a command.
+async def run_slash_command(text: str, agent: Agent, screen: Screen, tally: Tally) -> bool:
+    """Run a slash command.
 
     Returns:
         False to end the session.

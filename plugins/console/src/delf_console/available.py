@@ -31,28 +31,27 @@ def available(as_json: bool) -> None:
     table = dict(purposes())
     if alternatives := others():
         table[OTHERS] = {name: plugin["summary"] for name, plugin in alternatives.items()}
-    there = {
+    installed = {
         name: is_installed(name if purpose == OTHERS else PLUGIN_PREFIX + name)
         for purpose, names in table.items()
         for name in names
     }
     if as_json:
         rows = [
-            {"name": name, "purpose": purpose, "summary": summary, "installed": there[name]}
+            {"name": name, "purpose": purpose, "summary": summary, "installed": installed[name]}
             for purpose, names in table.items()
             for name, summary in names.items()
         ]
         click.echo(json.dumps(rows, ensure_ascii=False, indent=2))
         return
-    width = max(map(len, there))
+    width = max(map(len, installed))
     for number, (purpose, names) in enumerate(table.items()):
         click.echo(("\n" if number else "") + click.style(purpose, bold=True))
         for name, summary in names.items():
-            mark = click.style("✓", fg="green") if there[name] else " "
+            mark = click.style("✓", fg="green") if installed[name] else " "
             click.echo(f"{mark} {name:<{width}}  {wrap_text(summary, indent=width + 4)}")
-    click.echo(
-        f"\n✓ installed: {sum(there.values())} of {len(there)}. More: delf plugins install NAME"
-    )
+    count = f"{sum(installed.values())} of {len(installed)}"
+    click.echo(f"\n✓ installed: {count}. More: delf plugins install NAME")
 
 
 def others() -> Mapping[str, Mapping[str, str]]:

@@ -210,7 +210,7 @@ async def _models(host: PluginHost, project: Project, config: AgentConfig) -> li
     findings: list[Finding] = []
     pool = ModelPool(host, context)
     try:
-        _ = config.main_llm
+        _ = config.main_llm  # raises without any model
         for name in config.models:
             model = config.models[name]
             try:

@@ -146,6 +146,7 @@ async def _restore(journal: SharedJournal, path: Path) -> int:
 
 
 async def _import(journal: SharedJournal, path: Path) -> int:
+    """Import the tasks of an export that the journal does not have; return their number."""
     task_ids: set[str] = set()
     added = 0
     batch: list[list[Event]] = []

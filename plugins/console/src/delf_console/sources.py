@@ -179,7 +179,7 @@ def sources(find_links: Path | None = None) -> Sources:
 def clone() -> Mapping[str, Package]:
     """Return the packages of the clone that delf was installed from, if any.
 
-    The packages are used in place if delf itself is.
+    The packages are installed in editable mode if delf itself is.
     """
     origin: dict[str, Any] = json.loads(
         metadata.distribution(DISTRIBUTION).read_text("direct_url.json") or "{}"
@@ -217,6 +217,7 @@ def _package_at(path: Path, *, editable: bool) -> Package:
 
 
 def _package_in(folder: Path, *, editable: bool) -> Package | None:
+    """Read the package of a folder; None without a ``pyproject.toml`` that names a package."""
     try:
         text = (folder / "pyproject.toml").read_text(encoding="utf-8")
         project = tomllib.loads(text).get("project", {})

@@ -429,13 +429,13 @@ def _whole(place: Place, file: BinaryIO, doing: str = "read") -> bytes:
 
 def _read_lines(place: Place, file: BinaryIO, start: int, lines: int | None) -> bytes:
     """Return some lines of a file with bounded memory, even for long lines."""
-    most, content, size = place.settings.max_file_bytes, list[bytes](), 0
+    max_bytes, content, size = place.settings.max_file_bytes, list[bytes](), 0
     number, end = 1, None if lines is None else start + lines
     while (end is None or number < end) and (piece := file.readline(_PIECE)):
         if number >= start:
             content.append(piece)
             size += len(piece)
-            if size > most:
+            if size > max_bytes:
                 raise _too_large(place, "read", "ask for fewer lines")
         number += piece.endswith(b"\n")
     return b"".join(content)

@@ -132,10 +132,11 @@ def convert_errors(place: Place, doing: str) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        _tell(place, doing, error)
+        _raise_failure(place, doing, error)
 
 
-def _tell(place: Place, doing: str, error: OSError) -> NoReturn:
+def _raise_failure(place: Place, doing: str, error: OSError) -> NoReturn:
+    """Raise an error of the operating system in words for the model."""
     why = {
         errno.ENOENT: "it does not exist",
         errno.ENOTDIR: "a part of the path is a file",

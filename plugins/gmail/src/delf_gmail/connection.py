@@ -390,7 +390,7 @@ class Gmail(GoogleConnection):
     async def _label_names(
         self, resources: Sequence[dict[str, Any]]
     ) -> Callable[[dict[str, Any]], list[str]]:
-        """Return the names of a message's labels, asking Gmail only for the user's own labels."""
+        """Return a function that names a message's labels; Gmail is asked only for own labels."""
         ids = {key for item in resources for key in item.get("labelIds") or ()}
         own = any(key.startswith("Label_") for key in ids)
         listed = await self._labels() if own else []

@@ -163,6 +163,7 @@ class Link:
     async def _run_client(
         self, ready: asyncio.Future[Client], stop: asyncio.Event, ending: Ending
     ) -> None:
+        """Keep a client open until ``stop``; set the client or a failure on ``ready``."""
         try:
             with quietly():
                 async with self._open(ending) as client:

@@ -86,10 +86,9 @@ class Sieve:
         for kind, method in _METHODS.items():
             items = answer.result.get(kind)
             if isinstance(items, list):
-                most = self._max_tools if kind == "tools" else MAX_ITEMS
-                listed = cast("list[Any]", items)[
-                    : most + 1
-                ]  # one item more than the limit, so that the excess is detected later
+                limit = self._max_tools if kind == "tools" else MAX_ITEMS
+                # One item more than the limit, so that the excess is detected later.
+                listed = cast("list[Any]", items)[: limit + 1]
                 answer.result[kind] = self._valid_items(kind, method, answer.result, listed)
 
     def _valid_items(

@@ -28,7 +28,7 @@ class Unshowable(Exception):  # noqa: N818 - it ends a question, and is no fault
 
 
 def form_question(server: str, message: str, schema: Mapping[str, Any]) -> str:
-    """Word the question for a form, with the server's text and field descriptions.
+    """Return the question for a form, with the server's text and field descriptions.
 
     Raises:
         Unshowable: If the question is too long.
@@ -51,7 +51,7 @@ def form_question(server: str, message: str, schema: Mapping[str, Any]) -> str:
 
 
 def url_question(server: str, params: types.ElicitRequestURLParams) -> str:
-    """Word the question whether to open a URL.
+    """Return the question whether to open a URL.
 
     Raises:
         Unshowable: If the question is too long.

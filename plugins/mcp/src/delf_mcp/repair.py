@@ -59,7 +59,7 @@ def data_of(meta: Mapping[str, Any] | None, content: Any) -> Any:
 
 
 def _wrap(message: dict[str, Any]) -> bool:
-    """Wrap non-object data in an object, as the 2025 protocol requires."""
+    """Wrap non-object data in an object, as the 2025 protocol requires; return whether it did."""
     result = message.get("result")
     if not isinstance(result, dict):
         return False

@@ -153,8 +153,8 @@ class Target:
             return
         while True:
             try:
-                async with client.listen(tools_list_changed=True) as coming:
-                    async for _ in coming:
+                async with client.listen(tools_list_changed=True) as changes:
+                    async for _ in changes:
                         self._on_tools_changed()
                 return
             except ListenNotSupportedError:

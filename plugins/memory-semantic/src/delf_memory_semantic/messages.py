@@ -203,6 +203,7 @@ class MessageIndex:
             return self._run_statement(statement, rows)
 
     def _run_statement(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Run a SELECT with the first row of values, or any other statement for each row."""
         make_private_file(self._file)
         database = sqlite3.connect(self._file, timeout=10)
         try:

@@ -102,8 +102,8 @@ class Nearest:
         """
         with self._turn:
             index = self._current_index(len(vector), model)
-            likes = {number: index.likeness(number, vector) for number in numbers}
-        return {number: like for number, like in likes.items() if like is not None}
+            similarities = {number: index.likeness(number, vector) for number in numbers}
+        return {number: like for number, like in similarities.items() if like is not None}
 
     def close(self) -> None:
         """Release the vectors; a later use loads them again."""

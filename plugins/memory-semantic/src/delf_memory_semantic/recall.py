@@ -118,10 +118,11 @@ class Recall(Connection[RecallSettings]):
                 file = folder / "recall.db"
                 self._index = await asyncio.to_thread(MessageIndex, file, namespace)
             store = self._journal.conversations(self.settings.namespace)
-            await self._take_changes(store, self._index)
+            await self._index_changes(store, self._index)
             return self._index
 
-    async def _take_changes(self, store: ConversationStore, index: MessageIndex) -> None:
+    async def _index_changes(self, store: ConversationStore, index: MessageIndex) -> None:
+        """Index changed conversations, the newest first up to a limit, and drop the others."""
         indexed: dict[str, tuple[float, int]] = {}
         remaining = self.settings.max_messages
         for record in await store.find(_ALL):

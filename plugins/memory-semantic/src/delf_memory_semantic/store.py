@@ -197,9 +197,10 @@ class SemanticStore:
         The relative score decides, because an additional word in a query lowers the absolute scores
         of all facts alike.
         """
-        least = threshold * max(scores.values(), default=0.0)
-        ranked = [number for number, score in scores.items() if score >= least]
-        enough = threshold * (2 + threshold) / 3
+        min_score = threshold * max(scores.values(), default=0.0)
+        ranked = [number for number, score in scores.items() if score >= min_score]
+        # Somewhat below the threshold (0.23 for 0.3), but equal to a threshold of 1.
+        min_similarity = threshold * (2 + threshold) / 3
         found: list[StoredFact] = []
         size = max(2 * top_k, _READ_AT_ONCE)
         for start in range(0, len(ranked), size):
@@ -209,8 +210,8 @@ class SemanticStore:
                 for number in ranked[start : start + size]
                 if number in facts
                 and (
-                    near.get(number, 0.0) >= enough
-                    or share_of(query, facts[number].content) >= enough
+                    near.get(number, 0.0) >= min_similarity
+                    or share_of(query, facts[number].content) >= min_similarity
                 )
             )
             if len(found) >= top_k:

@@ -145,14 +145,14 @@ class Answer:
         """The index of the latest call; -1 without calls."""
         return len(self._calls) - 1
 
-    def say(self, text: Any) -> list[ModelDelta]:
+    def add_text(self, text: Any) -> list[ModelDelta]:
         """Add a piece of text; return its deltas."""
         if text is None or text == "":
             return []
         self._texts.append(_text(text))
         return [ModelDelta(text)]
 
-    def think(self, text: str | None) -> None:
+    def add_reasoning(self, text: str | None) -> None:
         """Add a piece of the model's reasoning, which is not part of the answer."""
         if text:
             self._thoughts.append(text)
@@ -171,10 +171,10 @@ class Answer:
             elif isinstance(piece, list):
                 self.kept[name] = [*items(collected), *items(piece)]
 
-    def of_thinking(self) -> list[ModelDelta]:
-        """Use the reasoning as the answer if only it contains a script."""
+    def use_reasoning(self) -> list[ModelDelta]:
+        """Use the reasoning as the answer if it is all there is and has a script; return deltas."""
         thoughts = "".join(self._thoughts)
-        return self.say(thoughts) if self.is_empty and _FENCE in thoughts else []
+        return self.add_text(thoughts) if self.is_empty and _FENCE in thoughts else []
 
     def place_of(self, index: int) -> int:
         """Return the index of the call with a provider's number; these numbers may have gaps."""
@@ -231,7 +231,7 @@ class Answer:
         return id_ != there.id if id_ else _is_json("".join(there.arguments))
 
     def complete(self, *, is_over: bool = True) -> list[ModelDelta]:
-        """Return the complete calls that were not emitted yet.
+        """Emit the calls that became complete; return their deltas.
 
         Args:
             is_over: Whether no more pieces can follow; otherwise calls count as complete if their

@@ -165,12 +165,12 @@ class Messages:
             case "content_block_delta":
                 delta = fields(piece.get("delta"))
                 if delta.get("type") == "text_delta":
-                    return answer.say(delta.get("text"))
+                    return answer.add_text(delta.get("text"))
                 if delta.get("type") in _OF_THINKING and answer.signed:
                     block = answer.signed[-1]
                     for name in ("thinking", "signature"):
                         block[name] = f"{block.get(name, '')}{delta.get(name, '')}"
-                    answer.think(delta.get("thinking"))
+                    answer.add_reasoning(delta.get("thinking"))
                 if delta.get("type") == "input_json_delta":
                     return answer.add_arguments(answer.last_call, delta.get("partial_json"))
             case "message_delta":
@@ -261,7 +261,7 @@ def _source(data: bytes, media_type: str) -> dict[str, str]:
 def _begin(block: Mapping[str, Any], answer: Answer, *, is_whole: bool = True) -> list[ModelDelta]:
     """Process the start of a content block; in a stream a call's arguments follow."""
     if block.get("type") == "text":
-        return answer.say(block.get("text"))
+        return answer.add_text(block.get("text"))
     if block.get("type") == "tool_use":
         arguments = json.dumps(block.get("input") or {}, ensure_ascii=False) if is_whole else ""
         token = json.dumps(answer.signed) if answer.signed else None
@@ -269,7 +269,7 @@ def _begin(block: Mapping[str, Any], answer: Answer, *, is_whole: bool = True) -
         return answer.call(block.get("id"), required(block, "name"), arguments, token)
     if block.get("type") in ("thinking", "redacted_thinking"):
         answer.signed.append(dict(block))
-        answer.think(block.get("thinking"))
+        answer.add_reasoning(block.get("thinking"))
     return []
 
 

@@ -48,7 +48,7 @@ class GeminiLive:
         return {"x-goog-api-key": endpoint.api_key or ""}
 
     def opening(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
-        """Describe the session; rules and tools cannot be changed later."""
+        """Return the message that opens a session, with the first request's rules and tools."""
         if not self._setup:
             self._setup = {"model": self._name}
             self._setup["generationConfig"] = {
@@ -109,7 +109,7 @@ class GeminiLive:
         content = fields(event.get("serverContent"))
         for part in items(fields(content.get("modelTurn")).get("parts")):
             if not fields(part).get("thought"):
-                pieces += answer.say(fields(part).get("text"))
+                pieces += answer.add_text(fields(part).get("text"))
         for call in items(fields(event.get("toolCall")).get("functionCalls")):
             arguments = json.dumps(fields(call).get("args") or {}, ensure_ascii=False)
             pieces += answer.call(fields(call).get("id"), required(call, "name"), arguments)

@@ -213,7 +213,7 @@ def _read_part(part: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
         arguments = json.dumps(called.get("args") or {}, ensure_ascii=False)
         token = part.get("thoughtSignature")
         return answer.call(called.get("id"), required(called, "name"), arguments, token)
-    return [] if part.get("thought") else answer.say(part.get("text"))
+    return [] if part.get("thought") else answer.add_text(part.get("text"))
 
 
 def tokens_of(used: Any, output: str = "candidatesTokenCount") -> Tokens | None:

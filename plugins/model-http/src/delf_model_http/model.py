@@ -192,7 +192,7 @@ class HttpModel(EndpointModel):
         if body.lstrip(_BLANK).startswith(_STREAMED):
             return self._reply(self._parse_event_stream(body, request), request=request)
         answer = self._dialect_of(request).parse(parsed(body))
-        answer.of_thinking()
+        answer.use_reasoning()
         return self._reply(answer, request=request)
 
     def _parse_event_stream(self, body: bytes, request: ModelRequest) -> Answer:
@@ -206,7 +206,7 @@ class HttpModel(EndpointModel):
         if not answer.ended:
             raise (UnreadableError if answer.is_empty else BrokenStreamError)("it has no end")
         answer.complete()
-        answer.of_thinking()
+        answer.use_reasoning()
         return answer
 
     def _pieces(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
@@ -223,7 +223,7 @@ class HttpModel(EndpointModel):
                     continue
                 if isinstance(data, bytes):
                     answer = self._dialect_of(request).parse(parsed(data))
-                    answer.of_thinking()
+                    answer.use_reasoning()
                     if answer.text:
                         yield ModelDelta(answer.text)
                     for piece in answer.complete():
@@ -238,7 +238,7 @@ class HttpModel(EndpointModel):
             raise (UnreadableError if answer.is_empty else BrokenStreamError)("it has no end")
         if answer.is_nothing and last_event:
             raise UnreadableError(f"it says nothing: {last_event[:_SHOWN]!r}")
-        for piece in answer.of_thinking():
+        for piece in answer.use_reasoning():
             yield piece
         yield self._reply(answer, request=request)
 

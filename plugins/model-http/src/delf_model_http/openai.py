@@ -97,8 +97,8 @@ class ChatCompletions:
         choice = (items(required(data, "choices")) or [None])[0]
         _check_choice(choice)
         message = required(choice, "message")
-        answer.say(_text_of(message))
-        answer.think(_reasoning_of(message))
+        answer.add_text(_text_of(message))
+        answer.add_reasoning(_reasoning_of(message))
         answer.keep(fields(message), _RETURNED)
         for call in _calls_in(message):
             function = required(call, "function")
@@ -121,8 +121,8 @@ class ChatCompletions:
             _check_choice(choice)
             # Some servers that do not stream send the whole message as their one event.
             delta = fields(fields(choice).get("delta")) or fields(fields(choice).get("message"))
-            pieces += answer.say(_text_of(delta))
-            answer.think(_reasoning_of(delta))
+            pieces += answer.add_text(_text_of(delta))
+            answer.add_reasoning(_reasoning_of(delta))
             answer.keep(delta, _RETURNED)
             for call in _calls_in(delta):
                 pieces += _call(fields(call), answer)

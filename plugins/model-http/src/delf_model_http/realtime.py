@@ -99,7 +99,7 @@ class Realtime:
         _check(event)
         kind = event.get("type")
         if kind in _DELTAS:
-            return answer.say(event.get("delta"))
+            return answer.add_text(event.get("delta"))
         if kind == "response.output_item.added":
             return self._begin(fields(event.get("item")), answer)
         if kind == "response.function_call_arguments.delta":

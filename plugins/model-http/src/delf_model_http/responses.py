@@ -111,7 +111,7 @@ class Responses:
             _end(fields(item), answer)
             if fields(item).get("type") == "message":
                 for part in items(fields(item).get("content")):
-                    answer.say(fields(part).get("text") or fields(part).get("refusal"))
+                    answer.add_text(fields(part).get("text") or fields(part).get("refusal"))
             if fields(item).get("type") == "function_call":
                 answer.add_arguments(answer.last_call, item.get("arguments"))
         _finish(fields(data), answer)
@@ -128,11 +128,11 @@ class Responses:
             case "response.output_item.done":
                 _end(fields(piece.get("item")), answer)
             case "response.output_text.delta" | "response.refusal.delta":
-                return answer.say(piece.get("delta"))
+                return answer.add_text(piece.get("delta"))
             case "response.function_call_arguments.delta":
                 return answer.add_arguments(answer.last_call, piece.get("delta"))
             case "response.reasoning_text.delta" | "response.reasoning_summary_text.delta":
-                answer.think(piece.get("delta"))
+                answer.add_reasoning(piece.get("delta"))
             case "response.completed" | "response.incomplete" | "response.failed":
                 _check(piece.get("response"))
                 _finish(fields(piece.get("response")), answer)

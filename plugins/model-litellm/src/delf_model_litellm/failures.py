@@ -61,6 +61,7 @@ def explain(error: BaseException, endpoint: Endpoint, timeout: float) -> Failure
 def _unanswered(
     kinds: frozenset[str], details: str, endpoint: Endpoint, timeout: float, *, is_unreadable: bool
 ) -> Failure:
+    """Return the failure for a missing answer, refined by the names of litellm's errors."""
     failure = unanswered(kinds, details, endpoint, timeout)
     if failure.retry != "no" or kinds & _OF_CONNECTIONS:
         return failure

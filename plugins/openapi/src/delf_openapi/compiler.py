@@ -252,6 +252,7 @@ def _parameter_argument(param: Param, shapes: Shapes, document: Document, room: 
 
 
 def _body_arguments(body: Body, shapes: Shapes, document: Document, room: Room) -> list[Argument]:
+    """Return an argument for each field of a body, or a single one for the whole body."""
     if body.fields is None:
         kinds = {"binary": "bytes", "text": "str"}
         type_text = kinds.get(body.kind) or safe_text(shapes, body.schema, "in", 3 * room.argument)

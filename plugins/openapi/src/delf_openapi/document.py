@@ -233,6 +233,7 @@ class Document:
         return item
 
     def _follow(self, node: dict[str, Any]) -> dict[str, Any]:
+        """Follow a chain of references; return the target with the keywords beside them."""
         followed_refs: list[str] = []
         notes: dict[str, Any] = {}
         siblings: list[dict[str, Any]] = []

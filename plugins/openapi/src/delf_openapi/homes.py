@@ -60,7 +60,7 @@ def _full_address(name: str, server: str) -> str:
     try:
         parts = urlsplit(address)
         is_good = parts.scheme.lower() in ("http", "https") and bool(parts.hostname)
-        _ = parts.port
+        _ = parts.port  # raises for an invalid port
     except ValueError:
         is_good = False
     if not is_good or "*" in address:

@@ -63,9 +63,11 @@ class _OperationMatcher:
         return self._match(word)
 
     def tagged(self, word: str) -> Sequence[str]:
+        """Return the names of the operations with a tag, given with or without ``tag:``."""
         return self._tags.get(word.removeprefix("tag:").strip().lower(), ())
 
     def _match(self, word: str) -> list[str]:
+        """Return the names of the operations that a path, or a pattern of names, selects."""
         method, _, path = word.rpartition(" ")
         if path.startswith("/") or path == "*":
             # A star crosses slashes; braces and brackets of a template are plain text.

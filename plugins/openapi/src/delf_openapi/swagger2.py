@@ -171,6 +171,7 @@ def _schema(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parameter(item: dict[str, Any]) -> dict[str, Any]:
+    """Convert a parameter to the form of OpenAPI 3."""
     result: dict[str, Any] = {
         "name": item.get("name"),
         "in": item.get("in"),

@@ -260,6 +260,7 @@ def _whole_response_fault(text: str) -> Fault:
 
 
 def _faults(unmarshaller: SchemaUnmarshaller, body: Any) -> Iterator[Fault]:
+    """Yield the faults of a body, each kind once per place, up to a limit."""
     errors: Any = unmarshaller.schema_validator.validator.iter_errors(body)
     reported: set[tuple[Place, str]] = set()
     for error in islice(errors, _MAX_ERRORS):
@@ -269,10 +270,10 @@ def _faults(unmarshaller: SchemaUnmarshaller, body: Any) -> Iterator[Fault]:
             continue
         reported.add((place, kind))
         path = ".".join(clean(str(part), 60) for part in error.absolute_path) or "the body"
-        lines = (
+        message = (
             "None, where the schema has no null" if is_null else clean(error.message, _FAULT_CHARS)
         )
-        yield Fault(f"{path}: {lines}", place, kind, kind_of_value(error.instance))
+        yield Fault(f"{path}: {message}", place, kind, kind_of_value(error.instance))
         if len(reported) >= _FAULTS:
             return
 

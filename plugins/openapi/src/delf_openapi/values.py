@@ -93,6 +93,7 @@ def _type_names(schema: Mapping[str, Any]) -> set[str]:
 
 
 def _from_text(text: str, kinds: set[str]) -> Any:
+    """Convert a text to a boolean or number of one of the types; otherwise return the text."""
     if "boolean" in kinds and text.lower() in ("true", "false"):
         return text.lower() == "true"
     try:

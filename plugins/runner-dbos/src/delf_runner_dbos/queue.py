@@ -135,6 +135,7 @@ class DbosQueue:
     async def _enqueue(
         self, ticket: Ticket, workflow_id: str, delay: float, *, again: bool = False
     ) -> None:
+        """Enqueue a ticket's workflow; ``again`` prefers the workflow to those not begun."""
         options: EnqueueOptions = {
             "workflow_name": TASK,
             "workflow_id": workflow_id,

@@ -225,6 +225,7 @@ class Runner:
             self._permits.release()
 
     async def _do(self, ticket: Ticket) -> str:
+        """Run a ticket's task if due, or put the ticket back; return the state for DBOS."""
         try:
             record = await self._record(ticket)
             if record is None:
@@ -257,6 +258,7 @@ class Runner:
         return await self._journal.task(ticket.task_id)
 
     async def _try(self, record: TaskRecord) -> TaskRecord:
+        """Run a task, or fail a task that kills its runners or lacks a budget; return the record."""
         task_id = record.task_id
         queued = _queued(await self._journal.read(task_id))
         queue = self._options.queues[queued.queue or ""]

@@ -175,8 +175,6 @@ def history(ctx: click.Context, name: str, *, limit: int, as_json: bool) -> None
         click.echo(wrap_text(_line(firing), indent=4))
     if not firings:
         click.echo(f"{name} has started no task yet", err=True)
-    if not firings:
-        click.echo("Nothing has happened yet.")
 
 
 @schedule.command("test")

@@ -176,7 +176,7 @@ def _supervise(child: int, time: _Time) -> NoReturn:
         os.set_blocking(descriptor, False)
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
-    os.close(1)
+    os.close(1)  # the guest has its own copy; the host sees the end when all copies are closed
     poll = select.poll()
     poll.register(0, 0)  # report only a closed other end, no data
     poll.register(woken, select.POLLIN)
@@ -184,7 +184,7 @@ def _supervise(child: int, time: _Time) -> NoReturn:
     while True:
         remaining = time.wait()
         if remaining is not None and remaining <= 0:
-            _say(-signal.SIGXCPU, time)
+            _report_exit(-signal.SIGXCPU, time)
             os._exit(128 + signal.SIGXCPU)
         for descriptor, _ in poll.poll(None if remaining is None else remaining + _MIN_WAIT):
             if descriptor == 0:
@@ -193,13 +193,14 @@ def _supervise(child: int, time: _Time) -> NoReturn:
             _reap(child, time)
 
 
-def _say(code: int, time: _Time, *, starved: bool = False) -> None:
+def _report_exit(code: int, time: _Time, *, starved: bool = False) -> None:
+    """Write the guest's exit code and CPU time to standard error, for the host."""
     values = code, b"true" if starved else b"false", time.used()
     os.write(2, b'{"exit": %d, "oom": %s, "cpu": %.3f}\n' % values)
 
 
 def _reap(child: int, time: _Time) -> None:
-    """Reap all children; exit like the guest."""
+    """Reap all ended children; if the guest has ended, report and exit with its code."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -210,7 +211,7 @@ def _reap(child: int, time: _Time) -> None:
         if pid == child:
             code = os.waitstatus_to_exitcode(status)
             starved = code == -signal.SIGKILL and _out_of_memory()
-            _say(code, time, starved=starved)
+            _report_exit(code, time, starved=starved)
             os._exit(128 - code if code < 0 else code)
 
 

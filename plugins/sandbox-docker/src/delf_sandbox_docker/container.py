@@ -286,11 +286,11 @@ class ContainerSession(WireSession):
         start, end = 0, len(data)
         while end - start >= _HEADER.size:
             stream, size = _HEADER.unpack_from(data, start)
-            after = start + _HEADER.size + size
-            if after > end:
+            frame_end = start + _HEADER.size + size
+            if frame_end > end:
                 break
-            payload = data[start + _HEADER.size : after]
-            start = after
+            payload = data[start + _HEADER.size : frame_end]
+            start = frame_end
             if stream == _STDOUT:
                 super().data_received(payload)
             else:

@@ -187,6 +187,7 @@ def build(engine: Engine, recipe: Recipe) -> None:
 def _build_failed(
     engine: Engine, recipe: Recipe, problem: str, output: Sequence[str]
 ) -> SandboxUnavailableError:
+    """Return the error for a failed build, with a hint that follows from the build's output."""
     lowered = f"{problem} {' '.join(output[-5:])}".lower()
     if "no space left on device" in lowered:
         return engine.explain(OSError("no space left on device"))

@@ -76,20 +76,21 @@ def _failed(kind: str, error: SyntaxError, source: str) -> Failed:
 
 
 def _prepared(source: str, initial_names: InitialNames) -> Prepared:
+    """Rewrite a script to the Python that Monty supports, if that changes anything."""
     tree = ast.parse(source)
     before = ast.dump(tree)
     call_forgotten(tree)
-    done = MontyRewriting(tree, initial_names).done
+    rewritten = MontyRewriting(tree, initial_names).done
     mark_called(tree)
-    Lowering(set(initial_names.tools).difference(done.rebound)).lower(tree)
+    Lowering(set(initial_names.tools).difference(rewritten.rebound)).lower(tree)
     _let_main_outlive(tree)
     _keep_value(tree)
     names = frozenset(bound_names(tree))
     if ast.dump(tree) == before:
-        return Prepared(source, (), done.rebound, frozenset(done.functions), names)
+        return Prepared(source, (), rewritten.rebound, frozenset(rewritten.functions), names)
     code = _unparsed(tree)
     lines = _lines(tree, ast.parse(code))
-    return Prepared(code, lines, done.rebound, frozenset(done.functions), names)
+    return Prepared(code, lines, rewritten.rebound, frozenset(rewritten.functions), names)
 
 
 def line_of(source: str, number: int | None) -> str | None:
@@ -200,7 +201,7 @@ def prelude() -> str:
 def initial_names_of(
     tools: Sequence[ToolNames], modules: frozenset[str]
 ) -> tuple[InitialNames, set[str], set[str]]:
-    """Return the initial names of a session, including earlier scripts' names.
+    """Return a session's names, and the sets of names and async functions that scripts add to.
 
     Args:
         tools: The callable tools.

@@ -303,6 +303,7 @@ class MontySession:
     # -- what scripts can call ----------------------------------------------------------
 
     def _names(self) -> dict[str, Any]:
+        """Return the functions and connections by the names under which scripts find them."""
         from pydantic_monty import ClassInstance
 
         names: dict[str, Any] = {

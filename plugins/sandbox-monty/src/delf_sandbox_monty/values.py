@@ -58,6 +58,7 @@ class _Copy:
         return copied
 
     def _copy(self, value: Any) -> Any:
+        """Copy a value of Monty to plain data, counting the copy's size."""
         from pydantic_monty import MontyClassProxy
 
         self._take(VALUE_BYTES)

@@ -98,6 +98,7 @@ def cell_of(value: Any, where: str, *, formulas: bool = False) -> tuple[dict[str
 
 
 def _serial(value: Any) -> tuple[float, str | None]:
+    """Return a date or time as a number of days, and its format; no format for other values."""
     if isinstance(value, dt.datetime):
         # Local time without a zone: sheets have no time zones.
         return (value.replace(tzinfo=None) - _EPOCH).total_seconds() / _DAY, "DATE_TIME"

@@ -348,7 +348,7 @@ class Sheets(GoogleConnection):
 
     async def _grid(self, spreadsheet: str, text: str, *, formulas: bool) -> list[list[Any]]:
         cells = f"{_CELLS},userEnteredValue.formulaValue" if formulas else _CELLS
-        if not text:
+        if not text:  # the whole first sheet; a quote in a title is written twice
             text = (await self._book(spreadsheet)).sheets[0].title
             text = f"'{text.replace(chr(39), chr(39) * 2)}'"
         answer = await self.transport.json(

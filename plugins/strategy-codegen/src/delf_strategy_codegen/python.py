@@ -91,6 +91,7 @@ def repair_script(code: str, indent: int = 0) -> str | None:
 
 
 def _candidates(code: str, indent: int) -> Iterator[str]:
+    """Yield a code block, then versions without indentation, prompts, fences or HTML entities."""
     yield code
     dedented = textwrap.dedent(code)
     yield dedented

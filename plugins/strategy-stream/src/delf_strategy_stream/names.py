@@ -14,7 +14,7 @@ def normalise_spelling(name: str) -> str:
 
 
 def spellings(tools: Mapping[str, ToolDescription]) -> dict[str, str]:
-    """Return each tool by its other spellings, without spellings that two tools share.
+    """Map spellings to the names of tools, omitting spellings that two tools share.
 
     A tool's other spellings are the name of an action alone (``write_file``), the whole name in
     another notation (``disk_write_file``), and the connection's name if that has one action

@@ -179,6 +179,7 @@ class Reader:
 
 
 def _turn(events: Sequence[Event], reply: ModelReply) -> Turn:
+    """Sort the events of an answer by kind: thoughts, text, calls and problems."""
     joined = join_texts(list(events))
     is_cut = reply.broken_by is not None
     thoughts = [reply.reasoning, *(e.text for e in joined if isinstance(e, Thought))]

@@ -193,10 +193,8 @@ class _Task:
             try:
                 async with asyncio.timeout(_SOURCE_SECONDS):
                     return "\n".join(await source())
-            except (
-                Exception,
-                asyncio.CancelledError,
-            ) as error:  # a program's source may raise anything
+            # A program's source may raise anything.
+            except (Exception, asyncio.CancelledError) as error:
                 if _is_cancelled(error):
                     raise
                 why = f"{type(error).__name__}: {error}".rstrip(": ")

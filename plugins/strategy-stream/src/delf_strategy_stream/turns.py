@@ -61,7 +61,7 @@ class TurnRunner:
             The turn, with raw results.
         """
         try:
-            reply = await ask(self._take)
+            reply = await ask(self._start_calls)
             if reply.broken_by in ("filter", "refusal"):
                 raise truncation_error(reply)
             turn = self._reader.parse(reply)
@@ -108,8 +108,8 @@ class TurnRunner:
         )
         return call if name is None else replace(call, name=name)
 
-    def _take(self, delta: ModelDelta) -> list[ModelDelta]:
-        """Start the calls in a piece of an answer; return its parts for people by their kinds."""
+    def _start_calls(self, delta: ModelDelta) -> list[ModelDelta]:
+        """Start the calls in a piece of an answer; return the parts of the piece to show."""
         pieces: list[ModelDelta] = []
         for read in self._reader.feed(delta):
             event = self._resolve_name(read) if isinstance(read, Called) else read

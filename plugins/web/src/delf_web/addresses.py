@@ -79,6 +79,7 @@ class Guard:
         return [str(address) for address in addresses]
 
     def _check(self, host: str, address: Address) -> None:
+        """Refuse a private address outside of the allowed networks."""
         if any(address in network for network in self._networks):
             return
         mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None

@@ -49,9 +49,8 @@ def check_markup(content: bytes, url: str) -> None:
             raise _too_much(url, f"{MAX_NODES:,} tags")
         end = tag.end()
         if tag[2] is None:
-            if not content.startswith(
-                (b">", b"->"), end
-            ):  # ``<!-->`` and ``<!--->`` are complete comments
+            # ``<!-->`` and ``<!--->`` are complete comments.
+            if not content.startswith((b">", b"->"), end):
                 end = content.find(b"-->", end)
             if end < 0:
                 return

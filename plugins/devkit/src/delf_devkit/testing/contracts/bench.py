@@ -96,7 +96,7 @@ def processes_below(parent: int | None = None) -> set[tuple[int, str]]:
     starts: dict[int, str] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         fields = _stat(folder)
-        if fields:
+        if fields:  # the parent's pid and the start time
             parents[int(folder.name)], starts[int(folder.name)] = int(fields[1]), fields[19]
     processes: set[int] = set()
     wave = {os.getpid() if parent is None else parent}

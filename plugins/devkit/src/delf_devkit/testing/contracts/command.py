@@ -28,7 +28,7 @@ from delf_devkit.testing.project import DelfProject, Outcome
 _IMPORT_SECONDS: Final = 1.5
 """The processor time that an import may take; delf's own commands take a tenth of that."""
 _FIRST_SIGNAL_SECONDS: Final = 0.3
-_LOOKS: Final = 8
+_CHECKS: Final = 8
 _USAGE_STATUS: Final = 2
 _TRACEBACK: Final = "Traceback (most recent call last)"
 _PROBE: Final = """
@@ -281,7 +281,7 @@ def _time_limit(seconds: float, line: str) -> Generator[None]:
     def end(_number: int, _frame: FrameType | None) -> None:
         nonlocal queued
         last, queued = queued, queued_seconds()
-        if queued - last > seconds / _LOOKS:  # the machine ran other processes meanwhile
+        if queued - last > seconds / _CHECKS:  # the machine ran other processes meanwhile
             signal.setitimer(signal.ITIMER_REAL, queued - last)
             return
         pytest.fail(

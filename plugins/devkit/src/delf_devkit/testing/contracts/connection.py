@@ -312,9 +312,8 @@ class ConnectionContract(Contract):
             )
 
     async def test_calls_can_overlap(self, connection: Any) -> None:
-        async def encoded_result(
-            call: Call,
-        ) -> bytes:  # encode at once: the result may change later
+        async def encoded_result(call: Call) -> bytes:
+            # Encode at once: the result may change later.
             return dumps(await self._make(call, connection))
 
         made = [*self._calls()]

@@ -23,8 +23,8 @@ import pytest
 from delf_devkit.testing.contracts.leavings import remember, restored_process
 
 _KIT: Final = str(Path(__file__).parent.parent)
-_LOOKS: Final = 8
-_LOOK_SECONDS: Final = 0.05
+_CHECKS: Final = 8
+_CHECK_SECONDS: Final = 0.05
 _HELD_SECONDS: Final = 5.0
 """The interval of checks in seconds."""
 _QUEUE: Final = Path("/proc/thread-self/schedstat")
@@ -43,24 +43,26 @@ def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) ->
         work = _run_and_close(function(self, *arguments, **named), named.values())
         task = asyncio.ensure_future(work)
         step: object = None
-        looks = 0
+        stuck_checks = 0
         try:
             with _alarm(max(seconds, _HELD_SECONDS)) as alarm, restored_process():
                 while not task.done():
-                    await asyncio.wait({task}, timeout=seconds / _LOOKS)
+                    await asyncio.wait({task}, timeout=seconds / _CHECKS)
                     alarm()
                     current, called = _step(work)
-                    looks = looks + 1 if current is step and current is not None else 0
+                    stuck_checks = (
+                        stuck_checks + 1 if current is step and current is not None else 0
+                    )
                     step = current
-                    if looks >= _LOOKS and not task.done():
+                    if stuck_checks >= _CHECKS and not task.done():
                         what = f"{hanging(called)} has not ended after {seconds:g} s"
                         pytest.fail(what + place_of(called), pytrace=False)
             await task
         finally:
             if not task.done():
                 task.cancel()
-                await asyncio.wait({task}, timeout=seconds / _LOOKS)
-            stuck = await abandon(asyncio.all_tasks() - before - {task}, seconds / _LOOKS)
+                await asyncio.wait({task}, timeout=seconds / _CHECKS)
+            stuck = await abandon(asyncio.all_tasks() - before - {task}, seconds / _CHECKS)
         assert not stuck, (
             f"{stuck[0]} goes on although it was cancelled: a task that its user stops, and the "
             "program itself, would never end; let CancelledError pass"
@@ -185,7 +187,7 @@ def _alarm(seconds: float) -> Generator[Callable[[], None]]:
     def held(_number: int, frame: FrameType | None) -> None:
         nonlocal queued
         before, queued = queued, queued_seconds()
-        if queued - before > seconds / _LOOKS:
+        if queued - before > seconds / _CHECKS:
             signal.setitimer(signal.ITIMER_REAL, queued - before)
             return
         where = "" if frame is None else f" at {_line(frame.f_code, frame.f_lineno)}"
@@ -232,9 +234,9 @@ class HeldFrames:
 
     def watch(self) -> None:
         """Sample the thread's frames until :meth:`end` is called."""
-        while not self._ends.wait(_LOOK_SECONDS):
+        while not self._ends.wait(_CHECK_SECONDS):
             pause = time.monotonic() - self._last
-            if pause > max(self._most, 2 * _LOOK_SECONDS):
+            if pause > max(self._most, 2 * _CHECK_SECONDS):
                 self._most = pause
                 frame = sys._current_frames().get(self._thread)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
                 self.longest = _place_in(frame) or self.longest

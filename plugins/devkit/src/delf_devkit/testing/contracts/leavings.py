@@ -33,8 +33,8 @@ from typing import Any, Final, cast
 
 import pytest
 
-_LOOK_AGAIN: Final = 0.01
-_LOOKS: Final = 100
+_CHECK_SECONDS: Final = 0.01
+_CHECKS: Final = 100
 """The number of checks before tasks, threads and processes of a closed plugin must have ended."""
 _POOLS: Final = ("asyncio_", "AnyIO", "delf")
 """The beginnings of names of threads that belong to the event loop, not to a plugin."""
@@ -116,13 +116,13 @@ async def check_leavings(
         f"the temporary file {files[0]!r} is left after aclose(): a long-lived agent fills the disk"
     )
     new_children = list[int]()
-    for _ in range(_LOOKS):
+    for _ in range(_CHECKS):
         new_children = [
             each for each in _children() - children if not _is_multiprocessing_helper(each)
         ]
         if not new_children:
             return
-        await asyncio.sleep(_LOOK_AGAIN)
+        await asyncio.sleep(_CHECK_SECONDS)
     pytest.fail(
         f"the program {_command(min(new_children))!r} still runs after aclose(): end what "
         "the plugin started"
@@ -137,10 +137,10 @@ async def _check_running(
 ) -> None:
     """Fail if a task or a thread is still running."""
     __tracebackhide__ = True
-    for _ in range(_LOOKS):
+    for _ in range(_CHECKS):
         if not _running(threads, tasks):
             return
-        await asyncio.sleep(_LOOK_AGAIN)
+        await asyncio.sleep(_CHECK_SECONDS)
     running = _running(threads, tasks)
     for task in asyncio.all_tasks() - tasks:
         task.cancel()

@@ -142,9 +142,9 @@ class SharedJournalContract(Contract):
             await one.append(started(name))
         for name in ("old", "older"):
             await one.append(finished(name, 2))
-        would = await other.prune(dry_run=True)
-        assert set(would.tasks) == {"old", "older"}
-        assert would.events == 4
+        plan = await other.prune(dry_run=True)
+        assert set(plan.tasks) == {"old", "older"}
+        assert plan.events == 4
         assert len(await other.find()) == 3, "a dry run removes nothing"
         removed = await other.remove(["older", "runs", "nowhere"])
         assert (set(removed.tasks), removed.events) == ({"older"}, 2)
@@ -329,16 +329,16 @@ class SharedJournalContract(Contract):
         assert all(seconds > 0 for seconds in two[0].keep.values())
         await two[0].append(started("b"))
         moment = two[0].read_all()
-        numbers = [await anext(moment)]
+        histories = [await anext(moment)]
         await two[0].append(printed("b", 2))
         await two[0].append(started("c"))
-        numbers += [events async for events in moment]
-        assert [(e[0].task_id, len(e)) for e in numbers] == [("a", 1), ("b", 1)], (
-            "it is not as it was at one moment"
+        histories += [events async for events in moment]
+        assert [(e[0].task_id, len(e)) for e in histories] == [("a", 1), ("b", 1)], (
+            "read_all does not show the journal as of one moment"
         )
         copy = tmp_path / "copy"
         (outcome,) = await _ended(two[0].back_up(copy))
-        # One of a server may say that it is copied in another way.
+        # A journal on a server may refuse, because the server has its own backups.
         assert isinstance(outcome, DelfError) or copy.exists(), f"there is no copy: {outcome!r}"
         if copy.exists():
             with pytest.raises(DelfError):

@@ -28,7 +28,7 @@ from delf_engine.response import Response
 
 _COST = 1.0
 _INSTANT = 0.01
-_LOOKS = 3
+_ATTEMPTS = 3
 _AT_ONCE = 3
 _TOGETHER_SECONDS = 1.0
 """The seconds for which a request waits for requests of concurrent tasks."""
@@ -197,7 +197,7 @@ class StrategyContract(Contract):
 
     async def test_strategy_sends_the_same_prompts_on_replay(self, strategy: Any) -> None:
         prompts: list[str] = []
-        for _ in range(_LOOKS):
+        for _ in range(_ATTEMPTS):
             model = ScriptedModel()
             async with self._agent(strategy, self.replies, _World(), None, model) as agent:
                 await agent.arun("Add 1 and 2.", 20)
