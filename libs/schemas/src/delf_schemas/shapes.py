@@ -170,6 +170,7 @@ class Shapes:
         return name
 
     def _schema(self, schema: dict[str, Any], depth: int, mode: Mode) -> str:
+        """Return the type of a schema, a union if ``type`` is a list or null is allowed."""
         kind: Any = schema.get("type")
         nullable = schema.get("nullable") is True
         if isinstance(kind, list):
@@ -340,6 +341,7 @@ def _quote_name(name: str) -> str:
 
 
 def _literals(values: list[Any], extent: Extent) -> str:
+    """Return the values of an enumeration as a ``Literal``; ``str`` for values too long to list."""
     plain_values = [v for v in values if isinstance(v, (str, int, float, bool)) and v != ""]
     none = " | None" if None in values else ""
     if any(

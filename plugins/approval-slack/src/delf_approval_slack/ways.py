@@ -92,13 +92,14 @@ class Http:
         await self._runner.cleanup()
 
     async def _receive(self, request: web.Request) -> web.Response:
+        """Answer a request of Slack; refuse a request without Slack's signature."""
         body = await request.read()
         headers = {name.lower(): value for name, value in request.headers.items()}
         try:
-            is_slacks = self._verifier.is_valid_request(body, headers)
+            is_signed = self._verifier.is_valid_request(body, headers)
         except ValueError:  # the timestamp is not a number
-            is_slacks = False
-        if not is_slacks:
+            is_signed = False
+        if not is_signed:
             return web.Response(status=401)
         try:
             payload: Any = json.loads(parse_qs(body.decode())["payload"][0])

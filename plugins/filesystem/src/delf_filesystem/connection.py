@@ -134,6 +134,7 @@ class Filesystem(Connection[FilesystemSettings]):
         )
 
     def _check_call(self, name: str, arguments: Mapping[str, Any]) -> Verdict:
+        """Check a call by the approval settings of its roots; show the changes of a write call."""
         if name not in _WRITES:
             path = str(arguments.get("path", "."))
             places = list(self._roots) if path == "." else [self._roots.place(path)]
@@ -244,7 +245,7 @@ class Filesystem(Connection[FilesystemSettings]):
             raise ToolRefusedError("text must be part of one line, and not empty")
         matches: list[Match] = []
         for place, status in self._files(path, pattern):
-            if status.st_nlink > 1:
+            if status.st_nlink > 1:  # a hard link may lead to a file outside of the root
                 continue
             for match in lines_with(place, text.encode(), ignore_case=ignore_case):
                 matches.append(match)

@@ -144,7 +144,7 @@ class MCP(Connection[MCPSettings]):
         from delf_mcp.listing import declared_by, whole_list
 
         server = self._server()
-        most, seconds = self.settings.max_tools, self.settings.start_timeout
+        max_tools, seconds = self.settings.max_tools, self.settings.start_timeout
         deadline = time.monotonic() + seconds
         async with self._link(server, "its list of tools", starting=True) as (client, _):
             server.stale = False
@@ -153,10 +153,11 @@ class MCP(Connection[MCPSettings]):
             tools: list[types.Tool] = []
             if capabilities.tools is not None:
                 tools = await whole_list(
-                    client.list_tools, "tools", most, _MORE_TOOLS, cache_mode="refresh"
+                    client.list_tools, "tools", max_tools, _MORE_TOOLS, cache_mode="refresh"
                 )
-            action = await asyncio.to_thread(self._make_actions, server, tools, deadline)
-        actions, omitted, changed = action
+            actions, omitted, changed = await asyncio.to_thread(
+                self._make_actions, server, tools, deadline
+            )
         if capabilities.resources is not None:
             for function in (self.list_resources, self.read_resource):
                 action = action_from_function(

@@ -61,14 +61,16 @@ def question_of(request: ApprovalRequest) -> types.ElicitRequestFormParams:
         _APPROVE: {"type": "boolean", "title": title, "description": text or "Let it be done."},
     }
     if may_have_happened:
-        description_ = "It was made before: do not make it again."
         fields[_HAPPENED] = {
             "type": "boolean",
             "title": "It did happen",
-            "description": description_,
+            "description": "It was made before: do not make it again.",
         }
-        description_ = "What the call returned, as JSON or as a text, if it did happen."
-        fields[_RESULT] = {"type": "string", "title": "Result", "description": description_}
+        fields[_RESULT] = {
+            "type": "string",
+            "title": "Result",
+            "description": "What the call returned, as JSON or as a text, if it did happen.",
+        }
     fields[_REASON] = reason
     for name, value in _editable(request).items():
         fields[name] = {"type": _KINDS[type(value)], "title": name, "default": value}

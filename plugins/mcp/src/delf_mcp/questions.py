@@ -67,7 +67,7 @@ def url_question(server: str, params: types.ElicitRequestURLParams) -> str:
 
 
 def model_question(server: str, model: str, params: types.CreateMessageRequestParams) -> str:
-    """Word the question whether the agent's model may be asked.
+    """Return the question whether the agent's model may be asked.
 
     Raises:
         Unshowable: If the question is too long.

@@ -100,12 +100,12 @@ class Recall(Connection[RecallSettings]):
             raise ToolRefusedError("the query is empty", hint="give words of the conversation")
         begin = 0.0 if since is None else since.timestamp()
         end = _END_OF_TIME if until is None else until.timestamp()
-        index = await self._follow()
+        index = await self._updated_index()
         vector = await self._vector(index, query)
         messages = await asyncio.to_thread(index.find, query, vector, begin, end, limit)
         return [_remembered(item, query) for item in messages]
 
-    async def _follow(self) -> MessageIndex:
+    async def _updated_index(self) -> MessageIndex:
         """Return the index, updated with new and removed messages."""
         context = self._plugin_context()
         async with self._following:

@@ -213,6 +213,7 @@ class HttpModel(EndpointModel):
         return self._pieces_once(request) if self._is_live_only else self._streamed(request)
 
     async def _streamed(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
+        """Yield the pieces of an answer, then the reply."""
         deadline = asyncio.get_running_loop().time() + self._timeout(request)
         answer, last_event = Answer(), ""
         async with aclosing(self._receive_events(request, deadline, answer)) as events:
@@ -221,7 +222,7 @@ class HttpModel(EndpointModel):
                     if data.strip():
                         answer.ended = answer.last = True
                     continue
-                if isinstance(data, bytes):
+                if isinstance(data, bytes):  # the server does not stream: the whole answer
                     answer = self._dialect_of(request).parse(parsed(data))
                     answer.use_reasoning()
                     if answer.text:

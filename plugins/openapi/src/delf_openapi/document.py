@@ -51,6 +51,7 @@ class Trees:
         return self.documents[uri]
 
     def _load(self, uri: str) -> None:
+        """Load a document of the specification; later calls raise the same failure."""
         failed = self._failed.get(uri)
         if failed is not None:
             raise SpecError(failed.reason, hint=failed.hint)

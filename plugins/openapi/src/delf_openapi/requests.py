@@ -314,6 +314,7 @@ class RequestBuilder:
         return bool(has_own or self._settings.headers)
 
     def _path(self, arguments: Mapping[str, Any], constants: Mapping[str, str]) -> str:
+        """Return the operation's path with quoted arguments in place of its parameters."""
         path = operation_path(self.operation.spot.path)
         for param in self.operation.params:
             if param.place != "path":
@@ -337,6 +338,7 @@ class RequestBuilder:
     def _secret_headers(
         self, credentials: Credentials, cookies: list[tuple[str, str]]
     ) -> dict[str, str]:
+        """Return the headers with secrets: the settings', credentials and all cookies."""
         constant = reveal_secrets(self._settings.headers)
         constant_names = {name.lower() for name in constant}
         secret = {k: v for k, v in credentials.headers.items() if k.lower() not in constant_names}

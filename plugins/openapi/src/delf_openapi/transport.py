@@ -167,6 +167,7 @@ class Transport:
         content: bytes | None,
         label: str,
     ) -> Answer:
+        """Send a request once; return the answer, whatever its status."""
         limit = self._settings.max_response_bytes
         pairs = [(k.encode("latin-1", "replace"), v.encode()) for k, v in headers.items()]
         import httpx

@@ -258,7 +258,7 @@ class Runner:
         return await self._journal.task(ticket.task_id)
 
     async def _try(self, record: TaskRecord) -> TaskRecord:
-        """Run a task, or fail a task that kills its runners or lacks a budget; return the record."""
+        """Run a task, or fail a task that kills runners or lacks a budget; return the record."""
         task_id = record.task_id
         queued = _queued(await self._journal.read(task_id))
         queue = self._options.queues[queued.queue or ""]

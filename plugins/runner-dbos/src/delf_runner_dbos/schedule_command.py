@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 _SETUP: Final = frozenset({"connections", "tool_files", "strategy"})
 """Options of `delf run` that a schedule stores, none of which holds a secret."""
-_LOOK_SECONDS: Final = 0.5
+_POLL_SECONDS: Final = 0.5
 _TEST_SECONDS: Final = 5.0
 """Seconds that a test waits for a runner."""
 
@@ -193,7 +193,7 @@ def test(ctx: click.Context, name: str, *, as_json: bool) -> None:
         firing = await schedules.firing(made)
         deadline = time.monotonic() + _TEST_SECONDS
         while not firing.state.is_terminal and time.monotonic() < deadline:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
             firing = await schedules.firing(made)
         if firing.state is TaskState.QUEUED:
             queue = (await schedules.find(name)).queue

@@ -31,7 +31,7 @@ _NOTHING = "ro,noexec,nosuid,nodev,mode=555,size=4k"
 _HEADER = struct.Struct(">BxxxI")
 _STDOUT = 1
 _MANY_SIGNALS = 64
-_MAX_WORDS = 4000
+_MAX_STDERR = 4000
 _MEMORY_RESERVE = 16 * _MB
 """The container's memory that a script may not take, so that Python can still report the end."""
 
@@ -169,18 +169,18 @@ class ContainerProcess:
         self._engine = engine
         self.stream = stream
         self._limits = limits
-        self._words = b""
+        self._stderr = b""
         self._killed = False
         self._removed: asyncio.Task[None] | None = None
 
-    def say(self, words: bytes) -> None:
+    def add_stderr(self, piece: bytes) -> None:
         """Record a piece of the container's standard error."""
-        self._words = (self._words + words)[-_MAX_WORDS:]
+        self._stderr = (self._stderr + piece)[-_MAX_STDERR:]
 
     @property
     def cpu_seconds(self) -> float:
         """The time reported by process 1 at the guest's end; zero if the host ended it."""
-        used = self._last_words().get("cpu")
+        used = self._exit_report().get("cpu")
         return float(used) if isinstance(used, (int, float)) else 0.0
 
     def kill(self) -> None:
@@ -195,9 +195,9 @@ class ContainerProcess:
 
     async def how_it_ended(self) -> Outcome:
         """Return the outcome that follows from the last message of process 1."""
-        reason = self._last_words()
-        status = reason.get("exit")
-        if reason.get("oom") is True:
+        report = self._exit_report()
+        status = report.get("exit")
+        if report.get("oom") is True:
             message = f"the script needed more memory than {self._limits.memory_bytes:,} bytes"
             return LimitReached(limit="memory", message=message)
         if status == -24:  # SIGXCPU
@@ -211,12 +211,12 @@ class ContainerProcess:
             return Crashed(message=message, by_script=True)
         if self._killed:
             return Crashed(message="the sandbox is gone: it was stopped")
-        text = self._words.decode("utf-8", "replace").strip()
+        text = self._stderr.decode("utf-8", "replace").strip()
         detail = f": {text.splitlines()[-1][:300]}" if text else ", or the Docker engine is"
         return Crashed(message=f"the sandbox's container is gone{detail}")
 
-    def _last_words(self) -> dict[str, Any]:
-        lines = self._words.decode("utf-8", "replace").strip().splitlines()
+    def _exit_report(self) -> dict[str, Any]:
+        lines = self._stderr.decode("utf-8", "replace").strip().splitlines()
         try:
             report: Any = json.loads(lines[-1]) if lines else {}
         except ValueError:
@@ -294,7 +294,7 @@ class ContainerSession(WireSession):
             if stream == _STDOUT:
                 super().data_received(payload)
             else:
-                self.container.say(payload)
+                self.container.add_stderr(payload)
         self._piece = data[start:]
 
 

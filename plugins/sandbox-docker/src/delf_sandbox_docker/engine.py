@@ -102,14 +102,14 @@ class Engine:
         Raises:
             SandboxUnavailableError: If the engine cannot be reached or refuses the request.
         """
-        places = self._places_here()
-        await places.acquire()
+        permits = self._permits_here()
+        await permits.acquire()
         try:
             work = in_own_thread(partial(function, *args, **options), "delf-docker")
         except BaseException:
-            places.release()
+            permits.release()
             raise
-        work.add_done_callback(lambda _: places.release())
+        work.add_done_callback(lambda _: permits.release())
         try:
             return await asyncio.shield(work)
         except SandboxUnavailableError:
@@ -122,7 +122,7 @@ class Engine:
                 raise self.explain(error) from error
             raise
 
-    def _places_here(self) -> asyncio.Semaphore:
+    def _permits_here(self) -> asyncio.Semaphore:
         loop = asyncio.get_running_loop()
         if self._places is None or self._places[0] is not loop:
             self._places = loop, asyncio.Semaphore(_AT_ONCE)
@@ -263,6 +263,7 @@ def _connect(url: str, seconds: float) -> Any:
     except DockerException as error:
         if not isinstance(error.__context__, JSONDecodeError):
             raise
+    # A server that answers without JSON is of another kind.
     raise DockerException("it is not a Docker engine")
 
 

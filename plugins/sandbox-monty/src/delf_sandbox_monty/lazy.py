@@ -15,7 +15,7 @@ from delf_sandbox.guest.nodes import AmbiguousError, attribute, name, position_o
 from delf_sandbox.guest.scopes import FunctionNode
 
 ITEMS: Final = "__delf_items__"
-_TAKES_ALL: Final = frozenset(
+_CONSUMES_ALL: Final = frozenset(
     {"list", "tuple", "set", "frozenset", "dict", "sorted", "sum", "max", "min", "Counter", "deque"}
     | {"join", "extend", "update", "mean", "fmean", "median", "gather"}
 )
@@ -38,7 +38,7 @@ def check_lazy(tree: ast.Module, functions: Functions) -> None:
     for node in ast.walk(tree):
         if isinstance(node, (ast.GeneratorExp, ast.Call)):
             changed = functions.write_action_per_item(node) or _named_expression_in(node)
-            if changed and not _is_used_up(node, parents):
+            if changed and not _is_consumed_completely(node, parents):
                 raise AmbiguousError.about(
                     node,
                     f"this sandbox goes through generators and map() at once, so {changed} for "
@@ -78,11 +78,11 @@ def _printed_in(function: ast.AST) -> str | None:
     return None
 
 
-def _is_used_up(node: ast.AST, parents: dict[int, ast.AST]) -> bool:
+def _is_consumed_completely(node: ast.AST, parents: dict[int, ast.AST]) -> bool:
     """Return True if a lazy value is consumed completely and immediately."""
     match parents[id(node)]:
         case ast.Call(func=ast.Name(id=word) | ast.Attribute(attr=word)) as outer:
-            return word in _TAKES_ALL and outer.func is not node
+            return word in _CONSUMES_ALL and outer.func is not node
         case ast.Starred() | ast.Expr() | ast.YieldFrom():
             return True
         case ast.For(iter=given, body=body) if given is node:

@@ -49,7 +49,7 @@ SCRATCH = "/scratch"
 """The scripts' name of their own folder."""
 _MAX_AFTER_END = 500
 """The maximum number of calls of tasks after their script's end."""
-_LOOK_SECONDS = 0.25
+_POLL_SECONDS = 0.25
 _VARIABLES = """{n: (type(v).__name__, len(v) if type(v).__name__ in
 ("list", "dict", "str", "tuple", "set", "bytes") else -1,
 list({type(i).__name__ for i in v}) if type(v).__name__ in ("list", "tuple", "set") else [])
@@ -255,7 +255,7 @@ class MontySession:
         most = self._spec.limits.scratch_bytes
         scratch = str(self.folder / "scratch")
         while not running.done():
-            await asyncio.wait({running}, timeout=_LOOK_SECONDS)
+            await asyncio.wait({running}, timeout=_POLL_SECONDS)
             if await asyncio.to_thread(used_space, scratch, most) > most:
                 self._end_by_limit("file", f"the script filled its scratch space of {most:,} bytes")
                 return

@@ -112,6 +112,7 @@ class Parser:
         return True
 
     def _think(self, events: list[Event]) -> bool:
+        """Parse reasoning; return False if more input is needed."""
         opening = self._opening
         end = None if opening is None else opening.end.search(self._rest)
         if end is not None:

@@ -120,6 +120,7 @@ class WebSearch(Connection[WebSearchSettings]):
         )
 
     def _resolved(self, model: str, context: PluginContext | None = None) -> Endpoint:
+        """Return the endpoint of a model, with the connection's own key and address if set."""
         settings = self.settings
         context = context or PluginContext(environ=current_environ())
         key, base_url = settings.api_key, settings.base_url

@@ -69,10 +69,10 @@ class MemoryContract(Contract):
         saved = await store.all()
         assert [fact.content for fact in saved] == list(self.facts)
         assert all(fact.saved_at.tzinfo is not None for fact in saved), "times have no zone"
-        away = max(abs(datetime.now(UTC) - fact.saved_at) for fact in saved)
-        assert away < _SAME_TIME, (
-            f"a fact that was saved now has a time {away} away: store times in UTC, and read them "
-            "in the zone in which they were stored"
+        difference = max(abs(datetime.now(UTC) - fact.saved_at) for fact in saved)
+        assert difference < _SAME_TIME, (
+            f"a fact that was saved now has a time {difference} away: store times in UTC, and "
+            "read them in the zone in which they were stored"
         )
 
     async def test_search_returns_the_nearest_first(self, store: Any) -> None:
