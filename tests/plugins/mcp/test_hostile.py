@@ -319,7 +319,7 @@ async def test_tool_changed_between_runs_needs_approval_until_accepted(rogue) ->
         effect, srv = await effects(**other)
         assert effect == "irreversible"
         assert "delf mcp effects rogue --accept" in srv.notices()[0]
-    srv.believe()
+    srv.accept_tools()
     assert (await effects(**other))[0] == "read"
     assert (await effects())[0] == "irreversible"
 

@@ -46,11 +46,11 @@ def usual_form(source: str | IO[bytes]) -> str | IO[bytes]:
     """
     with zipfile.ZipFile(source) as archive:
         names = archive.namelist()
-        usual = _usual_names(archive)
-        if all(name == usual[name] for name in names) and not _is_strict(archive):
+        usual_names = _usual_names(archive)
+        if all(name == usual_names[name] for name in names) and not _is_strict(archive):
             rewritten = None
         else:
-            rewritten = _rewrite_archive(archive, usual)
+            rewritten = _rewrite_archive(archive, usual_names)
     if rewritten is None and not isinstance(source, str):
         source.seek(0)
     return source if rewritten is None else rewritten

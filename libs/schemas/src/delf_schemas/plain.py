@@ -151,6 +151,7 @@ def _sendable(text: str, path: str) -> str:
 
 
 def _plain_number(value: float | decimal.Decimal, path: str) -> int | float:
+    """Return a number for JSON; refuse infinity, NaN and numbers with too many digits."""
     if isinstance(value, decimal.Decimal):
         if not value.is_finite():
             raise Misfit(path, f"{value} is not a number that can be sent")
@@ -160,7 +161,7 @@ def _plain_number(value: float | decimal.Decimal, path: str) -> int | float:
         if math.isfinite(value):
             return value
         raise Misfit(path, f"{value} is not a number that can be sent")
-    elif value.bit_length() < 3 * _MAX_DIGITS:
+    elif value.bit_length() < 3 * _MAX_DIGITS:  # a digit takes over three bits
         return value
     raise Misfit(path, f"has over {_MAX_DIGITS} digits")
 

@@ -60,6 +60,7 @@ class Editor:
                 self._terminal.complain(f"there is no argument {escape(choice)!r}")
 
     async def _change(self, name: str, old: Any) -> None:
+        """Let the person edit an argument; a refused text is kept for the next attempt."""
         is_text = isinstance(old, str)
         text = old if is_text else json.dumps(old, ensure_ascii=False, indent=2, default=str)
         start_text = self._refused.pop(name, text)

@@ -124,6 +124,7 @@ class Terminal:
                 raise CtrlCError from None
 
     async def _line(self, prompt: str) -> bytes:
+        """Write a prompt and read a line, with its line break; empty at the end of the input."""
         self.write("\n".join(indent_pieces(prompt, self.width)))
         typed = bytearray()
         while not typed.endswith(b"\n"):

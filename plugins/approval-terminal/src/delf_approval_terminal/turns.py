@@ -31,13 +31,14 @@ class Turns:
     @asynccontextmanager
     async def turn(self) -> AsyncGenerator[None]:
         """Hold the terminal while the block runs."""
-        await self._take()
+        await self._acquire()
         try:
             yield
         finally:
             self._pass_on()
 
-    async def _take(self) -> None:
+    async def _acquire(self) -> None:
+        """Acquire the terminal, after all requests that wait already."""
         loop = asyncio.get_running_loop()
         with self._lock:
             if not self._is_held:

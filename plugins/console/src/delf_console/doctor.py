@@ -128,6 +128,7 @@ def examine_config(state: State) -> Iterator[Finding]:
 
 
 def _plugin_options(host: PluginHost, project: Project) -> Iterator[Finding]:
+    """Check the options of installed plugins in ``delf.toml``."""
     from delf.plugins.factories import check_options
 
     for name in project.plugin_options:

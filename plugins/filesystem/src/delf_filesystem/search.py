@@ -63,17 +63,18 @@ class Glob:
     def matches(self, path: Sequence[str]) -> bool:
         """Return True if a path, given as its parts, matches this pattern."""
         wanted, at, of_pattern = self._parts, 0, 0
-        again: tuple[int, int] | None = None
+        # The last ``**`` in the pattern, and the place in the path up to which it reaches so far.
+        last_stars: tuple[int, int] | None = None
         while at < len(path):
             part = wanted[of_pattern] if of_pattern < len(wanted) else re.compile(r"(?!)")
             if part is None:
-                again = (of_pattern, at)
+                last_stars = (of_pattern, at)
                 of_pattern += 1
             elif part.match(path[at]):
                 at, of_pattern = at + 1, of_pattern + 1
-            elif again is not None:
-                again = (again[0], again[1] + 1)
-                of_pattern, at = again[0] + 1, again[1]
+            elif last_stars is not None:  # go back, and let the stars cover one part more
+                last_stars = (last_stars[0], last_stars[1] + 1)
+                of_pattern, at = last_stars[0] + 1, last_stars[1]
             else:
                 return False
         return all(part is None for part in wanted[of_pattern:])

@@ -68,6 +68,7 @@ def effects(ctx: click.Context, connection: str, accept: bool, as_json: bool) ->
 
 
 async def _declared_effects(server: Any, *, accept: bool) -> tuple[dict[str, str], Sequence[str]]:
+    """Return the effects that a server declares for its tools, and notices about the tools."""
     from delf_mcp.connection import MCP
 
     if not isinstance(server, MCP):
@@ -77,7 +78,7 @@ async def _declared_effects(server: Any, *, accept: bool) -> tuple[dict[str, str
     try:
         await server.actions()
         if accept:
-            await asyncio.to_thread(server.believe)
+            await asyncio.to_thread(server.accept_tools)
             await server.actions()
         return dict(server.declared), server.notices()
     finally:

@@ -286,7 +286,7 @@ class MCP(Connection[MCPSettings]):
             known_tools.keep({**recorded, **new_digests})
         return actions, omitted, changed
 
-    def believe(self) -> None:
+    def accept_tools(self) -> None:
         """Record that ``effects`` apply to the tools as last listed, also in later runs."""
         from delf_mcp.known import KnownTools
 

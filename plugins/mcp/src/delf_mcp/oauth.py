@@ -48,12 +48,12 @@ class TokenFile:
 
     Args:
         path: The file.
-        learned: Called with each token.
+        add_secret: Called with each token.
     """
 
-    def __init__(self, path: Path, learned: Callable[[str], None]) -> None:
+    def __init__(self, path: Path, add_secret: Callable[[str], None]) -> None:
         self.path = path
-        self._add_secret = learned
+        self._add_secret = add_secret
         self._pending_issuer: str | None = None
 
     @property
@@ -183,7 +183,7 @@ Check = Callable[["httpx2.Request"], Awaitable[None]]
 
 
 def login(
-    name: str, settings: MCPSettings, learned: Callable[[str], None], open_url: OpenURL
+    name: str, settings: MCPSettings, add_secret: Callable[[str], None], open_url: OpenURL
 ) -> tuple[httpx2.Auth, Check] | None:
     """Return the OAuth login and the check of the login's requests; None if OAuth is off.
 
@@ -192,7 +192,7 @@ def login(
     """
     if settings.oauth == "off" or settings.url is None:
         return None
-    tokens = TokenFile(_file(name, settings), learned)
+    tokens = TokenFile(_file(name, settings), add_secret)
     auth = _provider(name, settings, settings.url, tokens, open_url)
     return auth, key_guard(name, settings, tokens)
 

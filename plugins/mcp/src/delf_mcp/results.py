@@ -78,6 +78,7 @@ def resource_of(contents: Sequence[Any]) -> Any:
 
 
 def _piece(block: Any) -> Any:
+    """Convert a content item to a text, or to a dict with decoded bytes."""
     if isinstance(block, types.TextContent):
         return block.text
     if isinstance(block, (types.ImageContent, types.AudioContent)):

@@ -41,7 +41,7 @@ class Target:
         name: The connection's name.
         settings: The settings of the transport.
         callbacks: The client's callbacks for questions of the server.
-        learned: Called with each received secret.
+        add_secret: Called with each received secret.
         open_url: Shows an address to the user.
         on_tools_changed: Called when the server's tools may have changed.
         sieve: Removes invalid items from lists.
@@ -52,7 +52,7 @@ class Target:
         name: str,
         settings: MCPSettings,
         callbacks: dict[str, Any],
-        learned: Callable[[str], None],
+        add_secret: Callable[[str], None],
         open_url: OpenURL,
         on_tools_changed: Callable[[], None],
         sieve: Sieve,
@@ -62,7 +62,7 @@ class Target:
         self._name = name
         self._settings = settings
         self._callbacks = callbacks
-        self._add_secret = learned
+        self._add_secret = add_secret
         self._open_url = open_url
 
     @asynccontextmanager

@@ -143,7 +143,7 @@ class LiveSession:
         self._bytes = 0
         try:
             async with asyncio.timeout(self._timeout):
-                await self._say(request)
+                await self._send_new(request)
             deadline = asyncio.get_running_loop().time() + self._timeout
             while not answer.ended:
                 # A deadline for the whole answer, but only around this wait: around the yield it
@@ -165,8 +165,8 @@ class LiveSession:
                 await self.aclose()
         yield self._reply(answer)
 
-    async def _say(self, request: ModelRequest) -> None:
-        """Send over a live connection."""
+    async def _send_new(self, request: ModelRequest) -> None:
+        """Send the new messages, over another connection if the last has ended."""
         if not self._is_begun:
             await self._open(request)
         elif not await self._is_alive():
@@ -204,6 +204,7 @@ class LiveSession:
         await self._open_socket.send(json.dumps(event, ensure_ascii=False))
 
     async def _receive(self) -> Mapping[str, Any]:
+        """Return the next event; fail if the server sends too much or no JSON object."""
         data = await self._open_socket.recv()
         self._bytes += len(data)
         if self._bytes > MAX_STREAM:

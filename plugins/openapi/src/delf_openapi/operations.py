@@ -271,6 +271,7 @@ def _placeholders(path: str) -> list[str]:
 
 
 def _param(document: Document, arg: str, name: str, place: Place, found: dict[str, Any]) -> Param:
+    """Read a parameter, adding the defaults of OpenAPI."""
     media: str | None = None
     schema: Any = found.get("schema")
     content: Any = found.get("content")

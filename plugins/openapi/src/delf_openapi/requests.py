@@ -314,7 +314,7 @@ class RequestBuilder:
         return bool(has_own or self._settings.headers)
 
     def _path(self, arguments: Mapping[str, Any], constants: Mapping[str, str]) -> str:
-        """Return the operation's path with quoted arguments in place of its parameters."""
+        """Return the path of the operation, with quoted arguments."""
         path = operation_path(self.operation.spot.path)
         for param in self.operation.params:
             if param.place != "path":

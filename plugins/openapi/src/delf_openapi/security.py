@@ -164,6 +164,7 @@ def _apply(
 def _apply_key(
     name: str, scheme: Mapping[str, Any], settings: OpenAPISettings, credentials: Credentials
 ) -> bool:
+    """Add an API key to the credentials; return False if the settings have no key."""
     value = _credential(name, settings.api_key, settings)
     key = str(scheme.get("name", ""))
     if value is None:

@@ -19,25 +19,25 @@ _LARGE: Final = 10_000
 _ESCAPED: Final = dict.fromkeys(code for code in range(32) if chr(code) not in "\b\t\n\f\r")
 
 
-def plain(value: Any, most: int) -> Any:
+def plain(value: Any, max_bytes: int) -> Any:
     """Convert a value of Monty: objects of the script become dicts or text.
 
     Shared parts are converted once.
 
     Args:
         value: The script's value.
-        most: The approximate maximum size of the copy in bytes.
+        max_bytes: The approximate maximum size of the copy in bytes.
 
     Raises:
         TooLargeError: If the result would exceed the limit.
         UnsupportedValueError: If Monty passes the value as its ``repr`` only.
     """
-    return _Copy(most, refuses=True).of(value)
+    return _Copy(max_bytes, refuses=True).of(value)
 
 
 class _Copy:
-    def __init__(self, most: int, *, refuses: bool) -> None:
-        self._most = most
+    def __init__(self, max_bytes: int, *, refuses: bool) -> None:
+        self._max_bytes = max_bytes
         self._refuses = refuses
         self._size = 0
         self._copies: dict[int, Any] = {}
@@ -74,8 +74,8 @@ class _Copy:
 
     def _take(self, size: int) -> None:
         self._size += size
-        if self._size > self._most:
-            raise TooLargeError(f"the value takes more than {self._most:,} bytes")
+        if self._size > self._max_bytes:
+            raise TooLargeError(f"the value takes more than {self._max_bytes:,} bytes")
 
 
 def _encoded_size(text: str | bytes) -> int:
@@ -85,10 +85,10 @@ def _encoded_size(text: str | bytes) -> int:
     return len(text) + 5 * (len(text) - len(text.translate(_ESCAPED)))
 
 
-def shown(value: Any, most: int) -> Any:
+def shown(value: Any, max_bytes: int) -> Any:
     """Convert like :func:`plain`; too deep or large values become text."""
     try:
-        return _Copy(most, refuses=False).of(value)
+        return _Copy(max_bytes, refuses=False).of(value)
     except RecursionError:
         return f"<{kind_name(value)}, nested too deeply>"
     except UnsupportedValueError:

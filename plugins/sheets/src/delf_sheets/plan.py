@@ -300,11 +300,12 @@ def _column(area: Area, index: int) -> dict[str, Any]:
 
 
 def _chart_spec(kind: str, title: str, columns: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Describe a chart; the first column has the labels."""
     first, *others = columns
     if kind == "pie":
         pie = {"domain": first, "series": others[0], "legendPosition": "RIGHT_LEGEND"}
         return {"title": title, "pieChart": pie}
-    axis = "BOTTOM_AXIS" if kind == "bar" else "LEFT_AXIS"
+    axis = "BOTTOM_AXIS" if kind == "bar" else "LEFT_AXIS"  # bars are horizontal
     basic: dict[str, Any] = {
         "chartType": kind.upper(),
         "legendPosition": "BOTTOM_LEGEND",

@@ -142,7 +142,7 @@ class CodegenStrategy:
                         feedback = silent_messages(code, result.returned, variables)
                     messages += _as_written(calls, feedback)
                 case Rerun() as outcome:
-                    passes.take(outcome)
+                    passes.count(outcome)
                     retries = 0
                     messages += _as_written(calls, rerun_messages(code, outcome, result.printed))
                 case outcome:
@@ -303,7 +303,7 @@ class _Passes:
         self._read_passes = 0
         self._used = 0
 
-    def take(self, outcome: Rerun) -> None:
+    def count(self, outcome: Rerun) -> None:
         """Count a pass.
 
         Raises:
@@ -311,13 +311,13 @@ class _Passes:
         """
         # Passes before the first change only read, and have their own limit.
         if self.has_changed:
-            used, most = self._used, self._most
+            used, limit = self._used, self._most
             self._used += 1
         else:
             used = self._read_passes
-            most = max(_MAX_READ_PASSES, self._most) if self._most else 0
+            limit = max(_MAX_READ_PASSES, self._most) if self._most else 0
             self._read_passes += 1
-        if used >= most:
+        if used >= limit:
             raise SandboxExecutionError(
                 f"the script asked for another pass after {used} of them; "
                 f"left to do: {outcome.remaining}",

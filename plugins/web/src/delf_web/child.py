@@ -19,6 +19,7 @@ _TEXTS: Final = frozenset({"application/json", "application/xml", "application/j
 
 
 def _text(document: Document) -> Text:
+    """Return the main text of a page, PDF, feed or text file."""
     kind = document.kind
     if kind in HTML:
         return read_text(document)

@@ -73,6 +73,7 @@ class Fetcher:
         await self._transport.aclose()
 
     async def _follow(self, first: httpx.URL) -> Document:
+        """Return the document at an address, after following redirects."""
         url = first
         for _ in range(_MAX_REDIRECTS + 1):
             response, content = await self._exchange(url)

@@ -50,9 +50,8 @@ def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) ->
                     await asyncio.wait({task}, timeout=seconds / _CHECKS)
                     alarm()
                     current, called = _step(work)
-                    stuck_checks = (
-                        stuck_checks + 1 if current is step and current is not None else 0
-                    )
+                    is_stuck = current is step and current is not None
+                    stuck_checks = stuck_checks + 1 if is_stuck else 0
                     step = current
                     if stuck_checks >= _CHECKS and not task.done():
                         what = f"{hanging(called)} has not ended after {seconds:g} s"
