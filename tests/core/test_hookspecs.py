@@ -11,7 +11,7 @@ from delf.plugins.discovery import Candidate
 from delf.specs import Spec
 
 
-def test_every_spec_declares_its_hook():
+def test_every_plugin_spec_class_has_a_hook():
     declared = {spec.__name__ for spec in vars(specs).values() if is_kind(spec)}
     assert {spec.__name__ for spec in HOOKS.values()} == declared
     assert len(HOOKS) > 10

@@ -131,5 +131,5 @@ def test_script_and_call_statuses_are_not_task_states(source: str) -> None:
     "line",
     ['if (told.state === "failed") x();', 'this.state = "running";', 'queued: ["○", "queued"],'],
 )
-def test_literal_state_on_the_page_is_detected(line: str) -> None:
+def test_state_name_written_as_a_string_in_page_code_is_detected(line: str) -> None:
     assert _JS.search(line)

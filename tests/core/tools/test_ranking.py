@@ -73,5 +73,5 @@ def test_catalog_is_a_sequence() -> None:
         ("서울의 회의, 2026年", ["서울", "울의", "회의", "2026", "年"]),
     ],
 )
-def test_words_of_splits_names_and_texts(text: str, words: list[str]) -> None:
+def test_names_and_texts_are_split_into_words(text: str, words: list[str]) -> None:
     assert words_of(text) == words

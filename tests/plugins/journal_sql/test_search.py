@@ -84,7 +84,9 @@ async def found(journal: SqlJournal, text: str | None = None, **wanted: Any) -> 
     return [one.task.task_id for one in result.tasks]
 
 
-async def test_task_that_a_schedule_submits_counts_for_its_person(journal, written) -> None:
+async def test_task_of_a_schedule_is_found_and_counted_under_the_schedules_person(
+    journal, written
+) -> None:
     await written.task("task_page", person="ada")
     await written.task("task_schedule", key="ada:4f1c")
     await written.task("task_local")

@@ -62,7 +62,9 @@ calls_of_models = st.lists(
 
 @on_busy_machines
 @given(calls_of_models, st.sampled_from([None, 2]), st.booleans(), st.data())
-def test_parser_reads_written_calls(calls, indent, ascii_only: bool, data: st.DataObject) -> None:
+def test_parser_returns_the_calls_that_a_model_wrote_as_json(
+    calls, indent, ascii_only: bool, data: st.DataObject
+) -> None:
     written = json.dumps(
         [{"name": name, "args": args} for name, args in calls],
         indent=indent,
