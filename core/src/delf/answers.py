@@ -39,9 +39,13 @@ _HARMONY: Final = re.compile(
     re.DOTALL,
 )
 _HARMONY_MARK: Final = re.compile(r"<\|channel\|>\w+[^<\n]*(?:<\|constrain\|>\w*)?<\|message\|>")
-_BARE: Final = (
-    re.compile(r"\s*analysis(?=[^a-z])(.*)assistantfinal", re.DOTALL),  # gpt-oss without its marks
-    re.compile(r"(?is)\s*here is my thought process:?(.*?)here is my response:?\s"),  # Granite
+_UNMARKED_REASONING: Final = (
+    re.compile(
+        r"\s*analysis(?=[^a-z])(?P<reasoning>.*)assistantfinal", re.DOTALL
+    ),  # gpt-oss without its marks
+    re.compile(
+        r"(?is)\s*here is my thought process:?(?P<reasoning>.*?)here is my response:?\s"
+    ),  # Granite
 )
 _LAST_MARK: Final = (
     r"<\|(?:im_end|eot_id|eom_id|endoftext|end_of_text|end|return|end_of_turn_token|user|"
@@ -80,9 +84,9 @@ def split_reasoning(text: str) -> tuple[str, str, bool]:
     """
     if _HARMONY_MARK.search(text):
         return _split_channels(text)
-    for pattern in _BARE:
-        if (bare_start := pattern.match(text)) is not None:
-            return bare_start[1].strip(), _strip_control_marks(text[bare_start.end() :]), True
+    for pattern in _UNMARKED_REASONING:
+        if (start := pattern.match(text)) is not None:
+            return start["reasoning"].strip(), _strip_control_marks(text[start.end() :]), True
     thoughts: list[str] = []
     rest = text
     while (opening := reasoning_in(rest)) is not None:

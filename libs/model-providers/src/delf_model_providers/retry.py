@@ -87,7 +87,7 @@ class Attempts:
                 return await call()
             except Exception as error:
                 failure = self.explain(error)
-            await self._pause(failure, attempt)
+            await self._wait_or_raise(failure, attempt)
             attempt += 1
 
     async def stream(
@@ -123,10 +123,10 @@ class Attempts:
             if passed_on is not None:
                 broken = f"the answer broke off after {passed_on} characters: {failure.message}"
                 raise replace(failure, message=broken).error()
-            await self._pause(failure, attempt)
+            await self._wait_or_raise(failure, attempt)
             attempt += 1
 
-    async def _pause(self, failure: Failure, attempt: int) -> None:
+    async def _wait_or_raise(self, failure: Failure, attempt: int) -> None:
         """Wait before another attempt, or raise the error of the failure."""
         delay = self.policy.delay(failure, attempt)
         if delay is None:

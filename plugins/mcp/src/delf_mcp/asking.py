@@ -46,7 +46,7 @@ class SilenceTimeout:
         self._begin()
 
     @contextmanager
-    def stopped(self) -> Generator[None]:
+    def paused(self) -> Generator[None]:
         """Pause the timeout while a person is asked."""
         self._questions += 1
         self._begin()
@@ -85,7 +85,7 @@ class Caller:
             elif self.silence is None:
                 yield True
             else:
-                with self.silence.stopped():
+                with self.silence.paused():
                     yield True
 
 

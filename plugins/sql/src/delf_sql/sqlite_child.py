@@ -85,13 +85,13 @@ class Work(NamedTuple):
     """Statements for a child to run.
 
     Args:
-        runs: Statements with their values; a writer runs all or none.
+        statements: Pairs of a statement and its values; a writer executes all or none.
         limit: The maximum number of rows to return.
-        many: Whether the first statement is run once for the values of each run (``executemany``),
-            without returning rows.
+        many: Whether only the first pair's statement is executed, once with the values of every
+            pair (``executemany``), without returning rows.
     """
 
-    runs: list[tuple[str, list[Any]]]
+    statements: list[tuple[str, list[Any]]]
     limit: int
     many: bool
 
@@ -215,7 +215,7 @@ class _Session:
         return columns, rows, more, -1, _mend(columns, rows)
 
     def _read_once(self, work: Work) -> tuple[list[str], list[tuple[Any, ...]], bool]:
-        with contextlib.closing(self.connection.execute(*work.runs[0])) as cursor:
+        with contextlib.closing(self.connection.execute(*work.statements[0])) as cursor:
             return self._collect(cursor, work.limit)
 
     def _write(self, work: Work) -> tuple[Any, ...]:
@@ -231,10 +231,10 @@ class _Session:
         try:
             self.connection.execute("BEGIN IMMEDIATE")
             if work.many:
-                values = [values for _, values in work.runs]
-                changed = self.connection.executemany(work.runs[0][0], values).rowcount
+                values = [values for _, values in work.statements]
+                changed = self.connection.executemany(work.statements[0][0], values).rowcount
             else:
-                for number, (text, values) in enumerate(work.runs, 1):
+                for number, (text, values) in enumerate(work.statements, 1):
                     try:
                         cursor = self.connection.execute(text, values)
                         columns, fetched, more = self._collect(cursor, work.limit - len(rows))
@@ -280,10 +280,10 @@ class _Session:
         if action == sqlite3.SQLITE_FUNCTION:
             name = (second or "").lower()
             allowed = self._opening.functions
-            return _unless(not any(fnmatchcase(name, pattern) for pattern in allowed))
+            return _allow_if(any(fnmatchcase(name, pattern) for pattern in allowed))
         if action == sqlite3.SQLITE_PRAGMA:
-            return _unless((first or "").lower() not in _READING_PRAGMAS)
-        return _unless(not _opens_virtual_table(action, first, database))
+            return _allow_if((first or "").lower() in _READING_PRAGMAS)
+        return _allow_if(_opens_virtual_table(action, first, database))
 
     def _authorize_writer(
         self,
@@ -297,9 +297,9 @@ class _Session:
         if action in (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH):
             return sqlite3.SQLITE_DENY
         if action == sqlite3.SQLITE_FUNCTION:
-            return _unless((second or "").lower() in _FILE_FUNCTIONS)
+            return _allow_if((second or "").lower() not in _FILE_FUNCTIONS)
         if action == sqlite3.SQLITE_PRAGMA:
-            return _unless((first or "").lower() not in _READING_PRAGMAS)
+            return _allow_if((first or "").lower() in _READING_PRAGMAS)
         return sqlite3.SQLITE_OK
 
 
@@ -364,8 +364,8 @@ def _opens_virtual_table(action: int, table: str | None, database: str | None) -
     return changes and table.endswith(_RTREE_TABLES)
 
 
-def _unless(denied: bool) -> int:
-    return sqlite3.SQLITE_DENY if denied else sqlite3.SQLITE_OK
+def _allow_if(condition: bool) -> int:
+    return sqlite3.SQLITE_OK if condition else sqlite3.SQLITE_DENY
 
 
 def _limit_resources(opening: Opening) -> None:

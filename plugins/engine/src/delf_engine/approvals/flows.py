@@ -83,7 +83,7 @@ class TaskFlows:
         rules = (*self._allowed, *learned)
         return _Suspect(self._origins, call.bound, safe, leaves, call.line, rules).reason()
 
-    async def reason_left(
+    async def reason_to_review(
         self, call: Call, learned: Callable[[], Awaitable[Sequence[str]]] | None = None
     ) -> str | None:
         """Return the reason to review a call that neither rules nor the task's outline permit.

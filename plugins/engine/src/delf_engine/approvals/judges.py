@@ -236,7 +236,7 @@ class FlowsJudge:
                 case.flow = self._flows.reason(call)
             return
         bound_action = call.bound
-        case.flow = await self._guarding_flows.reason_left(
+        case.flow = await self._guarding_flows.reason_to_review(
             call,
             lambda: self._decisions.flow_rules(
                 bound_action.name, bound_action.digest, self._worker
@@ -255,7 +255,7 @@ class FlowsJudge:
         """Return whether a person has to review a call that would otherwise need no approval."""
         return (
             self._guarding_flows is not None
-            and await self._guarding_flows.reason_left(call) is not None
+            and await self._guarding_flows.reason_to_review(call) is not None
         )
 
     def sources(self, arguments: Mapping[str, Any]) -> Mapping[str, dict[str, Any]]:

@@ -71,7 +71,7 @@ ORDER BY t.key, k.id, k.seq
 """
 """Queries for keys; they take table names with schemas as JSON."""
 _MAX_TABLES_PER_QUERY: Final = 100
-"""The maximum number of tables in one catalogue query."""
+"""The maximum number of tables whose columns or keys one catalogue query reads."""
 
 _HEADER: Final = 20
 _VERSIONS: Final = slice(18, 20)
@@ -242,7 +242,7 @@ class SqliteBackend:
 
     @contextlib.contextmanager
     def session(self, *, reader: bool) -> Generator[_Child]:
-        """Yield a pooled process, for reading with the file open read-only.
+        """Yield a pooled process; with ``reader``, a process that has the file open read-only.
 
         A reader keeps no state, and a writer reopens the file for each write.
         """
@@ -326,10 +326,10 @@ class SqliteBackend:
             for params in batches
         ]
         self._refuse_rounding(session, bounds)
-        runs = [(bound.text(), list(bound.values or ())) for bound in bounds]
+        statements = [(bound.text(), list(bound.values or ())) for bound in bounds]
         many = len(changes) == 1 and can_batch(changes[0][0], bounds)
         try:
-            fetched = session.run(Work(runs, self._settings.max_rows, many))
+            fetched = session.run(Work(statements, self._settings.max_rows, many))
         except TimeoutError:
             self._recover()
             raise
