@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from delf.environment import using_environ
 from delf.errors import (
@@ -27,9 +27,6 @@ from delf.tools.connection import Connection
 from delf.trust.decisions import Trust
 from delf_engine.project.entries import ConnectionEntry
 from delf_engine.project.values import Values
-
-_NO_SETTINGS: Final = ("name", "allow", "confirm", "metadata", "trust", "contents")
-"""Keywords of all connections that are not settings of their type."""
 
 
 @dataclass(frozen=True, kw_only=True)
