@@ -19,9 +19,9 @@ _YES_NO: Final[Mapping[str, bool]] = {
 _MAX_OPTIONS: Final = 100
 _MAX_NAMED: Final = 10
 _LONGEST_SHOWN: Final = 10_000
-"""The most characters of a question, and of an option."""
+"""The maximum number of characters of a question's text, and of each option."""
 _LONGEST: Final = 100_000
-"""The most characters of an answer."""
+"""The maximum number of characters of a person's answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,9 @@ class SupportsEarlyStart(Protocol):
     async def warm_up(self) -> None:
         """Prepare for the first use, returning once that has succeeded or failed.
 
-        An agent calls this when it starts, and no use waits for it: a search without its model
-        finds facts by words, with a note. A failure is raised by the first use.
+        An agent calls this when it starts. Uses do not wait for the preparation: until the model is
+        ready, a memory search matches words only, with a note. A failure is raised by the first
+        use.
         """
         ...
 

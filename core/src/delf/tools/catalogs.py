@@ -25,7 +25,7 @@ _FEW: Final = 3
 """The number of actions added for each short step, such as *and pause it*."""
 _PART: Final = re.compile(r"\b(?:to|from)\b")
 _REPLACES: Final = ("replace", "put")
-"""Verbs of actions that take a whole record for an update; partial updates come first."""
+"""Verbs of actions that replace a whole record; actions for partial updates rank higher."""
 _NAME: Final = 2.0
 _TAGS: Final = 1.0
 _SUMMARY: Final = 2.0

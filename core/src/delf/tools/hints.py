@@ -16,10 +16,10 @@ from delf.tools.class_docs import class_doc, field_docs
 
 _DEEPEST: Final = 6
 _ROOM: Final = 6_000
-"""The maximum number of characters of a type before nested records are shortened."""
+"""The maximum number of characters of a type's text; a longer type loses nested records."""
 _MAX_NOTES: Final = 40
 _MAX_FIELDS: Final = 400
-"""The maximum number of fields of a type before nested records are shortened."""
+"""The maximum number of fields written for a type, with the fields of nested records."""
 _QUALIFIERS: Final = frozenset({"Required", "NotRequired", "ReadOnly", "Final", "ClassVar"})
 """Names of type qualifiers; compared by name because typing_extensions has its own."""
 _NAMES: Final[Mapping[str, str]] = {
@@ -74,7 +74,7 @@ class _Place(NamedTuple):
         depth: The number of nested record levels to spell out.
         around: The enclosing records, to detect recursion.
         bound: The types bound to type variables.
-        fields: A countdown of the remaining fields.
+        fields: Yields once for each field that may still be written; its end is the field limit.
     """
 
     as_input: bool

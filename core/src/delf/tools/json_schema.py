@@ -110,9 +110,9 @@ def _with_plain_texts(part: Any) -> Any:
 class Checker:
     """Validate values against one schema.
 
-    References point into the schema itself: ``#`` or ``#/a/path``. The number of steps is
-    limited in advance, because schemas that choose among each other can double the steps with each
-    level. Patterns stop after a number of attempts.
+    References point into the schema itself: ``#`` or ``#/a/path``. The steps of a check
+    are limited in advance, because nested ``anyOf`` or ``oneOf`` can double the steps with each
+    level. A pattern is given up after a fixed number of backtracking steps.
 
     Args:
         schema: The schema.

@@ -57,7 +57,8 @@ class _Form(NamedTuple):
         depth: The number of nested record levels.
         names: The maximum number of keys of each record.
         values: The maximum number of values of each ``Literal``.
-        is_outer: Whether all records around have few keys, as ``{"data": …}``; they are no level.
+        is_outer: Whether every enclosing record is only an envelope such as ``{"data": …}``, which
+            does not count as a level.
     """
 
     depth: int

@@ -22,7 +22,7 @@ CONFIG_FILE: Final = "delf.toml"
 ENV_FILE: Final = ".env"
 
 MAX_BYTES: Final = 256 * 1024
-"""The maximum number of bytes of a settings file."""
+"""The maximum number of bytes of a settings file that is read."""
 
 _REPOSITORIES: Final = (".git", ".hg", ".jj", ".svn")
 _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'')

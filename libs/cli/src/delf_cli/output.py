@@ -147,7 +147,10 @@ def show_printed(response: Response, screen: Screen) -> None:
 
 
 def show_failure(response: Response, screen: Screen) -> None:
-    """Write the error of a failed task, and its output."""
+    """Write a failed task's output, failing script and error.
+
+    The error is not written if the response has an exception, which the caller raises.
+    """
     show_printed(response, screen)
     scripts = scripts_of(response.events, screen.width)
     if scripts and scripts[-1].status != "done":

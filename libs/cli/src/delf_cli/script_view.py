@@ -12,7 +12,7 @@ from delf.terminal import visible
 from delf_cli.story import call_line, purpose
 
 _AROUND: Final = 8
-"""The context lines around the failing line of a long script."""
+"""The number of lines shown before and after the failing line of a long script."""
 _WHOLE: Final = 40
 _CALLS_OF_A_LINE: Final = 3
 _PRINTED: Final = 20

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _MAX_NAMES: Final = 20
 """The maximum number of file names in a question."""
 _MAX: Final = 8
-"""The maximum number of lines of one kind in a question; `delf trust --show` has all."""
+"""The maximum number of lines about one kind of effect; `delf trust --show` prints all lines."""
 QUESTION: Final = "Trust this folder? You are asked again when what these files say changes."
 
 

@@ -67,7 +67,7 @@ def trust(ctx: click.Context, folder: str | None, **flags: bool) -> None:
 
 
 def _ask_trust(folder: Folder, *, yes: bool) -> bool:
-    """Ask for trust in a folder; return True if it is trusted in the end."""
+    """Ask for trust in a folder; return True if the folder is trusted afterwards."""
     from delf.trust.decisions import remember
 
     if changes_since(folder) == []:

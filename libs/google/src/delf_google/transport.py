@@ -20,7 +20,7 @@ from delf_google.settings import GoogleSettings
 
 _log = logging.getLogger(__name__)
 RETRIES: Final = 5
-"""The maximum number of retries after a temporary failure."""
+"""The maximum number of retries of a request that fails temporarily."""
 _LONGEST_WAIT: Final = 70.0
 """The maximum number of seconds that a call waits for quotas, most of which are per minute."""
 _SLOWEST: Final = 100_000

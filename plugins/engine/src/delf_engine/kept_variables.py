@@ -19,7 +19,7 @@ from delf_engine.task_run import TaskRun
 from delf_engine.variables import LONGEST, described, is_plain, is_variable
 
 _MAX: Final = 50
-"""The maximum number of variables to keep, newest first."""
+"""The maximum number of variables kept for a conversation's next task, newest first."""
 _SECONDS: Final = 5.0
 _IMPORTS: Final = "import datetime\nfrom decimal import Decimal\nfrom uuid import UUID\n"
 

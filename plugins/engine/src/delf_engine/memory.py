@@ -34,9 +34,9 @@ _MODEL_SECONDS: Final = 30.0
 _MAX_FACTS: Final = 5
 """The maximum number of facts learned from one task; more would fill later prompts."""
 _MAX_LETTERS: Final = 500
-"""The maximum number of characters of a fact."""
+"""The maximum number of characters of a fact; longer facts are not stored."""
 _MAX_SHOWN: Final = 6000
-"""The most characters of task and answer that the model sees when it proposes facts."""
+"""The maximum number of characters of task and answer from which the model proposes facts."""
 
 _QUESTION: Final = """\
 A task was done for a user. Which facts in it will help with later tasks of this user, whatever \

@@ -23,9 +23,12 @@ from delf.settings import Named, SentAlong, reveal_secrets
 from delf_engine.config import LLM_FIELDS, PREFIX, AgentConfig
 
 SHORTEST: Final = 6
-"""The minimum length of a secret in any of its forms."""
+"""The minimum length of a secret, and of each encoded form of a secret, to be redacted."""
 _SHORTEST_OF_ENVIRON: Final = 8
-"""The minimum length in other programs' variables, which often hold plain words."""
+"""The minimum length of a secret taken from an environment variable that is not delf's.
+
+Shorter values of such variables are often plain words.
+"""
 _LONG: Final = 16
 """The minimum length of a line of a key, and of a user name that is a token."""
 _MAX_PARTS: Final = 10_000

@@ -30,7 +30,7 @@ class AskOnce:
 
 
 class Judge:
-    """The models of a data set's judges.
+    """Provides the models for a data set's model-judged checks, by running an agent's tasks.
 
     Args:
         agent: An agent without tools, with the strategy :class:`AskOnce`.

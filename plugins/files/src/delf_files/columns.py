@@ -164,9 +164,9 @@ def _describe_notation(filled: Sequence[str]) -> Iterable[str]:
 
 
 def _match_notation(texts: Sequence[str], kind: str) -> list[bool]:
-    """Return for each text whether it is a number in a notation.
+    """Return for each text whether it is a number in the notation ``kind``.
 
-    Plain numbers fit every notation except decimal commas.
+    Numbers that match ``_PLAIN`` fit every notation except the one with decimal commas.
     """
     pattern = _NOTATIONS[kind]
     return [

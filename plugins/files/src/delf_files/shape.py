@@ -64,7 +64,7 @@ _SHORT: Final = 1_500
 _MEMBERS: Final = 3
 _MEMBER_LINES: Final = 4
 _TEXTS: Final = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".md", ".log")
-"""Ends of the names in an archive whose first lines are shown."""
+"""Suffixes of the files in an archive of which the first lines are shown."""
 _PAGES: Final = 3
 """The maximum number of pages of a PDF that are examined."""
 _LONGEST_LINE: Final = 120

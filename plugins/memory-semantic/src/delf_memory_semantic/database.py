@@ -261,8 +261,9 @@ class FactDatabase:
         return removed
 
     def _count(self, connection: sa.Connection, *, writes: int = 0, alterations: int = 0) -> None:
-        """Increase the counters of changes first, which serialises the writers of a namespace.
+        """Increase the namespace's change counters.
 
+        Call this before any other write of a transaction, so that writers wait for each other.
         The counters start at random numbers, so that a recreated store is recognised.
         """
         more = (self._writes, writes), (self._alterations, alterations)

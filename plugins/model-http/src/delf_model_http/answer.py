@@ -215,7 +215,7 @@ class Answer:
         return bool(self._calls) and self._calls[-1].id == id_
 
     def is_emitted(self, place: int) -> bool:
-        """Return True if a call was emitted completely."""
+        """Return True if the call at index ``place`` was already emitted as a whole."""
         return self._calls[place].is_emitted
 
     def is_another(self, place: int, id_: Any) -> bool:

@@ -67,7 +67,7 @@ _BLANK: Final = b"\xef\xbb\xbf \t\r\n"
 _STREAMED: Final = (b"data:", b"event:")
 """The start of a body that is streamed."""
 _FIELDS: Final = (b"data", b"event", b"id", b"retry", b":")
-"""The starts of a stream's first line."""
+"""The possible beginnings of the first line of a stream of server-sent events."""
 _SHOWN: Final = 200
 _USAGE: Final = 5.0
 """Seconds to wait for the usage after the end of an answer."""

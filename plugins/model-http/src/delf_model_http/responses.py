@@ -143,7 +143,7 @@ class Responses:
 
 
 def _items(message: Message, system_role: str) -> list[dict[str, Any]]:
-    """Return a message as items of an input, in the order of its parts."""
+    """Convert a message to input items of OpenAI's Responses API, in the order of its parts."""
     input_items: list[dict[str, Any]] = []
     contents: list[TextPart | ImagePart | FilePart] = []
     for part in message.parts:

@@ -38,7 +38,9 @@ class SearchPrefilter:
         self._rounds = rounds
 
     async def select(self, task: str, catalog: Catalog, ask: Ask) -> Selection:
-        """Return the actions that the model names in the end.
+        """Let the model search the catalog; return the actions that the model names as done.
+
+        If the rounds run out, all found actions are returned.
 
         Raises:
             PrefilterError: If the model fails or finds no action.

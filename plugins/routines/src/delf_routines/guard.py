@@ -55,7 +55,10 @@ class RoutineGuard:
 
     @property
     def earlier(self) -> list[Made]:
-        """The calls of this and earlier scripts, for the next script of a repair."""
+        """The calls that the next repaired script must count as already made.
+
+        They are the calls of this script, and earlier changes that this script has not adopted.
+        """
         return [*self.unadopted, *self.made]
 
     def before_call(self, call: ScriptCall) -> Returned | None:

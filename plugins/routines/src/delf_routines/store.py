@@ -85,7 +85,7 @@ class RoutineStore:
 
         Args:
             routine: The routine.
-            case: The run of the repair, as file text.
+            case: The record of the run in which the routine was repaired, as file text.
         """
         self._write(self._proposed(routine.name), routine.text())
         self._write(self._proposed(routine.name).with_suffix(".json"), case)

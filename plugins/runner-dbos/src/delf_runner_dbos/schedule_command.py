@@ -147,7 +147,7 @@ def remove(ctx: click.Context, name: str, *, as_json: bool) -> None:
 @as_json_option
 @click.pass_context
 def pause(ctx: click.Context, name: str, *, as_json: bool) -> None:
-    """Start nothing by the schedule NAME until it is resumed."""
+    """Pause the schedule NAME: it starts no tasks until it is resumed."""
     _set_paused(ctx, name, paused=True, as_json=as_json)
 
 
@@ -156,7 +156,7 @@ def pause(ctx: click.Context, name: str, *, as_json: bool) -> None:
 @as_json_option
 @click.pass_context
 def resume(ctx: click.Context, name: str, *, as_json: bool) -> None:
-    """Continue the schedule NAME after a pause: items that came meanwhile are new."""
+    """Resume the schedule NAME; items that came during the pause are new."""
     _set_paused(ctx, name, paused=False, as_json=as_json)
 
 

@@ -68,7 +68,7 @@ class LocalBackend:
     """Implements :class:`delf.protocols.sandbox.SandboxBackend`.
 
     Every session has its own process, forked from a template process that has imported the common
-    modules. A few are forked ahead, so that tasks need not wait.
+    modules. A few are forked in advance, so that tasks need not wait.
 
     Args:
         scratch: The storage of scripts' files: in ``memory``, limited by ``scratch_bytes``, or on
@@ -169,7 +169,8 @@ class LocalBackend:
         return guest
 
     async def warm_up(self, spec: SessionSpec) -> None:
-        """Start the template at once, and processes ahead once it is ready."""
+        """Start the template, and fork processes in advance once the template is ready."""
+        # Processes that belong to another event loop cannot be used in this one.
         self.pool.follow_loop()
         await self._running_server()
         self.pool.fill(_kind(spec))

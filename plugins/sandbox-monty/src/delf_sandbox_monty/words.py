@@ -156,7 +156,10 @@ def _place(error: Any, sources: Mapping[str, Source]) -> tuple[int | None, str |
 def _explain(
     kind: str, text: str, tools: Mapping[str, Sequence[str]], modules: Sequence[str]
 ) -> tuple[str, str]:
-    """Return the exception's name and message, with an alternative for missing features."""
+    """Return the name and message of a script's exception, reworded for the model.
+
+    The message names a substitute for a feature that this Python subset lacks.
+    """
     if kind == "ModuleNotFoundError" and (match := _NO_MODULE.search(text)):
         have = sorted(name for name in modules if name in MODULES)
         if match[1].partition(".")[0] in modules:

@@ -181,7 +181,7 @@ class Approvals:
         return AssignableList(people=[person.name for person in people])
 
     def _view(self, record: RequestRecord, key: Key) -> Request:
-        """Return a request with what a person may do about it, and why not."""
+        """Return a request with a person's rights and, without the right to approve, the reason."""
         why = why_not_approve(record, key.decider(""))
         if not has_right(record, key):
             why = "you have no right to decide"

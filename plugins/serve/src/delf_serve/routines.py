@@ -59,7 +59,7 @@ class Routines:
         )
 
     async def _view(self, routine: Any, key: Key) -> s.RoutineView:
-        """Return a routine with its latest visible runs and the cost that they have saved."""
+        """Return a routine with the latest tasks that ran it and the cost that they have saved."""
         task_start = f"{routine.name}("  # the text of a run's task
         runs, _ = await self._tasks.find(text=task_start, limit=_COUNTED, key=key)
         runs = [run for run in runs if run.task.startswith(task_start)]

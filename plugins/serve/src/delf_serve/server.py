@@ -32,7 +32,7 @@ _STALL_SECONDS: Final = 60.0
 """The seconds for which a client may not read its response."""
 _HEAD_BYTES: Final = 65_536
 _MAX_QUEUED: Final = 16
-"""The maximum number of pipelined requests of a client."""
+"""The maximum number of pipelined requests that are queued for one client."""
 _OWN_FILES: Final = 256
 """File descriptors reserved for sandboxes, journal and files."""
 

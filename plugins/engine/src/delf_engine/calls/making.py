@@ -33,7 +33,10 @@ from delf_engine.redact import Redactor
 
 _log = logging.getLogger(__name__)
 _CLEAN = SAFE | {"result"}
-"""Event fields that need no second redaction in a call without secrets."""
+"""Event fields that are not redacted again when a successful call is recorded.
+
+The result is among them, because it has already been redacted.
+"""
 
 
 class CallMaker:

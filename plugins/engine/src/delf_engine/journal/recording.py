@@ -58,6 +58,8 @@ class RecordedCall:
         """True if the script cancelled the call and never got an answer."""
         if self.unseen:
             return True
+        # A call that was cut off has no answer: a script that has ended never asks for the answer,
+        # and any other script asks again when the script is repeated.
         if self.finished is None:
             return self.cut_off and self.is_over
         return self.finished.status == "cancelled"

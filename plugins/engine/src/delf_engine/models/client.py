@@ -59,7 +59,7 @@ _AWAY_SECONDS: Final = 60.0
 _UNAVAILABLE: Final = frozenset({401, 402, 403, 404, 405, 407, 408, 409, 425, 429})
 """Statuses with which a provider does not serve the model to this caller, or not now."""
 _MAX_BREAKS: Final = 1
-"""The maximum number of repeats of a request whose answer broke off in another way."""
+"""The maximum number of continuations of an answer that broke off before its token limit."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -97,7 +97,7 @@ class Origins:
         self._mixed: set[str] = set()
         """The actions with a result that is not wholly the user's own."""
         self._given: set[str] = set()
-        """The connections that were given texts of others, whose later results are theirs."""
+        """Connections that got texts of others; their later results count as such texts, too."""
         self.planned = Planned(
             self._made, tool_of, self._scripts.read, self._is_named_by_others, self.is_stated
         )

@@ -14,11 +14,14 @@ from delf_engine.origins.texts import letters_of, pieces_of, same_text
 from delf_engine.origins.values import authored, fields_at, leaves_of
 
 _LONGEST_PATH: Final = 100
-"""The most characters of a shown path, because its names are others' words, too."""
+"""The maximum number of characters shown of a path, whose names others may have written."""
 _MIN: Final = 3
-"""The least number of characters of a value that can reveal its source."""
+"""The minimum number of characters of a value that is searched for in the results of calls."""
 _SHORT: Final = 12
-"""The least number of characters of a value that may match within another value."""
+"""The minimum number of characters of a value that is also searched for inside other values.
+
+A shorter value has to be equal to a whole value.
+"""
 _SEAM: Final = "\x00"
 """A separator around values, so that matches end where values end."""
 _TRUSTS: Final[tuple[Trust, ...]] = ("outside", "own")
@@ -83,7 +86,10 @@ class ReadCall:
     action: str
     """The called action, or the source of the text."""
     trust: Trust | Mapping[str, Trust]
-    """The author of the result, as a whole or by field with ``*`` for the rest."""
+    """The author of the result: one value for the whole result, or a mapping from field to value.
+
+    In a mapping, ``*`` is every other field.
+    """
     arguments: Mapping[str, Any]
     tool: BoundAction | None = None
     is_clean: bool = True

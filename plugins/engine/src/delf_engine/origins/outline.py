@@ -58,7 +58,7 @@ The user's words:
 {words}"""
 FOLLOWED: Final = "The text that these words order to follow:"
 _MAX_CHARACTERS: Final = 20_000
-"""The most characters of an answer that are parsed."""
+"""The maximum number of characters of a model's outline that are parsed."""
 
 IsFree = Callable[[str, str], bool]
 """Decides whether a value, given by path and text, is content for people to read."""

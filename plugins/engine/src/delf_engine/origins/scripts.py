@@ -61,12 +61,14 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 class Scripts:
-    """The clean scripts of a task, which share their variables.
+    """The scripts of a task whose author had read no text of others.
+
+    The scripts share their variables.
 
     Args:
         parameters_of: Returns the parameters of the action with a dotted name; None if there is no
             such action.
-        given: The variables with values of others.
+        given: Names of variables that hold other people's data before the first script.
     """
 
     def __init__(
@@ -92,9 +94,9 @@ class Scripts:
         self._inside: dict[ast.AST, _Sources] = defaultdict(set)
         """The sources that a function reads, and so may return."""
         self._uses: Counter[str] = Counter()
-        """The number of times that the scripts have a name."""
+        """The number of times that each name occurs in the scripts."""
         self._uses_in: dict[ast.AST, Counter[str]] = {}
-        """The same within a loop, condition or function."""
+        """The number of times that each name occurs in a loop, condition or function."""
         self._around: list[ast.AST] = []
         """The loops, conditions and functions around the visited node, from the outside in."""
         self._modules: set[str] = set()

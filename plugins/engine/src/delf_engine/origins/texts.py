@@ -15,7 +15,10 @@ _MAX_PIECES: Final = 12
 _TELLING: Final = re.compile(r"(?=[\w.@-]*(?:[\d@]|\.\w)|[\w.@-]{16})[\w.@-]{6,}")
 """Rare words, such as addresses; common words occur in any two texts."""
 _LONGEST: Final = 300
-"""The most characters of a pattern; longer texts never match by chance."""
+"""The maximum number of characters of a value for which a pattern is made.
+
+Longer values never match by chance.
+"""
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?")
 """A number with equivalent notations; codes such as ``007`` are excluded."""
 _CARRYING: Final = re.compile(

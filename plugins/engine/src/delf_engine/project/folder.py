@@ -57,7 +57,7 @@ _DATA_SETTINGS: Final = frozenset({"tokens", "path", "cache_dir", "record", "out
 """Settings that name a file of data, or a file that delf writes."""
 _LONGEST_PATH: Final = 1000
 _MAX_BYTES: Final = 500_000_000
-"""The maximum number of total bytes of these files."""
+"""The maximum number of bytes, in all, of a folder's files with settings or instructions."""
 _MAX_FILES: Final = 5000
 
 

@@ -15,7 +15,7 @@ from delf_engine.views.trace import Trace
 Part = Literal["scripts", "calls", "answer"]
 PARTS: Final[tuple[Part, ...]] = ("scripts", "calls", "answer")
 _RESULT: Final = 200
-"""The maximum number of characters of a result to show."""
+"""The maximum number of characters shown of a call's result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

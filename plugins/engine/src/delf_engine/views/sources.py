@@ -11,7 +11,7 @@ from delf_engine.origins.fold import Origins
 from delf_engine.origins.values import values_of
 
 _MAX_CALLS: Final = 200
-"""The maximum number of calls to search."""
+"""The maximum number of a task's calls for which origins are searched."""
 
 
 def sources_of(events: Sequence[Event]) -> Mapping[int, Mapping[str, Any]]:

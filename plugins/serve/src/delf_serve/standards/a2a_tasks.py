@@ -215,7 +215,10 @@ class A2ATasks(RequestHandler):
         return await begin(self._call, _read_turn(message, conversation), trust="outside")
 
     async def _begin(self, message: pb.Message) -> tuple[str, int]:
-        """Begin a task or answer its request; return the task's id and the last known event."""
+        """Begin a task, or decide the approval request that the message answers.
+
+        Returns the task's id and the number of its last known event.
+        """
         self._require_right("run")
         try:
             if not message.task_id:

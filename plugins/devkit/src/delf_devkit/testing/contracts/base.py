@@ -149,7 +149,8 @@ class Contract:
             subject: The object.
             use: Uses the object in an ordinary way.
             close: Closes the object; its ``aclose`` unless given.
-            marks: Texts of the work that no class and no module may keep.
+            marks: Texts used during the work; the check fails if a class or module still holds one
+                of the texts afterwards.
             silent: Whether the object must print nothing.
         """
         __tracebackhide__ = True
