@@ -16,7 +16,7 @@ DEFAULT_TIMEOUT: Final = 300.0
 """Seconds for one request when the setting ``timeout`` is not given."""
 
 SERVER_SIDE_TOOLS: Final = "server_side_tools"
-"""The setting with the tools that the provider runs itself, such as web search."""
+"""The setting that lists tools run by the provider itself, such as web search."""
 
 LOOKS_OUTSIDE: Final = frozenset({"generate", "call"})
 """Purposes of model calls in which the provider may run its own tools."""

@@ -12,13 +12,13 @@ from delf.records import dataclass
 from delf.types import Isolation
 
 MAX_SCRIPT: Final = 2**17
-"""The most characters of a script; scripts of models have at most some ten thousand."""
+"""The maximum number of characters of a script; models write at most some ten thousand."""
 MAX_MESSAGE: Final = 4096
-"""The most characters of an error message from a sandbox."""
+"""The maximum number of characters kept of an error message from a sandbox."""
 MAX_TEXT: Final = 20_000
-"""The most characters of text that a script passes to the next script."""
+"""The maximum number of characters that a script may pass to the next script."""
 MAX_NAME: Final = 200
-"""The most characters of a name from a sandbox."""
+"""The maximum number of characters kept of a name from a sandbox."""
 _MAX_VARIABLES: Final = 100
 
 

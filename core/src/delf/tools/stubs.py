@@ -35,7 +35,10 @@ _END: Final = re.compile(r"(?:[^.\s][^.\s][.!?]|;)(?=\s|$)")
 _OTHER_VALUES: Final = 5
 _ROOMY: Final = 1_000
 _DOC: Final = 1_500
-"""The most characters of a parameter's or result's description, without those of its keys."""
+"""The maximum number of characters of a parameter's or result's description.
+
+Descriptions of keys are not counted.
+"""
 
 
 class Detail(NamedTuple):
@@ -396,7 +399,7 @@ def _describe(doc: str, notes: str, detail: Detail) -> str:
 
 
 def _cut(text: str, max_length: int) -> str:
-    """Cut a text after a whole sentence, and append a mark."""
+    """Truncate a text after a whole sentence, and append an ellipsis."""
     line = _one_line(text, _NO_LIMIT)
     if len(line) <= max_length:
         return line

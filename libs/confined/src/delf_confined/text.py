@@ -149,7 +149,7 @@ def _decode_with_mark(data: bytes) -> str | None:
 
 
 def _decode_leniently(data: bytes, encoding: str, about: str) -> str:
-    """Decode text, replacing undecodable bytes with a mark and a note."""
+    """Decode text, replacing undecodable bytes by U+FFFD; return a note on them, too."""
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:

@@ -133,7 +133,7 @@ class SessionPool(Generic[S, K]):
         return None
 
     async def _start_for_caller(self, kind: K) -> S:
-        """Start a session; close it if the caller was cancelled meanwhile."""
+        """Start a session; close the session if the caller was cancelled during the start."""
         starting = self.in_background(self._start(kind))
         try:
             # Cancelling a start half-way would leave an untracked process.

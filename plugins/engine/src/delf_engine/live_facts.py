@@ -13,7 +13,7 @@ _log = logging.getLogger(__name__)
 CONTEXT_SECONDS: Final = 30.0
 """The longest time in seconds for the facts of one connection."""
 MAX_CONTEXT_SIZE: Final = 50_000
-"""The most characters of one connection's facts: they are in each request to the model."""
+"""The maximum number of characters of a connection's facts, which every model request has."""
 _HINT: Final = "without these facts a script could not use the connection; `delf doctor` checks it"
 _TOO_LONG: Final = "facts about %s have %d characters; the model sees the first %d"
 

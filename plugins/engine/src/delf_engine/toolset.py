@@ -294,7 +294,7 @@ async def load_toolset(connections: Sequence[ConnectionLike]) -> Toolset:
 async def _bind(
     connection: ConnectionLike,
 ) -> tuple[dict[tuple[str, str], BoundAction], set[str]]:
-    """Return the allowed actions of a connection, and the names of the others."""
+    """Return the allowed actions of a connection, and the names of the actions not allowed."""
     bound_actions: dict[tuple[str, str], BoundAction] = {}
     hidden_names: set[str] = set()
     owner = f"the connection {connection.name!r}"

@@ -93,7 +93,7 @@ def list_command(ctx: click.Context, as_json: bool) -> None:
 
 
 def _readable(store: RoutineStore) -> Iterator[Routine]:
-    """Yield the readable routines, warning of the others."""
+    """Yield the readable routines, with a warning for each unreadable routine."""
     for name in store.names():
         try:
             yield store.find(name)

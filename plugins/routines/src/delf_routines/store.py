@@ -16,7 +16,7 @@ from delf_routines.project_files import FOLDER
 from delf_routines.routine import Routine, check_name, is_name
 
 CASES = "cases"
-"""The subfolder of recorded runs, for tests."""
+"""The subfolder of recorded tasks that ran a routine, by which routines are tested."""
 PROPOSED = "proposed"
 """The subfolder of repaired routines that nobody has accepted yet."""
 _MAX_CASE_SIZE = 100_000_000

@@ -219,7 +219,7 @@ def _parameters(operation: Operation) -> list[dict[str, Any]]:
 
 
 def _responses(operation: Operation) -> dict[str, Any]:
-    """Return the responses of an operation: the usual one, others, and problems."""
+    """Return the responses of an operation: successful ones, then problems."""
     content: dict[str, Any] = {"schema": {"type": "string"}}
     if operation.answer is not None:
         content = {"schema": {"$ref": _PLACE.format(model=operation.answer.__name__)}}

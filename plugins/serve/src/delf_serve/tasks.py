@@ -83,7 +83,7 @@ TURN: Final = "client-turn:"
 """The beginning of the names of conversations whose messages a client keeps itself."""
 _FEW: Final = 50
 _SOUGHT: Final = 200
-"""The most characters of a task's words that a search for the task compares."""
+"""The maximum number of characters of a task's text that a search for the task compares."""
 _OF: Final = "|"
 """The separator of a conversation's owner and name; submitted names never contain it."""
 

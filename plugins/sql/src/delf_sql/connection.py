@@ -413,7 +413,7 @@ class SQL(Connection[SQLSettings]):
     def _candidates(
         self, backend: Backend, session: Any, relations: Sequence[Relation], words: str
     ) -> tuple[list[Table], Sequence[Relation]]:
-        """Return tables with columns if their names match some words, and all others without."""
+        """Return the tables that match some words best, with columns, and all other relations."""
         most = self.settings.schema_tables
         if len(relations) > most:
             relations = rank_relations(relations, words)

@@ -83,7 +83,7 @@ class ColumnNeed:
 
 
 def _with_rest(things: Sequence[T], best: Sequence[int]) -> list[T]:
-    """Return the items at some indexes first, then the others in order."""
+    """Return the items at some indexes, followed by the remaining items in order."""
     chosen = frozenset(best)
     rest = [thing for number, thing in enumerate(things) if number not in chosen]
     return [*(things[number] for number in best), *rest]

@@ -35,7 +35,7 @@ _MAX_KEYS: Final = 30
 _MAX_MASKS: Final = 2
 _DEPTH: Final = 4
 _KEY: Final = re.compile(r"[^\W\d][\w.-]{0,39}(?<!\d{4})")
-"""Keys that name a value; others, as ids, are values themselves."""
+"""Keys that name a value; other keys, such as ids, are values themselves."""
 _LARGE: Final = re.compile(r"blob|binary|bytea|bytes|image|geometry|geography|vector")
 _PERSONAL: Final = re.compile(
     r"(?:^|_)(?:name|names|(?:first|last|full|sur|user|nick|display|maiden)_?names?|e?_?mails?"

@@ -309,7 +309,7 @@ def _escaped(data: bytes) -> str:
 
 
 def _mend(columns: list[str], rows: list[Any]) -> list[str]:
-    """Replace escaped bytes by a mark, and return the names of affected columns."""
+    """Replace escaped bytes by U+FFFD, and return the names of affected columns."""
     problems: dict[str, None] = {}
     for number, row in enumerate(rows):
         wrong = [

@@ -206,8 +206,8 @@ class Ballot:
     async def _count(self, rule: ApprovalRule, answer: Answer) -> None:
         """Record a vote, and decide the request if the votes suffice.
 
-        Reads from the journal which voters were removed meanwhile; :meth:`decides` cannot wait for
-        that.
+        Reads from the journal which voters were removed since their votes; :meth:`decides` cannot
+        wait for the journal.
         """
         pending = self._shared.pending
         request_id = self._request.request_id

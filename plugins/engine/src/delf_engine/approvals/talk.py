@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 KIND: Final = "approval talk"
 """The kind of notes that carry a comment or an assignment to the waiting process."""
 LONGEST: Final = 4000
-"""The most characters of a comment."""
+"""The maximum number of characters of a comment on a request."""
 MAX: Final = 200
 """The most comments and assignments of one request."""
 

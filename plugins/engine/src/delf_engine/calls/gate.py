@@ -68,9 +68,9 @@ from delf_engine.tolerance import fitting
 from delf_engine.toolset import Toolset
 
 _MAX_MESSAGE = 4000
-"""The most characters of an error, which a script controls and the model has to read."""
+"""The maximum number of characters of an error, whose text a script controls and a model reads."""
 _MAX_NAME = 200
-"""The most characters of a tool's name: an unknown name is the script's own text."""
+"""The maximum number of characters of a tool's name: scripts can write unknown names."""
 _FRAME_HEAD = 1024
 """The bytes of a frame in addition to the result."""
 _MAX_QUESTIONS = 20

@@ -39,11 +39,11 @@ MEMORY: Final = "memory"
 VARIABLE: Final = "this conversation's variable"
 PARENT: Final = "the words of this task"
 _LONGEST_FOLLOWED: Final = 20_000
-"""The most characters of a text that a task may order to follow."""
+"""The maximum number of characters of a text that a task may order to follow."""
 _QUOTES: Final = re.compile(
     r"^\s*>|forwarded|wrote:|\bcomments?\b|^\s*from:\s*\S+@", re.IGNORECASE | re.MULTILINE
 )
-"""Marks that a text quotes somebody else."""
+"""Signs in a text that the text quotes somebody else."""
 
 
 class Origins:
@@ -78,7 +78,7 @@ class Origins:
         self._files = files
         self._seen = 0
         self.has_read = has_read or not task
-        """True once the task has received others' words, even if no model has read them."""
+        """True once the task has received text of others, even if no model has read that text."""
         self.is_clean = bool(task)
         """True if the current calls were written by the user, or by a model that had read no text
         of others."""
@@ -282,7 +282,7 @@ class Origins:
         return same_text(text) in self._answers
 
     def _is_named_by_others(self, text: str) -> bool:
-        """Return whether others' words mention a value, within a longer text."""
+        """Return whether a text of others mentions a value, within a longer text."""
         return any(
             whose == "outside" and names(held, text)
             for call in self._all_texts()

@@ -23,7 +23,7 @@ _SHORT: Final = 12
 A shorter value has to be equal to a whole value.
 """
 _SEAM: Final = "\x00"
-"""A separator around values, so that matches end where values end."""
+"""A separator before and after each value, so that matches end where values end."""
 _TRUSTS: Final[tuple[Trust, ...]] = ("outside", "own")
 
 

@@ -98,7 +98,7 @@ class Scripts:
         self._uses_in: dict[ast.AST, Counter[str]] = {}
         """The number of times that each name occurs in a loop, condition or function."""
         self._around: list[ast.AST] = []
-        """The loops, conditions and functions around the visited node, from the outside in."""
+        """The loops, conditions and functions that enclose the visited node, outermost first."""
         self._modules: set[str] = set()
         self._loose: set[str] = set()
         """The unbound names that are read other than in calls of actions."""

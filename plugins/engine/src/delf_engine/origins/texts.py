@@ -11,7 +11,7 @@ from typing import Final
 _PIECE: Final = 24
 """The number of characters of a piece."""
 _MAX_PIECES: Final = 12
-"""The most pieces of one value that are searched."""
+"""The maximum number of pieces of one value that are searched."""
 _TELLING: Final = re.compile(r"(?=[\w.@-]*(?:[\d@]|\.\w)|[\w.@-]{16})[\w.@-]{6,}")
 """Rare words, such as addresses; common words occur in any two texts."""
 _LONGEST: Final = 300

@@ -153,7 +153,7 @@ def _type(host: PluginHost, entries: Mapping[str, ConnectionEntry], name: str) -
 
 
 def _make(factory: Any, entry: ConnectionEntry, owner: str) -> Connection:
-    """Call a connection's factory, with errors that name the place of its settings."""
+    """Call a connection's factory, with errors that name the file or table of its settings."""
     settings_class: Any = getattr(factory, "Settings", None)
     settings = entry.settings_under(
         settings_class.model_fields if settings_class is not None else ()

@@ -39,7 +39,7 @@ _KINDS: Final = {
 _PLACE: Final = re.compile(r"([A-Z]{1,3})(\d{1,7})")
 _AREA: Final = re.compile(r"\$?([A-Z]{1,3})\$?(\d{1,7}):\$?([A-Z]{1,3})\$?(\d{1,7})")
 MAX_MERGED: Final = 100_000
-"""The maximum number of merged areas of a sheet; of others only the first cell has a value."""
+"""The maximum number of merged areas of a sheet whose text is repeated in each of their cells."""
 _HELD: Final = frozenset({"sst", "styleSheet", "workbook", "Types", "Relationships", "Properties"})
 """The parts that openpyxl loads whole when it opens a workbook, by root element."""
 _CSV: Final = "save the sheet as .csv and open() that in the script"

@@ -47,7 +47,7 @@ AG_UI: Final = Operations()
 """The operation of the protocol."""
 VERSION: Final = "1.0"
 _LONGEST: Final = 20_000
-"""The most characters of a call's result; the page has the whole."""
+"""The maximum number of characters sent of a call's result; the page shows the whole result."""
 _DECISION: Final = {
     "type": "object",
     "properties": {"approve": {"type": "boolean"}, "reason": {"type": "string"}},
