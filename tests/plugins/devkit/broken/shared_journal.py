@@ -53,7 +53,7 @@ class TestBeginsAnew(SqlJournal):
         return found[start:][:limit]
 
 
-@breaks("test_copy_works_while_tasks_run", says="not as it was at one moment")
+@breaks("test_copy_works_while_tasks_run", says="as of one moment")
 class TestMovesOnWhileRead(SqlJournal):
     async def read_all(self):
         for each in ("a", "b", "c"):
