@@ -259,7 +259,8 @@ def _line_of(member: Any, where: str) -> Iterator[str]:
 def _constant(value: Any) -> str:
     """Return a default, the value of a member, or a type's alternatives, if written as one."""
     text = str(value)
-    default = re.match(r"(?:field|Field)\(default=([^,()]+)[,)]", text)
+    # Versions of griffe differ in whether they write arithmetic in parentheses.
+    default = re.match(r"(?:field|Field)\(default=\(?([^,()]+)\)?[,)]", text)
     if value is None or (
         default is None and not re.match(r"[\d'\"-]|True$|False$|Literal\[", text)
     ):
