@@ -352,6 +352,7 @@ MADE_OF_FIELDS = {
         "find(sender='ada').body",
         True,
     ),
+    "a variable of the script": ("x = mails()[1]['body'][:9]\nbook(x, 'today')", "x", True),
     "another call": ("book(mails()[1]['body'][:9], 'today')", "find(sender='ada').body", True),
     "a record that another field selects": (
         "f = [f for f in find(sender='a') if 'Bob' in f['body']]\nbook(f[0]['id'] + 'x', 'today')",

@@ -8,6 +8,7 @@ words ask for it. The place where a value is found only informs people.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -99,7 +100,7 @@ class Origins:
         self._given: set[str] = set()
         """Connections that got texts of others; their later results count as such texts, too."""
         self.planned = Planned(
-            self._made, tool_of, self._scripts.read, self._is_named_by_others, self.is_stated
+            self._made, tool_of, self._sources_in_outline, self._is_named_by_others, self.is_stated
         )
 
     @property
@@ -232,6 +233,10 @@ class Origins:
         """Return a value's sources that are not wholly the user's own, and the fields read."""
         sources = self.sources(action, path, line)
         return None if sources is None else {e for e in sources if not self._is_own_action(e)}
+
+    def _sources_in_outline(self, node: ast.expr) -> AbstractSet[str]:
+        """Return the actions and fields in an outline, where variables are unknown."""
+        return Scripts(self._parameters_of).read(node)
 
     def _parameters_of(self, action: str) -> Sequence[str] | None:
         tool = self._tool_of(action)
