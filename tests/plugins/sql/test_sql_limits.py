@@ -143,7 +143,7 @@ async def test_mariadb_row_size_is_checked_before_reading(mariadb_database: Any,
 async def test_sqlite_temporary_files_have_a_total_limit(
     items: Any, open_sql: Any, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(sqlite, "SPARE_FILE", 12_000_000)
+    monkeypatch.setattr(sqlite, "SPARE_FILE_BYTES", 12_000_000)
     monkeypatch.setattr(sqlite, "LOOK_SECONDS", 0.01)
     blobs, end = "SELECT randomblob(200000) AS z", "FROM r ORDER BY z LIMIT 49"
     sort = f"SELECT count(z) AS n FROM ({RECURSION} {blobs} {end})"

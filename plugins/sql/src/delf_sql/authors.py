@@ -11,17 +11,17 @@ from delf.types import Trust
 from delf_sql.catalog import Relation, Table
 from delf_sql.functions import is_listed
 from delf_sql.gate import check_query
-from delf_sql.placeholders import Params, without_holes
+from delf_sql.placeholders import Params, without_placeholders
 from delf_sql.target import Dialect
 from delf_sql.tokens import parse
 
 if TYPE_CHECKING:
     from sqlglot import exp
 
-_FOLDS: Final = ("sqlite", "duckdb", "mssql")
-"""Dialects whose names are certainly the same in any case."""
-_LONGEST: Final = 10_000
-"""The maximum number of characters of a statement that is examined, on the loop of the agent."""
+_CASE_INSENSITIVE: Final = ("sqlite", "duckdb", "mssql")
+"""Dialects that always ignore letter case in the names of tables and columns."""
+_MAX_STATEMENT_CHARS: Final = 10_000
+"""Longer statements count as untrusted: parsing a long statement would block the event loop."""
 _MAX_PARTS: Final = 3
 _OUTSIDE: Final[Trust] = "outside"
 
@@ -44,7 +44,7 @@ class OwnTables:
     def of(
         cls, name: str, trust: Mapping[str, Trust], dialect: Dialect, functions: frozenset[str]
     ) -> OwnTables:
-        """Check the declared trust of tables and columns.
+        """Return the declared tables after checking the keys of the setting ``trust``.
 
         Raises:
             ConnectionConfigurationError: For a key that does not name a table or column.
@@ -57,7 +57,7 @@ class OwnTables:
                     hint='trust = {"customers" = "own", "orders.id" = "own"}; all others are '
                     "outside",
                 )
-        ignores_case = dialect in _FOLDS
+        ignores_case = dialect in _CASE_INSENSITIVE
         folded_trust: dict[str, Trust] = {
             key.lower() if ignores_case else key: whose for key, whose in trust.items()
         }
@@ -76,14 +76,14 @@ class OwnTables:
         return self.trust.get(f"{table}.{column}", self.trust.get(table)) == "own"
 
     def _key(self, name: str) -> str:
-        return name.lower() if self.dialect in _FOLDS else name
+        return name.lower() if self.dialect in _CASE_INSENSITIVE else name
 
     def without_comment(self, relation: Relation) -> Relation:
         """Return a table without its comment unless the user declares the comment as own."""
         return relation if self.has_table(relation.full_name) else replace(relation, comment=None)
 
     def without_others(self, table: Table) -> Table:
-        """Return a table without comments that are not declared as the user's own."""
+        """Return a table with only those comments that are declared as the user's own."""
         name = table.relation.full_name
         columns = [
             column if self.has_column(name, column.name) else replace(column, comment=None)
@@ -93,24 +93,24 @@ class OwnTables:
         return Table(self.without_comment(table.relation), columns, broken)
 
     def trust_of_query(self, statement: object, params: object) -> Trust | Mapping[str, Trust]:
-        """Return the trust in a query's rows: for all columns alike, or by column."""
-        if not isinstance(statement, str) or len(statement) > _LONGEST:
+        """Return the trust level of a query's rows, or a mapping from column to trust level."""
+        if not isinstance(statement, str) or len(statement) > _MAX_STATEMENT_CHARS:
             return _OUTSIDE
         bound_params = cast("Params", params if isinstance(params, (dict, list, tuple)) else None)
         try:
-            tree = self._tree(statement, bound_params)
+            tree = self._parsed(statement, bound_params)
         except ToolRefusedError:  # the query reports it to the script
             return _OUTSIDE
         return _OUTSIDE if tree is None else self._trust_of_tree(tree)
 
-    def _tree(self, statement: str, params: Params) -> exp.Expression | None:
-        """Parse a query; return None if it calls functions that may read anything."""
+    def _parsed(self, statement: str, params: Params) -> exp.Expression | None:
+        """Parse a query; return None if it calls a function that may read undeclared data."""
         from sqlglot import exp
 
         checked = check_query(statement, self.dialect, params, self.functions)
         if any(is_listed(name, self.functions) for name in checked.calls):
             return None
-        text = without_holes(checked.text, checked.tokens, params, self.dialect)
+        text = without_placeholders(checked.text, checked.tokens, params, self.dialect)
         tree = parse(text, self.dialect)[0]
         unknown_calls = (exp.Anonymous, exp.AnonymousAggFunc, exp.SessionParameter, exp.Parameter)
         return None if tree.find(*unknown_calls) else tree
@@ -127,9 +127,10 @@ class OwnTables:
         return self._trust_by_column(tree, tables[0] or "") if is_one_table else _OUTSIDE
 
     def _source_tables(self, tree: exp.Expression) -> list[str | None]:
-        """Return the tables that a query reads; None for a source that may not be a table.
+        """Return the names of the tables that a query reads; None for a possible non-table.
 
-        Inside a common table expression, and before its definition, its name still means a table.
+        The name of a common table expression can also be the name of a table: inside the expression
+        and before its definition, the name means the table.
         """
         from sqlglot import exp
 
@@ -137,7 +138,7 @@ class OwnTables:
         first = tree.find(exp.With)
         if len([*tree.find_all(exp.CTE)]) != len(parts) or (first and first.args.get("recursive")):
             return [None]
-        all_part_names = {self._folded(part.args["alias"].this) for part in parts}
+        all_part_names = {self._folded_name(part.args["alias"].this) for part in parts}
         earlier_parts: set[str] = set()
         tables_in_parts: set[int] = set()
         source_names: list[str | None] = []
@@ -146,7 +147,7 @@ class OwnTables:
             tables_in_parts.update(map(id, tables))
             names = [name for name in map(self._table, tables) if name not in earlier_parts]
             source_names += [None if name in all_part_names else name for name in names]
-            earlier_parts.add(self._folded(part.args["alias"].this))
+            earlier_parts.add(self._folded_name(part.args["alias"].this))
         other_tables = (
             table for table in tree.find_all(exp.Table) if id(table) not in tables_in_parts
         )
@@ -156,20 +157,20 @@ class OwnTables:
         ]
 
     def _table(self, table: exp.Table) -> str | None:
-        """Return a table's name as in ``trust``; None for functions and files."""
+        """Return a table's name as in the setting ``trust``; None for a function or file."""
         from sqlglot import exp
 
         parts = [table.args.get(part) for part in ("catalog", "db", "this")]
         names = [part for part in parts if part]
         if not all(isinstance(part, exp.Identifier) for part in names):
             return None
-        return ".".join(map(self._folded, names))
+        return ".".join(map(self._folded_name, names))
 
     def _trust_by_column(self, tree: exp.Expression, table: str) -> Trust | Mapping[str, Trust]:
-        """Return the trust in each column of a query that reads one table.
+        """Return the trust level of the columns of a query that reads one table.
 
-        All columns are outside unless the query is plain: it selects columns by name, without ``*``
-        and without subqueries.
+        All columns are untrusted (``outside``) unless the query selects columns by name, without
+        ``*`` and without subqueries.
         """
         from sqlglot import exp
 
@@ -206,16 +207,18 @@ class OwnTables:
         return {**dict.fromkeys(sorted(spellings), "own"), "*": "outside"} if own else _OUTSIDE
 
     def _is_own(self, table: str, column: exp.Column) -> bool:
-        return self.has_column(table, self._folded(column.this))
+        return self.has_column(table, self._folded_name(column.this))
 
     def _may_mean_own_column(self, table: str, alias: str) -> bool:
-        """Return True if an alias is also the name of an own column: ORDER BY is then ambiguous."""
+        """Return True if an alias is also a trusted column's name, as ORDER BY may mean both."""
         return self.has_column(table, alias) or f"{table}.{alias.lower()}" in self.trust
 
-    def _folded(self, name: exp.Expression) -> str:
-        """Fold the case of an identifier only if the database certainly does so, too."""
+    def _folded_name(self, name: exp.Expression) -> str:
+        """Return the name of an identifier, in lower case if the database surely ignores case."""
         is_quoted = bool(name.args.get("quoted"))
-        folds = self.dialect in _FOLDS or (self.dialect == "postgresql" and not is_quoted)
+        folds = self.dialect in _CASE_INSENSITIVE or (
+            self.dialect == "postgresql" and not is_quoted
+        )
         return name.name.lower() if folds else name.name
 
 

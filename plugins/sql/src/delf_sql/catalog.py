@@ -96,7 +96,7 @@ class Table:
     Args:
         relation: The table or view.
         columns: The columns.
-        broken: The reason that the columns cannot be read, as for a view without its table.
+        broken: The reason that the columns cannot be read, such as a view whose table is missing.
     """
 
     relation: Relation
@@ -116,15 +116,15 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """Queries that list a database's content, a fixed number for any size.
+    """Queries that list a database's content; their number does not depend on the number of tables.
 
     Args:
         relations: Returns key, schema (NULL if not needed), name, view flag and comment of each
             table and view.
         columns: Takes ``keys``; returns table key, name, type, nullable flag and comment of each
             column.
-        keys: Takes ``keys``; returns table key, name, ``p``, ``u`` or ``f``, and the referenced
-            column of each key column.
+        keys: Takes ``keys``; returns table key, column name, kind and referenced column of each key
+            column. The kind is ``p`` (primary key), ``u`` (unique) or ``f`` (foreign key).
     """
 
     relations: str
@@ -133,7 +133,7 @@ class Catalogue:
 
 
 def relations_of(rows: Iterable[Sequence[Any]]) -> list[Relation]:
-    """Parse the rows of :attr:`Catalogue.relations`."""
+    """Convert the rows of the query :attr:`Catalogue.relations`."""
     return [
         Relation(
             name=name,
@@ -151,7 +151,7 @@ def tables_of(
     columns: Iterable[Sequence[Any]],
     keys: Iterable[Sequence[Any]],
 ) -> list[Table]:
-    """Build tables from the rows of the other queries of a :class:`Catalogue`."""
+    """Build tables from the rows that a :class:`Catalogue` returns for columns and keys."""
     tables = {relation.key: Table(relation) for relation in relations}
     for key, name, kind, nullable, comment in columns:
         tables[key].columns.append(
@@ -175,14 +175,14 @@ def tables_of(
 
 
 def relation_info(relation: Relation, columns: list[ColumnInfo] | None = None) -> TableInfo:
-    """Return a relation as scripts see it, without columns if there are too many tables."""
+    """Return a table or view as scripts see it; without columns, ``columns`` is None."""
     return TableInfo(
         table=relation.full_name, kind=relation.kind, comment=relation.comment, columns=columns
     )
 
 
 def find_relation(name: str, relations: Iterable[Relation]) -> Relation | None:
-    """Find a relation by exact name, else ignoring case, else without schema."""
+    """Find a table or view by its exact name, else ignoring case, else without its schema."""
     wanted = name.replace('"', "").replace("`", "")
     listed = list(relations)
     exact = [r for r in listed if r.full_name == wanted]

@@ -33,7 +33,7 @@ from delf_sql.catalog import (
 from delf_sql.counting import Count, count_of
 from delf_sql.failures import SQLSchemaError, failure, lost, problem_of
 from delf_sql.gate import Statement, check_query, check_writes
-from delf_sql.placeholders import find_holes
+from delf_sql.placeholders import find_placeholders
 from delf_sql.relevance import ColumnNeed, TableIndex, rank_relations
 from delf_sql.render import PartialSchema, whole_schema, with_holdings
 from delf_sql.rows import Fetched, as_dicts
@@ -52,9 +52,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MAKING: Final = Lock()
-_FOUND_TABLES: Final = 20
+_MAX_FOUND_TABLES: Final = 20
 """The maximum number of tables returned by ``schema(search=…)``."""
-_MAX_COUNTED: Final = 20
+_MAX_COUNTED_SETS: Final = 20
 """The maximum number of sets of parameters for which affected rows are counted before approval."""
 _COUNT_SECONDS: Final = 10.0
 _MAX_SAMPLED: Final = 40
@@ -107,10 +107,10 @@ class SQL(Connection[SQLSettings]):
         self._backend_and_database: tuple[Backend, Database] | None = None
         self._index: TableIndex | None = None
         self._sampled_tables: dict[str, Table] = {}
-        """The tables with what their columns hold, by name."""
+        """Tables by name, with descriptions of the values in their columns."""
 
     async def check(self, call: ProposedCall) -> Verdict:
-        """Check a write and preview its effect; ask about queries without a read-only session."""
+        """Preview a write; require approval of queries that the database would let write."""
         if call.action == "write":
             statements = _as_list(call.arguments["statement"])
             try:
@@ -175,8 +175,8 @@ class SQL(Connection[SQLSettings]):
         params: dict[str, Any] | list[Any] | None = None,
     ) -> Changes:
         """Run INSERT, UPDATE, DELETE or DDL and commit, or change nothing and raise. A list of
-        statements is one transaction; they share a dict of params. For one statement, a list of
-        dicts or of lists runs it for each, and `rows` holds what RETURNING gives.
+        statements is one transaction; they share a dict of params. For one statement, params may be
+        a list of dicts or lists: it runs once for each, and `rows` holds what RETURNING gives.
         """  # noqa: D205 - the model reads the whole paragraph
         checked = await asyncio.to_thread(check_writes, _as_list(statement), self.target.dialect)
         changes = _changes(checked, params)
@@ -218,16 +218,16 @@ class SQL(Connection[SQLSettings]):
         )
 
     def _limit_note(self) -> str:
-        """Return the row limit of a query, if it differs from the number in the description."""
+        """Return a note about the row limit of queries, if the action's description is wrong."""
         most = self.settings.max_rows
         usual = SQLSettings.model_fields["max_rows"].default
         return "" if most == usual else f"(query: {most:,} rows at most, not {usual:,})\n"
 
     async def _with_samples(self, tables: Sequence[Table]) -> list[Table]:
-        """Return tables with column value descriptions, if tasks may read rows without approval.
+        """Return tables with descriptions of column values, if queries need no approval.
 
-        Descriptions are cached until something is written. A table that takes too long is not
-        sampled again.
+        The descriptions are cached until the next write. A table that takes too long is not sampled
+        again.
         """
         query = next(each for each in await self.actions() if each.name == "query")
         is_free = is_allowed(self.allow, query) and not needs_confirmation(self.confirm, query)
@@ -267,10 +267,10 @@ class SQL(Connection[SQLSettings]):
         return await asyncio.to_thread(with_samples, table, rows, is_shown)
 
     async def _without_transactions(self, changes: Sequence[Change]) -> str:
-        """Return a warning if a failing change cannot be undone; empty otherwise.
+        """Return a warning if a failing change cannot be rolled back; empty otherwise.
 
         Raises:
-            ToolRefusedError: If there are several changes, which must succeed or fail together.
+            ToolRefusedError: If there are several changes, which delf promises to make all or none.
         """
         if self.target.dialect != "mysql":
             return ""
@@ -290,7 +290,7 @@ class SQL(Connection[SQLSettings]):
         return f"no transactions in {listed}: if it fails halfway, a part is changed"
 
     async def _preview(self, changes: Sequence[Change], note: str) -> str:
-        """Count the rows that each statement of a change would affect now."""
+        """Return a preview of a write: the number of rows that each statement affects now."""
         if len(changes) == 1:
             return "\n".join(filter(None, [await self._describe_affected_rows(*changes[0]), note]))
         lines = ["one transaction:"]
@@ -303,9 +303,9 @@ class SQL(Connection[SQLSettings]):
         """Count the rows that a statement affects for all sets of parameters, if known."""
         if not statement.is_about_rows:
             return ""
-        counts = [count_of(statement, params) for params in sets[:_MAX_COUNTED]]
+        counts = [count_of(statement, params) for params in sets[:_MAX_COUNTED_SETS]]
         total, label = 0, ""
-        for count in counts if len(sets) <= _MAX_COUNTED else ():
+        for count in counts if len(sets) <= _MAX_COUNTED_SETS else ():
             number = None if count is None else await self._run_count(count)
             if count is None or number is None:
                 break
@@ -385,7 +385,7 @@ class SQL(Connection[SQLSettings]):
     def _schema(
         self, backend: Backend, session: Any, table: str | None, search: str | None
     ) -> list[TableInfo]:
-        """Return a table, the best matches of a search, or all tables; only names if many."""
+        """Return one table, the best matches, or all tables (names only if there are many)."""
         relations = backend.relations(session)
         if table is not None:
             match = find_relation(table, relations)
@@ -396,7 +396,7 @@ class SQL(Connection[SQLSettings]):
         if search is not None:
             tables, _ = self._candidates(backend, session, relations, search)
             ranked, count = self._index_of(tables).rank(search)
-            return [match.info() for match in ranked[: min(count, _FOUND_TABLES)]]
+            return [match.info() for match in ranked[: min(count, _MAX_FOUND_TABLES)]]
         if len(relations) > self.settings.schema_tables:
             return [
                 relation_info(self._without_foreign_comment(relation)) for relation in relations
@@ -413,14 +413,14 @@ class SQL(Connection[SQLSettings]):
     def _candidates(
         self, backend: Backend, session: Any, relations: Sequence[Relation], words: str
     ) -> tuple[list[Table], Sequence[Relation]]:
-        """Return the tables that match some words best, with columns, and all other relations."""
+        """Return the tables that match some words best, and the others without columns."""
         most = self.settings.schema_tables
         if len(relations) > most:
             relations = rank_relations(relations, words)
         return self._tables(backend, session, relations[:most]), relations[most:]
 
     def _tables(self, backend: Backend, session: Any, relations: Sequence[Relation]) -> list[Table]:
-        """Return tables with columns, without the texts that others may have written."""
+        """Return tables with columns and those comments that are declared as the user's own."""
         tables = backend.tables(session, relations)
         if self._own is None:
             return tables
@@ -432,7 +432,7 @@ class SQL(Connection[SQLSettings]):
     def _describe(
         self, backend: Backend, session: Any, task: str
     ) -> tuple[str, str, Sequence[Table]]:
-        """Return the schema in a heading and lines, and its tables, the relevant ones first."""
+        """Return a heading, the schema's lines, and its tables, the most relevant first."""
         dialect, budget = self.target.dialect, self.settings.schema_chars
         head = backend.version(session)
         relations = backend.relations(session)
@@ -469,7 +469,10 @@ def _changes(
             "several statements share one dict of params: write :name where each value goes"
         )
     return [
-        (statement, [params if find_holes(statement.text, statement.tokens, named=True) else None])
+        (
+            statement,
+            [params if find_placeholders(statement.text, statement.tokens, named=True) else None],
+        )
         for statement in statements
     ]
 
@@ -478,9 +481,9 @@ def _parameter_sets(text: str, tokens: Sequence[Any], params: Params) -> Sequenc
     """Return the sets of parameters: one, or one for each element of a list."""
     if params is None or isinstance(params, Mapping):
         return [params]
-    positional = bool(find_holes(text, tokens, named=False))
+    positional = bool(find_placeholders(text, tokens, named=False))
     if not params:
-        return [] if positional or find_holes(text, tokens, named=True) else [None]
+        return [] if positional or find_placeholders(text, tokens, named=True) else [None]
     if all(isinstance(item, Mapping) for item in params) and not positional:
         return cast("Sequence[Params]", params)
     if all(isinstance(item, (list, tuple)) for item in params):

@@ -6,23 +6,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from delf_sql.gate import Statement
-from delf_sql.placeholders import Params, find_holes
+from delf_sql.placeholders import Params, find_placeholders
 from delf_sql.tokens import Token
 
-_OTHER_FORMS: Final = frozenset({"FROM", "USING", "JOIN", "LIMIT", "ORDER", "WITH"})
-"""Keywords of changes with more than one table or condition, which are not counted."""
+_UNCOUNTED_KEYWORDS: Final = frozenset({"FROM", "USING", "JOIN", "LIMIT", "ORDER", "WITH"})
+"""Keywords of an UPDATE or DELETE whose affected rows delf cannot count."""
 _MAY_SKIP_ROWS: Final = frozenset({"CONFLICT", "DUPLICATE", "IGNORE", "OR"})
-"""Keywords of an INSERT that may add fewer rows than given."""
+"""Keywords of an INSERT that may add fewer rows than its statement lists."""
 _READS: Final = frozenset({"SELECT", "WITH"})
 
 
 class Count(NamedTuple):
-    """The number of rows that a statement changes.
+    """The number of rows that a statement changes, or a query for that number.
 
     Args:
-        what: The words before the number: ``rows now``, ``new rows``.
+        what: The label before the number: ``rows now`` or ``new rows``.
         number: The number, if it follows from the statement's text.
-        query: A query that returns the number as ``n``, if the text is not enough.
+        query: A query that returns the number as ``n``; empty if ``number`` is known.
         params: The query's parameters.
     """
 
@@ -37,7 +37,7 @@ def count_of(statement: Statement, params: Params) -> Count | None:
 
     Args:
         statement: A checked statement.
-        params: The parameters by name or in order.
+        params: A dict of parameters by name, or a list of parameters by position.
 
     Returns:
         None if the number is unknown without running the statement.
@@ -74,7 +74,7 @@ def _count_condition(
             return None
         start, stop, rest = outer[0].end, set_.start, outer[1:]
     table = [token for token in rest if token.start < stop]
-    if not _is_name(table) or any(token.word in _OTHER_FORMS for token in rest):
+    if not _is_name(table) or any(token.word in _UNCOUNTED_KEYWORDS for token in rest):
         return None
     condition = "" if where is None else text[where.start : end]
     tail = [token for token in statement.tokens if where and where.start < token.start < end]
@@ -115,17 +115,20 @@ def _counting_query(
 def _used_params(
     statement: Statement, tokens: Sequence[Token], params: Params
 ) -> tuple[dict[str, Any] | list[Any] | None] | None:
-    """Return the parameters used in a part of a statement, in a tuple; None if one is missing."""
-    if find_holes(statement.text, tokens, named=True):
+    """Return the parameters that some tokens of a statement use, as a tuple of one item.
+
+    The result is None if the parameters do not match the placeholders.
+    """
+    if find_placeholders(statement.text, tokens, named=True):
         return (dict(params),) if isinstance(params, Mapping) else None
-    holes = find_holes(statement.text, tokens, named=False)
-    if not holes:
+    placeholders = find_placeholders(statement.text, tokens, named=False)
+    if not placeholders:
         return (None,)
     if params is None or isinstance(params, Mapping):
         return None
-    all_holes = find_holes(statement.text, statement.tokens, named=False)
-    offset = sum(hole.start < holes[0].start for hole in all_holes)
-    return (list(params)[offset : offset + len(holes)],)
+    all_placeholders = find_placeholders(statement.text, statement.tokens, named=False)
+    offset = sum(placeholder.start < placeholders[0].start for placeholder in all_placeholders)
+    return (list(params)[offset : offset + len(placeholders)],)
 
 
 def _is_name(tokens: Sequence[Token]) -> bool:

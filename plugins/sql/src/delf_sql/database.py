@@ -30,7 +30,7 @@ class LostError(TimeoutError):
 
 
 class _Job:
-    """A statement running in a thread, and whether anybody waits for it."""
+    """A statement that runs in a thread, and whether a caller still waits for it."""
 
     def __init__(self, on_start: Callable[[], None]) -> None:
         self.on_start = on_start
@@ -108,7 +108,7 @@ class Database:
         raise problem
 
     def _with_session(self, job: _Job, session: Any, work: Callable[[Any], T]) -> T:
-        """Run work with a job's session; discard the session if the job was abandoned."""
+        """Run a job's work with a session; discard the session if the job was abandoned."""
         with job.lock:
             if job.is_abandoned:
                 raise TimeoutError

@@ -167,7 +167,7 @@ def _fits(value: Any, family: Family) -> bool:
     if family == "integer":
         return _has_no_fraction(value) if isinstance(value, (str, float, decimal.Decimal)) else True
     if family == "float":
-        return not isinstance(value, int) or not is_rounded(value)
+        return not isinstance(value, int) or not loses_digits_as_float(value)
     if family == "year":
         return value is not True and bool(_YEAR.fullmatch(str(value)))
     if family == "boolean":
@@ -184,7 +184,7 @@ def _fits(value: Any, family: Family) -> bool:
     return True
 
 
-def is_rounded(value: int) -> bool:
+def loses_digits_as_float(value: int) -> bool:
     """Return True if an integer cannot be represented exactly as a float."""
     return abs(value) >= FIRST_ROUNDED and value != float(value)
 

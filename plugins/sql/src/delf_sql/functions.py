@@ -255,7 +255,7 @@ _DUCKDB: Final = words(
     "bigint bit blob boolean decimal double enum float hugeint int integer interval numeric "
     "real smallint struct text timestamp timestamptz tinyint ubigint union varchar"
 )
-_ELSEWHERE: Final = words(
+_IN_OTHER_DATABASES: Final = words(
     "add_months any_value approx_count_distinct array_agg ascii cast charindex chr convert corr "
     "current_user date_add date_diff date_part date_trunc dateadd datediff datename datepart day "
     "dayofweek dayofyear decode extract getdate greatest group_concat grouping hour iif initcap "
@@ -266,7 +266,7 @@ _ELSEWHERE: Final = words(
     "to_timestamp translate trunc try_cast var_pop var_samp variance week year "
     "bigint decimal float int integer numeric timestamp varchar"
 )
-"""Additional functions by database, of which sqlglot knows only the names."""
+"""Functions that only read in some other database; sqlglot has no class for them."""
 _FUNCTIONS: Final[dict[Dialect, frozenset[str]]] = {
     "postgresql": _EVERYWHERE | _POSTGRESQL,
     "mysql": _EVERYWHERE | _MYSQL,
@@ -279,7 +279,7 @@ _GRAMMAR: Final = words(
     "having in intersect is join lateral like limit not offset on or order over select set some "
     "then to union using values when where with within"
 )
-_GRAMMARS: Final[dict[Dialect, frozenset[str]]] = {
+_GRAMMAR_BY_DIALECT: Final[dict[Dialect, frozenset[str]]] = {
     "postgresql": _GRAMMAR
     | words(
         "columns cube group ilike materialized only passing precision recursive rollup row sets "
@@ -297,17 +297,17 @@ _GRAMMARS: Final[dict[Dialect, frozenset[str]]] = {
         "qualify recursive rename rollup row semi sets similar"
     ),
 }
-"""Keywords that precede a parenthesis without being called."""
+"""Keywords of each dialect that precede a parenthesis without being a function."""
 
 
 def known_functions(dialect: Dialect) -> frozenset[str]:
     """Return the functions that ``query`` may call by default."""
-    return _FUNCTIONS.get(dialect, _EVERYWHERE | _ELSEWHERE)
+    return _FUNCTIONS.get(dialect, _EVERYWHERE | _IN_OTHER_DATABASES)
 
 
 def grammar_words(dialect: Dialect) -> frozenset[str]:
-    """Return keywords that precede a parenthesis without being called."""
-    return _GRAMMARS.get(dialect, _GRAMMAR)
+    """Return keywords that precede a parenthesis without being a function."""
+    return _GRAMMAR_BY_DIALECT.get(dialect, _GRAMMAR)
 
 
 def is_listed(name: str, listed: Iterable[str]) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from delf.errors import ToolRefusedError
 from delf_sql.functions import grammar_words, is_listed, known_functions, words
-from delf_sql.placeholders import Params, without_holes
+from delf_sql.placeholders import Params, without_placeholders
 from delf_sql.target import CERTIFIED, Dialect
 from delf_sql.tokens import Token, normalise, parse
 
@@ -32,11 +32,11 @@ _STATEMENTS: Final = words(
     "SHUTDOWN TRUNCATE UPDATE UPDATETEXT USE WAITFOR WRITETEXT"
 )
 _ROUTINES: Final = frozenset({"TRIGGER", "PROCEDURE", "FUNCTION", "EVENT", "PACKAGE"})
-_RESETS: Final = re.compile(r"innodb_\w+_reset", re.IGNORECASE)
-"""MySQL tables whose counters are reset when a privileged user reads them."""
-_TO_LOWER: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
-"""Letters that databases certainly fold to lower case; Python folds more."""
-_PARTS: Final = words(
+_RESETTING_TABLE: Final = re.compile(r"innodb_\w+_reset", re.IGNORECASE)
+"""Matches MySQL tables whose counters are reset when a privileged user reads them."""
+_ASCII_TO_LOWER: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+"""Maps the ASCII letters to lower case, because Python also folds letters that databases do not."""
+_ALLOWED_NODES: Final = words(
     "Select From Join Where Group Having Order Ordered Limit Offset Fetch LimitOptions With CTE "
     "RecursiveWithSearch Union Except Intersect Subquery Values Table TableAlias TableFromRows "
     "TableColumn Lateral Unnest WithinGroup Filter Qualify Distinct Window WindowSpec Rollup Cube "
@@ -52,8 +52,8 @@ _PARTS: Final = words(
 
 
 _CHANGES_ROWS: Final = words("INSERT UPDATE DELETE REPLACE MERGE WITH")
-_WHOLE: Final = ("sqlite", "duckdb", "postgresql")
-"""Databases that can roll back DDL."""
+_ROLLS_BACK_DDL: Final = ("sqlite", "duckdb", "postgresql")
+"""Dialects that can roll back DDL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +107,8 @@ def check_query(
         )
     _check_words(tokens)
     if dialect not in CERTIFIED:
-        _check_no_second(tokens)
-    exempt = _check_tree(without_holes(text, tokens, params, dialect), dialect)
+        _check_one_statement(tokens)
+    exempt = _check_tree(without_placeholders(text, tokens, params, dialect), dialect)
     _check_calls(tokens, dialect, allowed, exempt)
     return Statement(text, tokens, *named(tokens, dialect))
 
@@ -158,7 +158,7 @@ def check_writes(texts: Sequence[str], dialect: Dialect) -> list[Statement]:
 
 def _check_in_list(statement: Statement, dialect: Dialect) -> None:
     first = statement.tokens[0].word
-    if dialect not in _WHOLE and first not in _CHANGES_ROWS:
+    if dialect not in _ROLLS_BACK_DDL and first not in _CHANGES_ROWS:
         raise ToolRefusedError(
             f"this database may commit at once at {first}, so it cannot be one transaction with "
             "other statements: call write with it alone"
@@ -173,7 +173,7 @@ def changes_rows(statement: Statement) -> bool:
 
 
 def _single_statement(text: str, dialect: Dialect, *, routines: bool) -> tuple[str, list[Token]]:
-    """Return a text's only statement, normalised and without a final semicolon, and its tokens."""
+    """Return a text's only statement, normalised and without final semicolon, and its tokens."""
     if len(text) > MAX_LENGTH:
         raise ToolRefusedError(
             f"the statement has {len(text)} characters, more than {MAX_LENGTH}: "
@@ -198,7 +198,7 @@ def _defines_routine(tokens: Sequence[Token]) -> bool:
 
 
 def _calls(tokens: Sequence[Token]) -> Iterable[tuple[Token | None, Token]]:
-    """Yield names before a parenthesis, each with its preceding token."""
+    """Yield each name before a parenthesis together with the token before it, if any."""
     for number, (token, after) in enumerate(itertools.pairwise(tokens)):
         if after.text == "(" and after.kind == "operator" and token.kind in ("word", "name"):
             yield tokens[number - 1] if number else None, token
@@ -219,7 +219,7 @@ def named(tokens: Sequence[Token], dialect: Dialect) -> tuple[frozenset[str], fr
 
 
 def _fold_names(names: Iterable[Token], dialect: Dialect) -> frozenset[str]:
-    """Fold names like the database; in some encodings PostgreSQL folds more letters."""
+    """Fold names to lower case as the database does; PostgreSQL folds more than ASCII letters."""
     read: set[str] = set()
     for name in names:
         folded = _folded(name, dialect)
@@ -229,7 +229,7 @@ def _fold_names(names: Iterable[Token], dialect: Dialect) -> frozenset[str]:
 
 def _folded(token: Token, dialect: Dialect) -> str:
     folds = token.kind == "word" or dialect != "postgresql"
-    return token.text.translate(_TO_LOWER) if folds else token.text
+    return token.text.translate(_ASCII_TO_LOWER) if folds else token.text
 
 
 def _check_calls(
@@ -257,10 +257,10 @@ def _check_calls(
 
 
 def _check_words(tokens: Sequence[Token]) -> None:
-    """Raise for keywords that no query contains outside of quotes."""
+    """Raise for a keyword that no query contains outside of quotes."""
     # By tokens, because sqlglot's grammars parse these into different nodes, or drop them.
     terms = [token.word for token in tokens]
-    resets = next((t.text for t in tokens if _RESETS.fullmatch(t.text)), None)
+    resets = next((t.text for t in tokens if _RESETTING_TABLE.fullmatch(t.text)), None)
     if resets is not None:
         raise ToolRefusedError(
             f"query cannot read {resets}: that sets the server's counters to zero"
@@ -279,7 +279,7 @@ def _check_words(tokens: Sequence[Token]) -> None:
             raise ToolRefusedError("query cannot take a sequence's next value: it only reads")
 
 
-def _check_no_second(tokens: Sequence[Token]) -> None:
+def _check_one_statement(tokens: Sequence[Token]) -> None:
     """Raise for a second statement: SQL Server runs ``SELECT 1 DELETE FROM t`` as two."""
     for token in tokens:
         if token.word in _STATEMENTS:
@@ -290,7 +290,7 @@ def _check_no_second(tokens: Sequence[Token]) -> None:
 
 
 def _check_tree(query: str, dialect: Dialect) -> frozenset[int]:
-    """Check that the parsed query has only known parts; return the positions of aliases."""
+    """Check that a parsed query has only known elements; return the positions of its aliases."""
     from sqlglot import errors, exp
 
     trees: list[Any] = []
@@ -309,7 +309,9 @@ def _check_tree(query: str, dialect: Dialect) -> frozenset[int]:
     families = (exp.Binary, exp.Unary, exp.Func)
     for node in trees[0].walk():
         kind = type(node).__name__
-        is_known = kind in _PARTS or kind.startswith("JSONPath") or isinstance(node, families)
+        is_known = (
+            kind in _ALLOWED_NODES or kind.startswith("JSONPath") or isinstance(node, families)
+        )
         if not is_known:
             raise ToolRefusedError(f"query cannot hold {kind.upper()}: it only reads")
         # In FROM f() AS t(a, b) the tokens t(a, b) look like a call, and name columns.

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 Params = Mapping[str, Any] | Sequence[Any] | None
 Adapt = Callable[[Any], Any]
 """Converts a value for the driver. Raises TypeError if the database has no type for it."""
-_HOLE: Final = "\x00"
-"""The marker for a value in normalised text, which statements may not contain."""
+_VALUE_MARKER: Final = "\x00"
+"""Stands for a value in a statement's text, which may not contain this character itself."""
 _NAME: Final = re.compile(r":([A-Za-z_]\w*)")
 _COMPARE_TEXT: Final = ("sqlite", "duckdb", "mysql")
 """Dialects that compare JSON as text."""
@@ -32,8 +32,8 @@ _AFTER_VALUE: Final = (":", ")", "]")
 
 
 @dataclass(frozen=True, slots=True)
-class Hole:
-    """A placeholder: its position, and its name or number."""
+class Placeholder:
+    """A placeholder in a statement: its position, its name or number, and its context."""
 
     start: int
     end: int
@@ -60,7 +60,7 @@ class Bound:
     casts: list[bool] = field(default_factory=list[bool])
 
     def text(self, mark: str = "?") -> str:
-        """Return the statement with a mark instead of each value."""
+        """Return the statement with the same placeholder for each value."""
         return mark.join(self.pieces)
 
     def clause(self) -> TextClause:
@@ -79,36 +79,36 @@ class Bound:
 
     @property
     def named(self) -> dict[str, Any]:
-        """The values by their names in :meth:`clause`."""
+        """A mapping from the placeholder names of :meth:`clause` to the values."""
         return {f"p{number}": value for number, value in enumerate(self.values)}
 
 
-def find_holes(text: str, tokens: Sequence[Token], *, named: bool) -> list[Hole]:
+def find_placeholders(text: str, tokens: Sequence[Token], *, named: bool) -> list[Placeholder]:
     """Return the positions of named or positional placeholders."""
-    holes: list[Hole] = []
+    placeholders: list[Placeholder] = []
     for index, token in enumerate(tokens):
         if token.kind != "operator" or token.text != (":" if named else "?"):
             continue
         before = tokens[index - 1] if index else None
         if named:
             match = _NAME.match(text, token.start)
-            if match is None or (before and _is_no_parameter(before, token)):
+            if match is None or (before and _is_other_colon(before, token)):
                 continue
-            holes.append(_hole(tokens, index, match.end(), match.group(1)))
+            placeholders.append(_placeholder_at(tokens, index, match.end(), match.group(1)))
         else:
-            holes.append(_hole(tokens, index, token.end, len(holes)))
-    return holes
+            placeholders.append(_placeholder_at(tokens, index, token.end, len(placeholders)))
+    return placeholders
 
 
-def _is_no_parameter(before: Token, colon: Token) -> bool:
+def _is_other_colon(before: Token, colon: Token) -> bool:
     """Return True for a colon of ``::type``, ``[1:n]`` or ``value:key``."""
     if before.end != colon.start:
         return False
     return before.kind != "operator" or before.text in _AFTER_VALUE
 
 
-def _hole(tokens: Sequence[Token], index: int, end: int, key: str | int) -> Hole:
-    """Return the placeholder at a token, with its context: a list after IN, or a cast."""
+def _placeholder_at(tokens: Sequence[Token], index: int, end: int, key: str | int) -> Placeholder:
+    """Build the placeholder at a token; the neighbouring tokens show IN lists and casts."""
     previous = tokens[index - 1] if index else None
     before_previous = tokens[index - 2] if index > 1 else None
     is_whole_list = previous is not None and previous.word == "IN"
@@ -125,7 +125,9 @@ def _hole(tokens: Sequence[Token], index: int, end: int, key: str | int) -> Hole
         and before_previous is not None
         and before_previous.word == "CAST"
     )
-    return Hole(tokens[index].start, end, key, is_in_list or is_whole_list, is_whole_list, is_cast)
+    return Placeholder(
+        tokens[index].start, end, key, is_in_list or is_whole_list, is_whole_list, is_cast
+    )
 
 
 def bind(
@@ -145,46 +147,55 @@ def bind(
     """
     if not params:
         return Bound([text], [])
-    holes = find_holes(text, tokens, named=isinstance(params, Mapping))
-    _require_matching(holes, params, dialect)
+    placeholders = find_placeholders(text, tokens, named=isinstance(params, Mapping))
+    _require_matching(placeholders, params, dialect)
     bound = Bound([], [])
     pieces_of_statement: list[str] = []
     place = 0
-    for hole in holes:
-        value = cast("Any", params)[hole.key]
-        if dialect in _COMPARE_TEXT and _is_json(value, hole, dialect) and _compares(tokens, hole):
+    for placeholder in placeholders:
+        value = cast("Any", params)[placeholder.key]
+        if (
+            dialect in _COMPARE_TEXT
+            and _is_json(value, placeholder, dialect)
+            and _is_compared(tokens, placeholder)
+        ):
             part = "JSON_VALUE(column, '$.key')" if dialect == "mysql" else "column ->> '$.key'"
             raise ToolRefusedError(
-                f"parameter {hole.key!r} would be compared as JSON text, where a blank or the "
-                f"order of keys makes a difference: compare its parts, as {part} = :value"
+                f"parameter {placeholder.key!r} would be compared as JSON text, where a blank or "
+                f"the order of keys makes a difference: compare its parts, as {part} = :value"
             )
-        marks = _marks(hole, value, adapt, bound)
-        pieces_of_statement += [text[place : hole.start], f"({marks})" if hole.bare_list else marks]
-        place = hole.end
+        markers = _add_value(placeholder, value, adapt, bound)
+        pieces_of_statement += [
+            text[place : placeholder.start],
+            f"({markers})" if placeholder.bare_list else markers,
+        ]
+        place = placeholder.end
     pieces_of_statement.append(text[place:])
-    bound.pieces.extend("".join(pieces_of_statement).split(_HOLE))
+    bound.pieces.extend("".join(pieces_of_statement).split(_VALUE_MARKER))
     return bound
 
 
-def _is_json(value: Any, hole: Hole, dialect: Dialect) -> bool:
-    """Return whether a value is bound as JSON text: a dict, or a list that stands for one value."""
-    if isinstance(value, (list, tuple)) and not hole.in_list and dialect != "duckdb":
+def _is_json(value: Any, placeholder: Placeholder, dialect: Dialect) -> bool:
+    """Return True if a value is bound as JSON: a dict, or a list that is not after IN."""
+    if isinstance(value, (list, tuple)) and not placeholder.in_list and dialect != "duckdb":
         return True
     return holds_dict(value)
 
 
-def _compares(tokens: Sequence[Token], hole: Hole) -> bool:
+def _is_compared(tokens: Sequence[Token], placeholder: Placeholder) -> bool:
     """Return whether a placeholder is compared, as in ``a = ?`` but not in ``SET a = ?``."""
-    before = [token for token in tokens if token.end <= hole.start]
-    after = next((token.text for token in tokens if token.start >= hole.end), "")
+    before = [token for token in tokens if token.end <= placeholder.start]
+    after = next((token.text for token in tokens if token.start >= placeholder.end), "")
     sides = {before[-1].text if before else "", after[:1]}
-    if not (hole.in_list or sides & _COMPARING):
+    if not (placeholder.in_list or sides & _COMPARING):
         return False
     words = (token.word for token in reversed(before) if token.word in _CLAUSES)
     return next(words, "") != "SET"
 
 
-def without_holes(text: str, tokens: Sequence[Token], params: Params, dialect: Dialect) -> str:
+def without_placeholders(
+    text: str, tokens: Sequence[Token], params: Params, dialect: Dialect
+) -> str:
     """Replace placeholders by numbers of the same length, for a parser.
 
     Raises:
@@ -192,33 +203,36 @@ def without_holes(text: str, tokens: Sequence[Token], params: Params, dialect: D
     """
     if not params:
         return text
-    holes = find_holes(text, tokens, named=isinstance(params, Mapping))
-    _require_matching(holes, params, dialect)
+    placeholders = find_placeholders(text, tokens, named=isinstance(params, Mapping))
+    _require_matching(placeholders, params, dialect)
     parts: list[str] = []
     place = 0
-    for hole in holes:
+    for placeholder in placeholders:
         # Of the same length: positions in the tree are compared with those of the tokens.
-        parts += [text[place : hole.start], "1".ljust(hole.end - hole.start)]
-        place = hole.end
+        parts += [text[place : placeholder.start], "1".ljust(placeholder.end - placeholder.start)]
+        place = placeholder.end
     return "".join([*parts, text[place:]])
 
 
-def _marks(hole: Hole, value: Any, adapt: Adapt, bound: Bound) -> str:
-    """Add a parameter's value to ``bound``, or the items of a list after IN; return their marks."""
+def _add_value(placeholder: Placeholder, value: Any, adapt: Adapt, bound: Bound) -> str:
+    """Add a parameter to ``bound``, and return the markers that stand for its values in the text.
+
+    A list after IN adds one value for each item.
+    """
     items: list[Any] = [value]
-    if hole.in_list and isinstance(value, (list, tuple, set, frozenset)):
+    if placeholder.in_list and isinstance(value, (list, tuple, set, frozenset)):
         items = list(cast("Iterable[Any]", value))
         if not items:
             raise ToolRefusedError(
-                f"parameter {_shown(hole.key)} is an empty list: IN needs at least one value"
+                f"parameter {_shown(placeholder.key)} is an empty list: IN needs at least one value"
             )
     try:
         bound.values.extend(map(adapt, items))
     except (TypeError, ValueError, OverflowError) as error:
-        raise ToolRefusedError(f"parameter {_shown(hole.key)}: {error}") from None
-    bound.names.extend([_shown(hole.key)] * len(items))
-    bound.casts.extend([hole.is_cast] * len(items))
-    return ", ".join(_HOLE for _ in items)
+        raise ToolRefusedError(f"parameter {_shown(placeholder.key)}: {error}") from None
+    bound.names.extend([_shown(placeholder.key)] * len(items))
+    bound.casts.extend([placeholder.is_cast] * len(items))
+    return ", ".join(_VALUE_MARKER for _ in items)
 
 
 def _shown(key: str | int) -> str:
@@ -226,26 +240,26 @@ def _shown(key: str | int) -> str:
 
 
 def _require_matching(
-    holes: Sequence[Hole], params: Mapping[str, Any] | Sequence[Any], dialect: Dialect
+    placeholders: Sequence[Placeholder], params: Mapping[str, Any] | Sequence[Any], dialect: Dialect
 ) -> None:
     """Raise ToolRefusedError if placeholders and parameters do not match."""
     if isinstance(params, Mapping):
-        missing = sorted({str(hole.key) for hole in holes} - set(params))
+        missing = sorted({str(placeholder.key) for placeholder in placeholders} - set(params))
         if missing:
             raise ToolRefusedError(
                 f"the statement has :{', :'.join(missing)}, which params does not have; "
                 f"params has: {', '.join(map(str, params))}"
             )
-        if not holes:
+        if not placeholders:
             raise ToolRefusedError(
                 "params is a dict, but the statement has no :name placeholder; "
                 "write :name where each value goes, outside of quotes"
             )
-    elif len(holes) != len(params):
+    elif len(placeholders) != len(params):
         advice = "write ? where each value goes, outside of quotes (not %s or $1)"
-        if dialect == "postgresql" and len(holes) > len(params):
+        if dialect == "postgresql" and len(placeholders) > len(params):
             advice = "where ? is a JSON operator, use :name placeholders and a dict"
         raise ToolRefusedError(
-            f"the statement has {len(holes)} ? placeholders, params has {len(params)} values; "
-            f"{advice}"
+            f"the statement has {len(placeholders)} ? placeholders, "
+            f"params has {len(params)} values; {advice}"
         )

@@ -13,17 +13,17 @@ from delf_sql.catalog import Column, Relation, Table
 T = TypeVar("T")
 
 _NAME_WEIGHT: Final = 3.0
-_NEIGHBOUR: Final = 0.3
-"""The share of a table's score that its foreign-key neighbours inherit."""
-_ENDS: Final = 8
-"""The number of best tables between which bridging tables are searched."""
+_NEIGHBOUR_SHARE: Final = 0.3
+"""The share of a table's score that each of its foreign-key neighbours adds to their own."""
+_MAX_CONNECTED_TABLES: Final = 8
+"""The number of best tables between which connecting tables are searched."""
 _LONGEST_BRIDGE: Final = 3
-_STRONG: Final = 0.3
-"""The minimum share of the best score for a table that gets bridges."""
+_MIN_CONNECTED_SHARE: Final = 0.3
+"""The minimum score, as a share of the best score, for a table that gets connecting tables."""
 
 
 def rank_relations(relations: Sequence[Relation], words: str) -> list[Relation]:
-    """Sort tables without columns by their match with some words."""
+    """Sort tables without columns by how well they match some words."""
     ranking = Ranking([(r.name, _NAME_WEIGHT), (r.comment or "", 1.0)] for r in relations)
     return _with_rest(relations, ranking.find(words, len(relations)))
 
@@ -39,32 +39,36 @@ class TableIndex:
         self.tables = list(tables)
         names = [table.relation.name for table in tables]
         self._ranking = Ranking((_texts(table) for table in tables), names)
-        self._links = _links(tables)
+        self._neighbours_by_table = _neighbours_by_table(tables)
 
     def rank(self, words: str) -> tuple[list[Table], int]:
-        """Sort tables by their match, each bridging table after the tables it connects.
+        """Sort tables by relevance, each connecting table after the tables it connects.
 
         Args:
             words: The task, or the search words.
 
         Returns:
-            All tables, and the number of relevant ones.
+            All tables, and the number of relevant tables at the beginning.
         """
-        tables, links = self.tables, self._links
+        tables, links = self.tables, self._neighbours_by_table
         own = dict(self._ranking.shares(words, len(tables)))
         scores = {
-            number: own.get(number, 0.0) + _from_neighbours(links.get(number, ()), own)
+            number: own.get(number, 0.0) + _score_from_neighbours(links.get(number, ()), own)
             for number in range(len(tables))
         }
         best = sorted((n for n, score in scores.items() if score), key=lambda n: (-scores[n], n))
-        strong = [n for n in best[:_ENDS] if scores[n] >= _STRONG * scores[best[0]]]
+        strong = [
+            n
+            for n in best[:_MAX_CONNECTED_TABLES]
+            if scores[n] >= _MIN_CONNECTED_SHARE * scores[best[0]]
+        ]
         bridging = [n for ends in combinations(strong, 2) for n in _path(links, *ends)]
         ranked = list(dict.fromkeys([*strong, *bridging, *best]))
         return _with_rest(tables, ranked), len(ranked)
 
 
 class ColumnNeed:
-    """A sort key for columns: how much a task needs each.
+    """A sort key for columns: a lower number for a column that a task needs more.
 
     Args:
         words: The task.
@@ -74,7 +78,7 @@ class ColumnNeed:
         self._wanted = frozenset(map(stem, words_of(words)))
 
     def __call__(self, column: Column) -> int:
-        """Return 0 for a key, below 0 for a column that matches the task, 1 for others."""
+        """Return a negative number for a column that matches the task, 0 for a key, else 1."""
         words = words_of(f"{column.name} {column.comment or ''}")
         common_words = len(self._wanted.intersection(map(stem, words)))
         if common_words:
@@ -100,22 +104,27 @@ def _values(columns: Iterable[Column]) -> str:
     return " ".join(column.type for column in columns if "'" in column.type)
 
 
-def _links(tables: Sequence[Table]) -> Mapping[int, set[int]]:
-    """Return the foreign-key neighbours of each table, by index."""
+def _neighbours_by_table(tables: Sequence[Table]) -> Mapping[int, set[int]]:
+    """Return a mapping from each table's index to the indexes of its foreign-key neighbours."""
     numbers = {table.relation.full_name: number for number, table in enumerate(tables)}
     folded = {name.lower(): number for name, number in numbers.items()}
     links: defaultdict[int, set[int]] = defaultdict(set)
     for number, table in enumerate(tables):
         for column in table.columns:
-            other = _referred(column.references or "", numbers, folded)
+            other = _referenced_table(column.references or "", numbers, folded)
             if other is not None and other != number:
                 links[number].add(other)
                 links[other].add(number)
     return dict(links)
 
 
-def _referred(reference: str, numbers: Mapping[str, int], folded: Mapping[str, int]) -> int | None:
-    """Return the index of the table in ``schema.table.column``, whose column is optional."""
+def _referenced_table(
+    reference: str, numbers: Mapping[str, int], folded: Mapping[str, int]
+) -> int | None:
+    """Return the index of the table in a reference ``schema.table.column``; None if unknown.
+
+    The schema and the column are optional.
+    """
     plain = reference.replace('"', "")
     for name in (plain.rpartition(".")[0], plain):
         number = numbers.get(name, folded.get(name.lower()))
@@ -124,10 +133,10 @@ def _referred(reference: str, numbers: Mapping[str, int], folded: Mapping[str, i
     return None
 
 
-def _from_neighbours(linked: Iterable[int], own: Mapping[int, float]) -> float:
-    """Return a table's score from its two best neighbours."""
+def _score_from_neighbours(linked: Iterable[int], own: Mapping[int, float]) -> float:
+    """Return the share of a score that a table gets from its two best neighbours."""
     best = sorted((own.get(number, 0.0) for number in linked), reverse=True)[:2]
-    return _NEIGHBOUR * sum(best)
+    return _NEIGHBOUR_SHARE * sum(best)
 
 
 def _path(links: Mapping[int, set[int]], start: int, end: int) -> list[int]:

@@ -17,7 +17,7 @@ _LONGEST_COMMENT: Final = 100
 _LONGEST_TYPE: Final = 120
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FOLDED: Final = re.compile(r"[a-z_][a-z0-9_]*")
-_FOLDS: Final = ("mysql", "sqlite", "duckdb", "mssql")
+_CASE_INSENSITIVE: Final = ("mysql", "sqlite", "duckdb", "mssql")
 """Dialects with case-insensitive names."""
 _BACKTICKS: Final = ("mysql", "bigquery", "databricks", "hive", "spark")
 _RESERVED: Final = words(
@@ -42,21 +42,23 @@ _RESERVED_BY: Final[dict[Dialect, frozenset[str]]] = {
     ),
 }
 """Words that a dialect reserves in addition to :data:`_RESERVED`."""
-_CHILDREN: Final = ("duckdb", "sqlite")
-"""Dialects that a child speaks: SQLAlchemy is not loaded for them here, and their list is whole."""
+_WITH_CHILD_PROCESS: Final = ("duckdb", "sqlite")
+"""Dialects with their own child process. SQLAlchemy is not imported for these dialects, because
+their lists of reserved words are complete.
+"""
 _RESERVE_FOR_NOTE: Final = 120
 _RESERVE_FOR_CUT: Final = 24
 _NAMES_SHARE: Final = 0.2
 """The share of the budget that names of tables without columns may take."""
-_WIDE: Final = 600
-"""The width from which a line shows only the columns that the task needs, until all chosen
-tables are shown.
+_MAX_LINE_CHARS: Final = 600
+"""The maximum length of a table's line while other tables wait for space. A longer line shows only
+the columns that the task needs.
 """
 
 
 def quoted(name: str, dialect: Dialect) -> str:
     """Quote a name for a statement if necessary."""
-    plain = _PLAIN if dialect in _FOLDS else _FOLDED
+    plain = _PLAIN if dialect in _CASE_INSENSITIVE else _FOLDED
     if plain.fullmatch(name) and name.lower() not in _reserved(dialect):
         return name
     sign = "`" if dialect in _BACKTICKS else '"'
@@ -65,9 +67,9 @@ def quoted(name: str, dialect: Dialect) -> str:
 
 @lru_cache
 def _reserved(dialect: Dialect) -> frozenset[str]:
-    """Return the words that a dialect accepts as names only in quotes."""
+    """Return the words that a dialect accepts as names only if they are quoted."""
     own = _RESERVED_BY.get(dialect, frozenset[str]())
-    if dialect not in _CHILDREN:
+    if dialect not in _WITH_CHILD_PROCESS:
         from sqlalchemy.dialects import registry
         from sqlalchemy.exc import NoSuchModuleError
 
@@ -128,10 +130,12 @@ def _one_line(text: str, longest: int) -> str:
 
 
 def with_holdings(lines: str, tables: Sequence[Table], dialect: Dialect, budget: int) -> str:
-    """Add descriptions of column values to the lines of complete tables, within the budget.
+    """Add descriptions of column values to the lines of a schema, within the budget.
+
+    Tables whose lines omit columns get no descriptions.
 
     Args:
-        lines: The schema.
+        lines: The lines of the schema.
         tables: The tables with described columns, most relevant first.
         dialect: The database's dialect.
         budget: The maximum number of characters.
@@ -163,7 +167,7 @@ class PartialSchema:
         dialect: The database's dialect.
         budget: The maximum number of characters.
         name: The connection's name.
-        need: The sort key of columns.
+        need: The sort key of columns, lowest for the most relevant column.
     """
 
     def __init__(
@@ -175,7 +179,7 @@ class PartialSchema:
         self._name = name
 
     def text(self, ranked: Sequence[Table], others: Sequence[Relation] = ()) -> str:
-        """Format tables, with columns first.
+        """Format tables: first those with columns, then the names of the others.
 
         Args:
             ranked: Tables with columns, most relevant first.
@@ -187,7 +191,7 @@ class PartialSchema:
         lines = self._lines(ranked, self._budget - for_names)
         remaining_chars = self._budget - sum(len(line) + 1 for line in lines)
         remaining_names = names[len(lines) :]
-        listed_names = list(takewhile(_room(remaining_chars), remaining_names))
+        listed_names = list(takewhile(_name_budget(remaining_chars), remaining_names))
         if listed_names:
             lines.append(f"{'other ' if lines else ''}tables: {', '.join(listed_names)}")
         hidden_count = len(remaining_names) - len(listed_names)
@@ -201,7 +205,7 @@ class PartialSchema:
         lines: list[str] = []
         remaining = budget
         for table in ranked:
-            line = self._line(table, min(_WIDE, budget // 3))
+            line = self._line(table, min(_MAX_LINE_CHARS, budget // 3))
             if len(line) >= remaining:
                 break
             lines.append(line)
@@ -234,8 +238,8 @@ class PartialSchema:
         return table_line(replace(table, columns=columns), self._dialect, omitted_count)
 
 
-def _room(remaining: int) -> Callable[[str], bool]:
-    """Return a predicate that accepts names until the budget of characters is used up."""
+def _name_budget(remaining: int) -> Callable[[str], bool]:
+    """Return a predicate that accepts names until a number of characters is used up."""
 
     def fits(name: str) -> bool:
         nonlocal remaining

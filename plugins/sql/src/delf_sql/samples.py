@@ -21,38 +21,39 @@ from delf_sql.render import quoted, relation_name
 from delf_sql.target import Dialect
 
 ROWS: Final = 300
-"""The most rows to look at in each table."""
+"""The maximum number of rows to sample in each table."""
 _MAX_VALUES: Final = 12
 _LONGEST: Final = 24
-_SHARED: Final = 3
-"""Distinct values are shown if each is in this number of rows on average."""
+_MIN_ROWS_PER_VALUE: Final = 3
+"""The minimum average number of rows for each distinct value if the values are shown."""
+_MIN_TEXTS_PER_PATTERN: Final = 3
 _MAX_NUMBERS: Final = 6
-_SEVERAL: Final = 10
-"""The number of rows above which the values of an integer column count as an enumeration."""
+_MIN_ENUMERATION_ROWS: Final = 10
+"""The number of rows above which a few distinct integers count as an enumeration."""
 _CHARS: Final = 300
 _MAX_JSON: Final = 100
 _MAX_KEYS: Final = 30
 _MAX_MASKS: Final = 2
 _DEPTH: Final = 4
-_KEY: Final = re.compile(r"[^\W\d][\w.-]{0,39}(?<!\d{4})")
-"""Keys that name a value; other keys, such as ids, are values themselves."""
+_FIELD_NAME: Final = re.compile(r"[^\W\d][\w.-]{0,39}(?<!\d{4})")
+"""Matches JSON keys that can be field names. Other keys, such as ids, are data."""
 _LARGE: Final = re.compile(r"blob|binary|bytea|bytes|image|geometry|geography|vector")
-_PERSONAL: Final = re.compile(
+_PERSONAL_NAME: Final = re.compile(
     r"(?:^|_)(?:name|names|(?:first|last|full|sur|user|nick|display|maiden)_?names?|e?_?mails?"
     r"|phones?|mobile|fax|address|street|iban|bic|ssn|passport|tax_?id|birth\w*|born|dob|login"
     r"|password|secret|token|key|hash|salt|person|customer|client|patient|employee|owner|author"
     r"|contact|manager|agent|driver|student|teacher|doctor|sender|recipient|user|actor"
     r"|(?:created|updated|changed|approved|signed|closed|opened|handled)_by)$"
 )
-"""Columns whose texts may tell of people, or are secrets: none of their values is shown."""
-_LABEL: Final = re.compile(
+"""Matches names of columns with personal data or secrets, whose values are never shown."""
+_LABEL_NAME: Final = re.compile(
     r"(?:^|_)(?:label|title|description|meaning|caption|status|state|kind|type|category|text)$"
 )
-"""Columns with the meanings of codes."""
-_NO_VALUE: Final = frozenset({"", "-", "--", "n/a", "na", "none", "null", "unknown", "?"})
-"""Texts that stand for no value."""
+"""Matches names of columns that explain the codes of a lookup table."""
+_MISSING_VALUES: Final = frozenset({"", "-", "--", "n/a", "na", "none", "null", "unknown", "?"})
+"""Texts that stand for a missing value, in lower case."""
 _MAX_CODE_COLUMNS: Final = 4
-"""The most columns of a table of codes."""
+"""The maximum number of columns of a lookup table."""
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _DATES: Final = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%Y%m%d")
 _FORMATS: Final = (
@@ -69,10 +70,10 @@ _OF_TIMES: Final = re.compile(r"(?:^|_)(?:at|on|time|date|ts|timestamp|when|sinc
 
 
 def statement_of(table: Table, dialect: Dialect, *, is_last: bool = False) -> Statement | None:
-    """Return the query for a table's first rows, or for its last rows by its key.
+    """Return a query for a table's first rows, or for its last rows in the order of its key.
 
-    None for views, which may take long; for tables without a column to look at; and, if the last
-    rows are wanted, for tables whose key is not a single column.
+    The result is None for views, which may take long, and for tables without a column to sample.
+    It is also None if the last rows are wanted and the key is not a single column.
     """
     names = [quoted(column.name, dialect) for column in _sampled_columns(table)]
     keys = [quoted(column.name, dialect) for column in table.columns if column.primary_key]
@@ -104,7 +105,7 @@ def with_samples(
         rows: The rows of :func:`statement_of`.
         is_shown: Returns whether the prompt may describe a column.
     """
-    notes = _meanings(table, rows) if all(is_shown(each.name) for each in table.columns) else {}
+    notes = _lookup_texts(table, rows) if all(is_shown(each.name) for each in table.columns) else {}
     notes |= {
         column.name: text
         for number, column in enumerate(_sampled_columns(table))
@@ -121,8 +122,11 @@ def with_samples(
     return Table(table.relation, columns, table.broken)
 
 
-def _meanings(table: Table, rows: Sequence[Sequence[Any]]) -> dict[str, str]:
-    """Return the texts of a small table of codes by their keys; empty for other tables."""
+def _lookup_texts(table: Table, rows: Sequence[Sequence[Any]]) -> dict[str, str]:
+    """Describe the codes of a small lookup table: a mapping from column name to its texts by key.
+
+    The mapping is empty for any other table.
+    """
     columns = _sampled_columns(table)
     keys = [number for number, column in enumerate(columns) if column.primary_key]
     if len(columns) < len(table.columns) or len(keys) != 1 or not 1 < len(rows) <= _MAX_VALUES:
@@ -130,7 +134,7 @@ def _meanings(table: Table, rows: Sequence[Sequence[Any]]) -> dict[str, str]:
     notes: dict[str, str] = {}
     for number, column in enumerate(columns):
         pairs = [(row[keys[0]], row[number]) for row in rows]
-        if column.primary_key or not _LABEL.search(_CAMEL.sub("_", column.name).lower()):
+        if column.primary_key or not _LABEL_NAME.search(_CAMEL.sub("_", column.name).lower()):
             continue
         is_short = all(
             isinstance(key, (int, str)) and isinstance(text, str) and _is_plain(f"{text}")
@@ -143,30 +147,31 @@ def _meanings(table: Table, rows: Sequence[Sequence[Any]]) -> dict[str, str]:
 
 
 def _describe_values(column: Column, values: Sequence[Any]) -> str:
-    """Describe a column's values in a few words; empty if the column's type says as much."""
+    """Describe a column's values in a few words; empty if the type says enough."""
     kinds = {type(value).__name__ for value in values}
     if kinds == {"str"}:
-        return _texts(column.name, values)
+        return _describe_texts(column.name, values)
     if kinds == {"int"}:
-        return _numbers(column.name, values)
+        return _describe_integers(column.name, values)
     if kinds and kinds <= {"dict", "list"}:
-        return _cut(_parts(column.name, values[:_MAX_JSON]))
+        return _cut(_nested_types(column.name, values[:_MAX_JSON]))
     if "str" in kinds:  # SQLite's columns accept any type
         return " or ".join(sorted(kinds))
     return ""
 
 
-def _texts(name: str, values: Sequence[str]) -> str:
-    """Describe texts: as JSON, by a date format, by shared values, or by patterns."""
+def _describe_texts(name: str, values: Sequence[str]) -> str:
+    """Describe a column's texts as JSON, by a date format, by shared values or by patterns."""
     if all(value.lstrip()[:1] in ("{", "[") for value in values):
         with contextlib.suppress(ValueError, RecursionError):
-            return f"JSON {_cut(_parts(name, [json.loads(value) for value in values[:_MAX_JSON]]))}"
+            parsed = [json.loads(value) for value in values[:_MAX_JSON]]
+            return f"JSON {_cut(_nested_types(name, parsed))}"
     if form := _date_format(values):
         return form
     if shared := _shared_values(name, values):
         return shared
-    filled = [value for value in values if value.strip().lower() not in _NO_VALUE]
-    odd = sorted({value for value in values if value.strip().lower() in _NO_VALUE})
+    filled = [value for value in values if value.strip().lower() not in _MISSING_VALUES]
+    odd = sorted({value for value in values if value.strip().lower() in _MISSING_VALUES})
     if (
         odd
         and filled
@@ -178,39 +183,38 @@ def _texts(name: str, values: Sequence[str]) -> str:
 
 
 def _patterns_of(values: Sequence[str]) -> str:
-    """Return the patterns of a column's texts, if there are few patterns; else empty."""
+    """Return at most two patterns that cover all texts of a column; empty if there are more."""
     masks: dict[str, str] = {}
     for mask in sorted({_pattern_of(value) for value in values}):
         masks.setdefault(re.sub("0+", "0", mask), mask)  # numbers of any length are alike
-    is_one = len(masks) <= _MAX_MASKS and all("0" in mask for mask in masks)
-    is_one = is_one and len(set(values)) >= _SHARED * len(masks)
-    return f"as {' or '.join(masks.values())}" if is_one else ""
+    has_few_patterns = len(masks) <= _MAX_MASKS and all("0" in mask for mask in masks)
+    has_many_texts = len(set(values)) >= _MIN_TEXTS_PER_PATTERN * len(masks)
+    return f"as {' or '.join(masks.values())}" if has_few_patterns and has_many_texts else ""
 
 
 def _shared_values(name: str, values: Sequence[str]) -> str:
     """Return the distinct texts of a column or key, if many rows share them."""
     counts = Counter(values)
-    is_shared = len(values) >= _SHARED * len(counts) and len(counts) <= _MAX_VALUES
+    is_shared = len(values) >= _MIN_ROWS_PER_VALUE * len(counts) and len(counts) <= _MAX_VALUES
     is_shown = is_shared and not _is_personal(name) and all(map(_is_plain, counts))
     return " | ".join(repr(value) for value in sorted(counts)) if is_shown else ""
 
 
-def _parts(name: str, values: Sequence[Any], depth: int = 0) -> str:
-    """Describe values by their types, with the keys of dicts and the texts that values share."""
+def _nested_types(name: str, values: Sequence[Any], depth: int = 0) -> str:
+    """Describe nested values by their types, including the keys of dicts and frequent texts."""
     present = [value for value in values if value is not None]
     none = " | None" if len(present) < len(values) else ""
     kinds = {type(value).__name__ for value in present}
     if kinds == {"str"}:
         return f"{_shared_values(name, present) or 'str'}{none}"
     if kinds == {"list"} and depth < _DEPTH:
-        return (
-            f"list[{_parts(name, [item for value in present for item in value], depth + 1)}]{none}"
-        )
+        items = [item for value in present for item in value]
+        return f"list[{_nested_types(name, items, depth + 1)}]{none}"
     if kinds == {"dict"} and depth < _DEPTH:
         keys = list(dict.fromkeys(key for value in present for key in value))
-        if len(keys) <= _MAX_KEYS and all(_KEY.fullmatch(str(key)) for key in keys):
+        if len(keys) <= _MAX_KEYS and all(_FIELD_NAME.fullmatch(str(key)) for key in keys):
             parts = (
-                f'"{key}": {_parts(key, [v[key] for v in present if key in v], depth + 1)}'
+                f'"{key}": {_nested_types(key, [v[key] for v in present if key in v], depth + 1)}'
                 for key in keys
             )
             return f"{{{', '.join(parts)}}}{none}"
@@ -222,11 +226,11 @@ def _cut(text: str) -> str:
 
 
 def _is_personal(name: str) -> bool:
-    return _PERSONAL.search(_CAMEL.sub("_", name).lower()) is not None
+    return _PERSONAL_NAME.search(_CAMEL.sub("_", name).lower()) is not None
 
 
 def _is_plain(value: str) -> bool:
-    """Return whether a value may be shown: short, on one line, no address and no long number."""
+    """Return True for a short value on one line, without e-mail address or long number."""
     return (
         len(value) <= _LONGEST
         and value.isprintable()
@@ -236,7 +240,7 @@ def _is_plain(value: str) -> bool:
 
 
 def _date_format(values: Sequence[str]) -> str:
-    """Return the format of dates and times that all texts have, as for ``strptime``."""
+    """Return the ``strptime`` format that all texts have; empty if there is none."""
     if not all(8 >= len(v) >= 5 or (len(v) <= 32 and v[:1].isalnum()) for v in values):
         return ""
     distinct = list(dict.fromkeys(values))
@@ -256,18 +260,22 @@ def _fits(value: str, form: str) -> bool:
 
 
 def _pattern_of(value: str) -> str:
-    """Return the pattern of a text, such as ``AA-0000``, in which only separators are kept."""
+    """Return the pattern of a text, such as ``Aa-000``: letters as A or a, digits as 0."""
     if len(value) > _LONGEST:
         return ""
     masked = re.sub(r"[^\W\d_]", lambda match: "A" if match[0].isupper() else "a", value)
     return re.sub(r"\d", "0", masked)
 
 
-def _numbers(name: str, values: Sequence[int]) -> str:
+def _describe_integers(name: str, values: Sequence[int]) -> str:
     if _OF_TIMES.search(_CAMEL.sub("_", name).lower()):
         for unit, times in _EPOCHS:
             if all(_SINCE * times <= value <= _UNTIL * times for value in values):
                 return f"unix time in {unit}"
     counts = Counter(values)
-    is_shared = len(values) >= _SHARED * len(counts) and 1 < len(counts) <= _MAX_NUMBERS
-    return " | ".join(map(str, sorted(counts))) if is_shared and len(values) > _SEVERAL else ""
+    is_shared = len(values) >= _MIN_ROWS_PER_VALUE * len(counts) and 1 < len(counts) <= _MAX_NUMBERS
+    return (
+        " | ".join(map(str, sorted(counts)))
+        if is_shared and len(values) > _MIN_ENUMERATION_ROWS
+        else ""
+    )

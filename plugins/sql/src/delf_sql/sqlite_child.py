@@ -23,14 +23,12 @@ from fnmatch import fnmatchcase
 from typing import Any, BinaryIO, Final, NamedTuple
 
 _LENGTH: Final = struct.Struct("<Q")
-_STEPS: Final = 5000
-"""SQLite instructions between two checks of the timeout."""
+_STEPS_PER_CHECK: Final = 5000
+"""The number of SQLite instructions between two checks of the timeout."""
 _GRACE_SECONDS: Final = 0.3
-"""The seconds after its timeout in which a statement may end by itself, before its process is
-killed.
-"""
-_SMALLEST_LENGTH: Final = 64_000_000
-"""The least limit in bytes of one text or blob in SQLite, however small a result may be."""
+"""The seconds that a statement gets after its timeout, before its process is killed."""
+_MIN_LENGTH_BYTES: Final = 64_000_000
+"""The smallest limit for one text or blob in SQLite, even if ``max_bytes`` is smaller."""
 _LARGEST_LENGTH: Final = 1_000_000_000
 _LONGEST_PATTERN: Final = 1000
 _SPARE_MEMORY: Final = 300_000_000
@@ -161,7 +159,7 @@ class _Session:
         """Open the connection with its limits, its attached files and its authorizer."""
         own = self._opening
         connection = sqlite3.connect(own.uri, uri=True, isolation_level=None, timeout=own.busy)
-        longest = min(max(own.max_bytes, _SMALLEST_LENGTH), _LARGEST_LENGTH)
+        longest = min(max(own.max_bytes, _MIN_LENGTH_BYTES), _LARGEST_LENGTH)
         connection.execute(f"PRAGMA hard_heap_limit = {4 * longest}")
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, longest)
         connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, _LONGEST_PATTERN)
@@ -178,7 +176,7 @@ class _Session:
             # A write that was killed is rolled back by the next writer that reads.
             connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
         connection.set_authorizer(self._authorize_reader if own.reader else self._authorize_writer)
-        connection.set_progress_handler(self._is_expired, _STEPS)
+        connection.set_progress_handler(self._is_expired, _STEPS_PER_CHECK)
         return connection
 
     def _is_expired(self) -> bool:
@@ -201,7 +199,7 @@ class _Session:
             signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _read(self, work: Work) -> tuple[Any, ...]:
-        """Run a query; read once more with escaped bytes if a text is not UTF-8."""
+        """Run a query; if a text is not valid UTF-8, run the query again with escaped bytes."""
         try:
             columns, rows, more = self._read_once(work)
         except sqlite3.OperationalError as error:
@@ -219,11 +217,11 @@ class _Session:
             return self._collect(cursor, work.limit)
 
     def _write(self, work: Work) -> tuple[Any, ...]:
-        """Run all statements or none; temporary state ends with the session.
+        """Run all statements in one transaction, then reopen the connection without its state.
 
         Returns:
-            Column names, rows, whether there are too many rows, the number of changed rows, and
-            the names of columns with bytes that are not text.
+            The column names, the rows, whether there are too many rows, the number of changed rows,
+            and the names of columns with text that is not valid UTF-8.
         """
         columns: list[str] = []
         rows: list[Any] = []
@@ -253,7 +251,7 @@ class _Session:
     def _collect(
         self, cursor: sqlite3.Cursor, limit: int
     ) -> tuple[list[str], list[tuple[Any, ...]], bool]:
-        """Return the column names and at most ``limit`` rows, and whether there are more."""
+        """Return the column names, at most ``limit`` rows, and whether there are more rows."""
         columns = [str(column[0]) for column in cursor.description or ()]
         rows: list[tuple[Any, ...]] = []
         total_bytes = 0
@@ -274,7 +272,7 @@ class _Session:
         database: str | None,
         _: str | None,
     ) -> int:
-        """Allow a reader to read, with allowed functions and with pragmas that only read."""
+        """Allow a reader to read, to call allowed functions, and to use pragmas that only read."""
         if action in _READING:
             return sqlite3.SQLITE_OK
         if action == sqlite3.SQLITE_FUNCTION:
@@ -293,7 +291,7 @@ class _Session:
         _database: str | None,
         _: str | None,
     ) -> int:
-        """Allow a writer all but attaching files, functions on files, and pragmas that change."""
+        """Allow a writer everything except attaching, file functions and changing pragmas."""
         if action in (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH):
             return sqlite3.SQLITE_DENY
         if action == sqlite3.SQLITE_FUNCTION:
@@ -336,7 +334,7 @@ def _is_utf8(text: str) -> bool:
 
 
 def _unparsable_definition(connection: sqlite3.Connection) -> str | None:
-    """Find the definition in the schema that this SQLite cannot parse, if any.
+    """Return SQLite's message about a definition that this version cannot parse, else None.
 
     A definition written for a newer SQLite makes the whole file unreadable.
     """
@@ -370,7 +368,7 @@ def _allow_if(condition: bool) -> int:
 
 def _limit_resources(opening: Opening) -> None:
     """Set the operating system's limits for this process."""
-    longest = min(max(opening.max_bytes, _SMALLEST_LENGTH), _LARGEST_LENGTH)
+    longest = min(max(opening.max_bytes, _MIN_LENGTH_BYTES), _LARGEST_LENGTH)
     # SQLite's heap limit as in _open, the rows as objects and as bytes, and Python itself.
     bounds = {resource.RLIMIT_AS: 4 * longest + 6 * opening.max_bytes + _SPARE_MEMORY}
     bounds[resource.RLIMIT_CORE] = 0
@@ -393,8 +391,8 @@ def confine(opening: Opening) -> None:
         seccomp.install(threads=True, writes=True, locks=True)
 
 
-def _answer(work: Callable[[], tuple[Any, ...]], *, reader: bool) -> tuple[Any, ...]:
-    """Return the outcome of work as a frame: done, failed or too large."""
+def _outcome_frame(work: Callable[[], tuple[Any, ...]], *, reader: bool) -> tuple[Any, ...]:
+    """Run work and return its outcome as a frame that begins with done, failed or large."""
     try:
         return "done", *work()
     except _FailedAtError as error:
@@ -412,7 +410,7 @@ def _answer(work: Callable[[], tuple[Any, ...]], *, reader: bool) -> tuple[Any, 
 
 
 def main() -> None:
-    """Open the database of the first frame, then answer further frames."""
+    """Open the database that the first frame describes, then run the work of each further frame."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # exit if the parent is gone
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
@@ -426,7 +424,7 @@ def main() -> None:
         sessions.append(_Session(opening))
         return (sessions[0].passed_over,)
 
-    send(answers, _answer(open_, reader=opening.reader))
+    send(answers, _outcome_frame(open_, reader=opening.reader))
     if not sessions:
         return
     session = sessions[0]
@@ -434,7 +432,7 @@ def main() -> None:
         signal.signal(signal.SIGTERM, session.stop)
     while True:
         work = Work(*receive(requests))
-        send(answers, _answer(functools.partial(session.run, work), reader=opening.reader))
+        send(answers, _outcome_frame(functools.partial(session.run, work), reader=opening.reader))
 
 
 if __name__ == "__main__":

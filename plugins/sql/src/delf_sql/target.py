@@ -48,18 +48,18 @@ _SERVER: Final = re.compile(
         (?: / (?P<database>[^?]*) )? (?: \? (?P<options>.*) )?""",
     re.VERBOSE | re.DOTALL,
 )
-_SHORTEST_SECRET: Final = 3
+_MIN_SECRET_CHARS: Final = 3
 """The shortest redacted value: shorter ones occur in every text by chance."""
 
 HINT: Final = "for example postgresql://user:password@host/database or sqlite:///shop.db"
 
 
-_OWN_SETTINGS: Final = {
+_DIALECTS_BY_SETTING: Final = {
     "create": _FILES,
     "attach": ("sqlite",),
     "role": ("postgresql",),
 }
-"""Settings that apply to some databases only."""
+"""The dialects that each setting is limited to; other settings apply to every database."""
 
 
 def check_dialect(name: str, settings: SQLSettings, target: Target) -> None:
@@ -68,7 +68,7 @@ def check_dialect(name: str, settings: SQLSettings, target: Target) -> None:
     Raises:
         ConnectionConfigurationError: For the first such setting.
     """
-    for field_name, dialects in _OWN_SETTINGS.items():
+    for field_name, dialects in _DIALECTS_BY_SETTING.items():
         if getattr(settings, field_name) and target.dialect not in dialects:
             words = " and ".join(_LABELS[dialect] for dialect in dialects)
             raise ConnectionConfigurationError(
@@ -103,7 +103,7 @@ class Target:
 
     @property
     def is_locked(self) -> bool:
-        """True if the database itself prevents writes in queries."""
+        """True if the database itself prevents a query from writing."""
         return self.url is None
 
     @property
@@ -287,6 +287,6 @@ def _spellings(*passwords: str | None) -> tuple[str, ...]:
             if password
             else ()
         ):
-            if text and len(text) >= _SHORTEST_SECRET:
+            if text and len(text) >= _MIN_SECRET_CHARS:
                 spellings[text] = None
     return tuple(sorted(spellings, key=len, reverse=True))

@@ -13,18 +13,18 @@ from delf_sql.tokens import parse
 _MARK: Final = "delf_p"
 _STORING: Final = ("INSERT", "UPDATE", "REPLACE", "MERGE", "WITH")
 Assigned = tuple[str, str | int, int]
-"""A table, its column by name or number, and the number of the parameter stored there."""
+"""The table's name, the column's name or index, and the index of the parameter stored there."""
 
 
 def assigned(bound: Bound, dialect: Dialect) -> list[Assigned]:
-    """Return the parameters that a statement stores unchanged.
+    """Return the parameters that a statement stores unchanged, with the columns that get them.
 
     Args:
         bound: The statement.
         dialect: The database's dialect.
 
     Returns:
-        An empty list if sqlglot cannot parse the statement.
+        The assignments; an empty list if sqlglot cannot parse the statement.
     """
     from sqlglot import exp
     from sqlglot.errors import SqlglotError
@@ -43,20 +43,20 @@ def assigned(bound: Bound, dialect: Dialect) -> list[Assigned]:
     assignments: list[Assigned] = []
     for tree in trees:
         if isinstance(tree, (exp.Insert, exp.Update)):
-            assignments += _of(tree)
+            assignments += _assigned_by(tree)
         elif isinstance(tree, exp.Merge):
             for change in tree.find_all(exp.Insert, exp.Update):
-                assignments += _of_merge(tree, change)
+                assignments += _assigned_by_merge(tree, change)
     return assignments
 
 
-def _of_merge(tree: Any, change: Any) -> Iterator[Assigned]:
+def _assigned_by_merge(tree: Any, change: Any) -> Iterator[Assigned]:
     """Yield the parameters that a branch of MERGE assigns to columns."""
     from sqlglot import exp
 
     table = _name(tree.this)
     if isinstance(change, exp.Update):
-        yield from _set(table, change.expressions)
+        yield from _assigned_by_set(table, change.expressions)
     elif isinstance(change.this, exp.Tuple) and isinstance(change.expression, exp.Tuple):
         for column, item in zip(
             change.this.expressions, change.expression.expressions, strict=False
@@ -70,7 +70,7 @@ def _name(table: Any) -> str:
     return ".".join(part.name for part in table.parts)
 
 
-def _set(table: str, changes: Sequence[Any]) -> Iterator[Assigned]:
+def _assigned_by_set(table: str, changes: Sequence[Any]) -> Iterator[Assigned]:
     from sqlglot import exp
 
     for change in changes:
@@ -80,7 +80,7 @@ def _set(table: str, changes: Sequence[Any]) -> Iterator[Assigned]:
                 yield table, change.this.name, parameter
 
 
-def _of(tree: Any) -> Iterator[Assigned]:
+def _assigned_by(tree: Any) -> Iterator[Assigned]:
     """Yield the parameters that INSERT or UPDATE assigns to columns."""
     from sqlglot import exp
 
@@ -102,7 +102,7 @@ def _of(tree: Any) -> Iterator[Assigned]:
     conflict = tree.args.get("conflict")
     if conflict is not None:
         changes += conflict.args.get("expressions") or ()
-    yield from _set(table, changes)
+    yield from _assigned_by_set(table, changes)
 
 
 def _rows(source: Any) -> Iterator[Sequence[Any]]:
@@ -127,12 +127,12 @@ def _parameter(item: Any) -> int | None:
 def kinds_of(
     bound: Bound, dialect: Dialect, find_table: Callable[[str], Table | None]
 ) -> list[str | None]:
-    """Return the column type for each parameter; None if it is not stored in a column.
+    """Return the column type for each parameter; None for a parameter not stored in a column.
 
     Args:
         bound: The statement.
         dialect: The database's dialect.
-        find_table: Finds a table with its columns by a name.
+        find_table: Returns a table with its columns, by the table's name.
     """
     kinds: list[str | None] = [None] * len(bound.values)
     tables: dict[str, Table | None] = {}

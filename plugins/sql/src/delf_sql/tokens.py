@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["word", "name", "string", "number", "operator"]
 
-_GRAMMARS: Final[dict[Dialect, str]] = {
+_SQLGLOT_NAMES: Final[dict[Dialect, str]] = {
     "postgresql": "postgres",
     "mssql": "tsql",
     "cockroachdb": "postgres",
@@ -77,14 +77,16 @@ _SHAPES: Final[dict[Dialect, Sequence[tuple[Kind, str]]]] = {
         ("operator", r"[{}]"),  # around the fields of a struct, or the entries of a map
     ),
 }
-_OTHERS: Final[Sequence[tuple[Kind, str]]] = (
+_COMMON_SHAPES: Final[Sequence[tuple[Kind, str]]] = (
     ("word", r"[^\W\d]\w*"),
     ("number", r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?"),
     ("operator", r"(?!.*(?:--|/\*|\*/|//|\#))[-+*/<>=~!@^%&|?:.,;()\[\]]+"),
     ("string", r"'(?:[^'\\]|'')*'"),
     ("name", r'"[^"\\]+"|`[^`\\]+`|\[[^\[\]\\]+\]'),
 )
-"""The common subset for all other databases: no backslash, no prefix, no quote in a name."""
+"""Token patterns for all other dialects: the subset of SQL that all of them read the same way,
+without backslashes, string prefixes and quotes inside names.
+"""
 _BLOCK: Final = r"/\*(?:(?!/\*|\*/).)*\*/"
 _GAPS: Final[dict[Dialect, str]] = {
     "postgresql": rf"(?:[ \t\n]|--[^\n]*(?:\n|\Z)|{_BLOCK})*",
@@ -94,16 +96,18 @@ _GAPS: Final[dict[Dialect, str]] = {
 }
 _OTHER_GAPS: Final = rf"(?:[ \t\n]|--[ \t][^\n]*(?:\n|\Z)|(?!/\*[!+]){_BLOCK})*"
 _LONGEST_SHOWN: Final = 30
-_BACK_FOR_A_TOKEN: Final = 5
-_BACK_FOR_ANY: Final = 20_000
-"""The maximum number of tokens that sqlglot may backtrack.
+_BACKTRACKED_PER_TOKEN: Final = 5
+_MIN_BACKTRACKED_TOKENS: Final = 20_000
+"""The smallest limit on the tokens that sqlglot may backtrack in one statement.
 
-Honest statements need less than one for each token; nested type names need twice as many for each
-level.
+Ordinary statements backtrack less than one token for each of their tokens. Nested type names
+backtrack twice as many tokens with each level.
 """
 _LEADING: Final = frozenset({".", ":", "@", "@@", "!"})
 _FOLLOWING: Final = frozenset({".", ":"})
-"""Signs that stay next to their neighbours: ``a.b``, ``:name``, ``a[1:n]``, ``@x``, ``!~``."""
+"""Operators that may directly follow a token, as in ``a.b``. Operators in ``_LEADING`` may directly
+precede a token, as in ``:name``.
+"""
 
 _SHIFTS: Final = frozenset({"<<", ">>"})
 """Operators that sqlglot splits into two tokens."""
@@ -132,16 +136,16 @@ class Token:
 
 
 @functools.cache
-def _reader(dialect: Dialect) -> tuple[Any, Any, Grammar]:
-    """Return the tokenizer, the parser and the grammar of a dialect.
+def _sqlglot_classes(dialect: Dialect) -> tuple[Any, Any, Grammar]:
+    """Return the tokenizer class, the parser class and the grammar of a dialect.
 
-    The tokenizer splits the whole text, without keywords after which it would skip the rest. The
-    import goes through the package, because concurrent imports of the package and of a module
-    inside it deadlock, and one thread then gets a half-initialised module.
+    The tokenizer must not treat keywords as commands, because it would skip the text after them.
+    The import goes through the package: concurrent imports of a package and of a module inside it
+    deadlock, and one thread then gets a half-initialised module.
     """
     from sqlglot import Dialect as AnyGrammar
 
-    name = _GRAMMARS.get(dialect, dialect)
+    name = _SQLGLOT_NAMES.get(dialect, dialect)
     grammar: Any = AnyGrammar.get_or_raise(name if AnyGrammar.get(name) is not None else "")
     base: Any = grammar.tokenizer_class
     words = type("Words", (base,), {"COMMANDS": set[Any]()})
@@ -153,7 +157,8 @@ def _limit_backtracking(base: Any) -> Any:
 
     def go_back(parser: Any, index: int) -> None:
         parser.gone_back += parser._index - index  # noqa: SLF001 - there is no other way to see it
-        if parser.gone_back > _BACK_FOR_A_TOKEN * parser._tokens_size + _BACK_FOR_ANY:  # noqa: SLF001
+        token_count = parser._tokens_size  # noqa: SLF001
+        if parser.gone_back > _BACKTRACKED_PER_TOKEN * token_count + _MIN_BACKTRACKED_TOKENS:
             raise RecursionError
         base._retreat(parser, index)  # noqa: SLF001
 
@@ -167,7 +172,7 @@ def parse(text: str, dialect: Dialect) -> list[Any]:
         SqlglotError: If sqlglot cannot parse the text.
         RecursionError: If the text is nested too deeply.
     """
-    tokenizer, parser, grammar = _reader(dialect)
+    tokenizer, parser, grammar = _sqlglot_classes(dialect)
     return parser(dialect=grammar).parse(tokenizer(grammar).tokenize(text), text)
 
 
@@ -181,7 +186,7 @@ def normalise(text: str, dialect: Dialect) -> tuple[str, list[Token]]:
 
     text = text.replace("\r\n", "\n")
     try:
-        tokenizer, _, grammar = _reader(dialect)
+        tokenizer, _, grammar = _sqlglot_classes(dialect)
         raw_tokens = tokenizer(grammar).tokenize(text)
     except TokenError:
         raise ToolRefusedError(
@@ -199,7 +204,7 @@ def normalise(text: str, dialect: Dialect) -> tuple[str, list[Token]]:
 
 
 def _check_gap(text: str, start: int, end: int, dialect: Dialect) -> None:
-    """Raise ToolRefusedError if the text between two tokens is not plain blanks or comments."""
+    """Raise ToolRefusedError unless the text between two tokens is only blanks and comments."""
     gap = text[start:end]
     odd = next((sign for sign in gap if not (sign.isprintable() or sign in "\t\n")), None)
     if odd is not None:
@@ -218,8 +223,8 @@ def _check_gap(text: str, start: int, end: int, dialect: Dialect) -> None:
 
 
 def _tokens(piece: str, start: int, dialect: Dialect) -> Iterable[Token]:
-    """Yield the tokens of a piece, splitting tokens that sqlglot joins, such as ``GROUP BY``."""
-    for kind, shape in _SHAPES.get(dialect, _OTHERS):
+    """Yield the tokens of a piece, splitting what sqlglot joins, such as ``GROUP BY``."""
+    for kind, shape in _SHAPES.get(dialect, _COMMON_SHAPES):
         if _matches(shape, piece):
             text = _inner(piece) if kind == "name" else piece
             yield Token(kind, text, start, start + len(piece))
@@ -258,7 +263,7 @@ def _join(text: str, read: Sequence[Token]) -> tuple[str, list[Token]]:
 
 
 def _forbids_blank(before: Token, token: Token) -> bool:
-    """Return True if a blank between two tokens would change the meaning.
+    """Return True if a blank between two tokens would change the statement's meaning.
 
     Raises:
         ToolRefusedError: For a number directly before a word, number or string.

@@ -62,7 +62,7 @@ _NOTES: Final[dict[Dialect, Sequence[_Note]]] = {
 
 
 def values_note(tables: Iterable[Table], dialect: Dialect) -> str:
-    """Describe unexpected Python forms of values in some tables; empty if none.
+    """Describe columns whose values have an unexpected Python type; empty if there are none.
 
     Args:
         tables: The tables shown to the model.

@@ -89,7 +89,7 @@ def as_json(value: Any) -> str:
 
 
 def _in_json(value: Any) -> Any:
-    """Convert a value for JSON: datetimes with zone as text, durations in seconds."""
+    """Convert a value for JSON: datetimes with zone become text, durations become seconds."""
     if isinstance(value, bytes):
         raise TypeError("JSON has no bytes: pass text, as base64.b64encode(value).decode()")
     if isinstance(value, decimal.Decimal):

@@ -83,7 +83,7 @@ def create_missing(target: Target, create: Callable[[], None]) -> None:
 
 
 class WriteResult:
-    """Collects the results of a write: the number of changed rows, and the returned rows."""
+    """The results of a write: the number of changed rows, and the rows that were returned."""
 
     def __init__(self) -> None:
         self.rowcount = 0
@@ -92,7 +92,7 @@ class WriteResult:
         self.warnings: dict[str, None] = {}
 
     def room(self, limit: int) -> int:
-        """Return how many more rows may be returned."""
+        """Return how many more rows a statement may return within the limit."""
         return limit - len(self.rows)
 
     def add(self, rowcount: int, fetched: Fetched | None = None) -> None:
@@ -120,7 +120,7 @@ class WriteResult:
         self.rows += fetched.rows
 
     def warn(self, warnings: Iterable[str]) -> None:
-        """Keep the first warnings of the database."""
+        """Add warnings of the database, unless there are enough already."""
         if len(self.warnings) < _MAX_WARNINGS:
             self.warnings |= dict.fromkeys(warnings)
 
@@ -155,7 +155,8 @@ def unlisted(name: str) -> ToolRefusedError:
     """Make the error for a database function that is not allowed.
 
     Args:
-        name: The function's name; after a dot if the query may mean a column.
+        name: The function's name. A leading dot says that the name was written after a dot, where
+            it may also be a column's name.
     """
     called = f"{name}()" if not name.startswith(".") else f"{name} (PostgreSQL may call it)"
     return ToolRefusedError(

@@ -29,9 +29,9 @@ from delf_sql.settings import SQLSettings
 from delf_sql.target import Target
 from delf_sql.values import for_duckdb
 
-_MEMORY: Final = 1_500_000_000
-"""The memory limit of the process in bytes; DuckDB's own limit is a third of that."""
-_SPILL: Final = 4_000_000_000
+_MEMORY_BYTES: Final = 1_500_000_000
+"""The memory limit of a child process; DuckDB's own limit is a third of this number."""
+_MAX_TEMPORARY_BYTES: Final = 4_000_000_000
 _ANY_SIZE: Final = 2**60
 _ANSWER_OF_A_BYTE: Final = 8
 _WORK: Final = "delf_sql.backends.duckdb_child:run"
@@ -50,7 +50,7 @@ class _DuckdbError(Exception):
 
 @dataclass(frozen=True)
 class _ReadyChild:
-    """A prepared child process."""
+    """A child process that was forked in advance for one statement."""
 
     child: Child
     limits: Limits
@@ -67,7 +67,7 @@ class _Session:
 
     Args:
         template: The template process that forks the children.
-        path: The file.
+        path: The database file.
         reader: Whether to open the file read-only.
         settings: The connection's settings.
     """
@@ -90,7 +90,7 @@ class _Session:
 
         Raises:
             _DuckdbError: If DuckDB fails or its process dies.
-            DelfError: If the function raised it.
+            DelfError: If the function raises a DelfError in the child process.
         """
         settings = self._settings
         arguments = {
@@ -116,10 +116,10 @@ class _Session:
         folder = tempfile.TemporaryDirectory(prefix="delf-duckdb-")
         limits = Limits(
             seconds=settings.statement_timeout,
-            memory=_MEMORY + _ANSWER_OF_A_BYTE * settings.max_bytes,
+            memory=_MEMORY_BYTES + _ANSWER_OF_A_BYTE * settings.max_bytes,
             answer=_ANSWER_OF_A_BYTE * settings.max_bytes + 1_000_000,
             scratch=folder.name,
-            file_bytes=_SPILL if self._reader else _ANY_SIZE,
+            file_bytes=_MAX_TEMPORARY_BYTES if self._reader else _ANY_SIZE,
             writable=() if self._reader else (str(self._path.parent),),
         )
         files = (str(self._path), f"{self._path}.wal")
@@ -159,7 +159,7 @@ class _Session:
                 self._running.kill()
 
     def close(self) -> None:
-        """Kill the prepared child, if unused."""
+        """Kill the child process that was forked for a next statement, if any."""
         while self._ready:
             self._ready.pop().end()
 
@@ -168,7 +168,7 @@ class DuckdbBackend:
     """The backend for DuckDB, with a process for each statement.
 
     Args:
-        target: The file.
+        target: The database file.
         settings: The limits of a statement.
     """
 
@@ -182,7 +182,7 @@ class DuckdbBackend:
         self._template = Template()
 
     def create(self) -> None:
-        """Create the file, as DuckDB does for a writer.
+        """Create the file by opening it for writing.
 
         Raises:
             OSError: If the file cannot be created.
@@ -195,7 +195,7 @@ class DuckdbBackend:
 
     @contextlib.contextmanager
     def session(self, *, reader: bool) -> Generator[_Session]:
-        """Yield a session whose statements each get a process."""
+        """Yield a session that runs each statement in a new process."""
         if not self._path.is_file() and (reader or not self._settings.create):
             raise ConnectionFileNotFoundError(
                 f"there is no DuckDB file {self.target.database!r}",
@@ -273,7 +273,7 @@ class DuckdbBackend:
         """Do nothing: a session keeps no state."""
 
     def dispose(self) -> None:
-        """Kill the prepared processes."""
+        """Kill the processes that were forked in advance."""
         self._template.close()
 
     def explain(self, error: BaseException) -> Problem | None:

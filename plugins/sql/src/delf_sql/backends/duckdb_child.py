@@ -59,15 +59,19 @@ _UNREPRESENTABLE: Final = {
     "TIMESTAMP_NS": "NOT isfinite({0}) OR epoch_ns({0}) % 1000 <> 0",
     _ZONED: "NOT isfinite({0})",
 }
-"""SQL conditions for values without a Python equivalent: months, infinity, nanoseconds."""
-_UNREPRESENTABLE_INSIDE: Final = {
+"""SQL conditions, by column type, that find values without a Python equivalent: intervals with
+months or years, infinite dates and times, and nanoseconds.
+"""
+_UNREPRESENTABLE_TEXTS: Final = {
     "INTERVAL": r"\d months?|\d years?",
     "DATE": r"infinity|\(BC\)|\d{{5,}}-\d\d-\d\d",
     "TIMESTAMP": r"infinity|\(BC\)|\d{{5,}}-\d\d-\d\d",
     "TIMESTAMP_NS": r"\.\d{{6}}\d*[1-9]",
     "TIME": r"24:00:00",
 }
-"""SQL conditions for the text of nested values, by the types inside."""
+"""Regular expressions for the text of a list, struct or map: each finds values of a type that have
+no Python equivalent.
+"""
 _CATALOGUE: Final = Catalogue(
     relations="""
 SELECT schema_name || chr(31) || name, nullif(schema_name, 'main'), name, is_view, comment FROM (
@@ -100,7 +104,7 @@ class DuckdbEngine(EngineBackend):
     """Runs one statement in DuckDB, in the child process.
 
     Args:
-        target: The file.
+        target: The database file.
         settings: The limits of a statement.
     """
 
@@ -143,10 +147,10 @@ class DuckdbEngine(EngineBackend):
 
     def stop(self, session: sa.Connection) -> None:
         """Interrupt the running statement."""
-        _raw(session).interrupt()
+        _duckdb_connection(session).interrupt()
 
     def query(self, session: sa.Connection, bound: Bound, limit: int) -> Fetched:
-        """Run a query after checking with DuckDB's own parser that it is one."""
+        """Run a query after DuckDB's own parser has confirmed that the statement is a query."""
         _check_is_query(session, bound)
         tail = "\n) AS delf"
         kinds = self._columns(session, _wrap(bound, "DESCRIBE ", ""))
@@ -156,7 +160,7 @@ class DuckdbEngine(EngineBackend):
         head = f"SELECT {', '.join(items)} FROM (\n"  # noqa: S608 - names made here
         wrapped = _wrap(bound, head, f"{tail}({', '.join(names)})")
         fetched = self._fetch(session, wrapped, limit, streams=False)
-        rows: list[Sequence[Any]] = [_row(row, kinds) for row in fetched.rows]
+        rows: list[Sequence[Any]] = [_converted_row(row, kinds) for row in fetched.rows]
         return Fetched(tuple(name for name, _ in kinds), rows, fetched.more)
 
     def _columns(self, session: sa.Connection, bound: Bound) -> list[tuple[str, str]]:
@@ -209,17 +213,17 @@ class DuckdbEngine(EngineBackend):
 def run(
     database: str, reader: bool, settings: dict[str, Any], work: str, given: dict[str, Any]
 ) -> dict[str, Any]:
-    """Open the file, run one function, close it. Called in a child process.
+    """Open the database file, run one function and close the file, in a child process.
 
     Args:
         database: The file's path.
         reader: Whether to open the file read-only.
         settings: Fields of the connection's settings.
-        work: ``query``, ``change``, ``relations`` or ``tables``.
-        given: The arguments.
+        work: The function's name: ``query``, ``change``, ``relations`` or ``tables``.
+        given: The function's arguments.
 
     Returns:
-        The function's ``value``, or DuckDB's ``problem``.
+        A dict with the function's result as ``value``, or with DuckDB's error as ``problem``.
     """
     target = Target(dialect="duckdb", label="DuckDB", database=database)
     engine = DuckdbEngine(target, SQLSettings.model_construct(**settings))
@@ -280,13 +284,12 @@ def _plain(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
     return [[plain(value) for value in row] for row in rows]
 
 
-def _raw(session: sa.Connection) -> Any:
-    """Return DuckDB's connection behind SQLAlchemy's."""
+def _duckdb_connection(session: sa.Connection) -> Any:
     return session.connection.driver_connection
 
 
 def _check_is_query(session: sa.Connection, bound: Bound) -> None:
-    statements = _raw(session).extract_statements(bound.text())
+    statements = _duckdb_connection(session).extract_statements(bound.text())
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         raise ToolRefusedError("query only reads, and this is not a plain query: use write")
 
@@ -305,7 +308,10 @@ def _select_item(name: str, kind: str) -> str:
 
 
 def _text_item(name: str, kind: str) -> str:
-    """Return a SQL expression: the text of a value without a Python equivalent, or else NULL."""
+    """Return a SQL expression for the text of a column's value without a Python equivalent.
+
+    For any other value the expression is NULL.
+    """
     condition = _UNREPRESENTABLE.get(kind) or _unrepresentable_inside(kind)
     return f"CASE WHEN {condition.format(name)} THEN {name}::VARCHAR END" if condition else "NULL"
 
@@ -315,12 +321,16 @@ def _unrepresentable_inside(kind: str) -> str | None:
 
     None if the type has no such values.
     """
-    patterns = [pattern for word, pattern in _UNREPRESENTABLE_INSIDE.items() if word in kind]
+    patterns = [pattern for word, pattern in _UNREPRESENTABLE_TEXTS.items() if word in kind]
     return f"regexp_matches({{0}}::VARCHAR, '{'|'.join(patterns)}')" if patterns else None
 
 
-def _row(row: Sequence[Any], kinds: Sequence[tuple[str, str]]) -> list[Any]:
-    """Return the values of a row, whose columns come twice: as values, then as texts if needed."""
+def _converted_row(row: Sequence[Any], kinds: Sequence[tuple[str, str]]) -> list[Any]:
+    """Convert a result row to a list of values.
+
+    The row holds all columns twice. The second half holds the text of each value without a Python
+    equivalent, else None.
+    """
     values: list[Any] = []
     for number, (_, kind) in enumerate(kinds):
         value, text = row[number], row[len(kinds) + number]

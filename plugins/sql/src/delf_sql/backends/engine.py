@@ -159,7 +159,7 @@ class EngineBackend:
 
     def stop(self, session: sa.Connection) -> None:
         """Stop the running statement from another thread, if the driver can."""
-        driver = _driver(session)
+        driver = _driver_connection(session)
         method = next((name for name in _STOPS if callable(getattr(driver, name, None))), None)
         if method is not None:
             getattr(driver, method)()
@@ -196,7 +196,7 @@ class EngineBackend:
     def _convert_values(
         self, session: sa.Connection, bounds: Sequence[Bound], *, stores: bool
     ) -> list[Bound]:
-        """Convert the parameters to the types of their placeholders."""
+        """Convert each parameter to the type of its placeholder."""
         kinds: dict[tuple[str, ...], Sequence[str | None]] = {}
         converted: list[Bound] = []
         for bound in bounds:
@@ -207,12 +207,14 @@ class EngineBackend:
         return converted
 
     def _kinds(self, session: sa.Connection, bound: Bound, *, stores: bool) -> Sequence[str | None]:
-        """Return the column types of a statement's placeholders; None for each in a query.
+        """Return the column type for each placeholder of a statement; None if unknown.
+
+        The types of a query's placeholders are not determined.
 
         Args:
-            session: The session, for the tables' columns.
+            session: The session, for reading the columns of tables.
             bound: The statement with its values.
-            stores: Whether the statement may store the values.
+            stores: Whether the statement may store the values; False for a query.
         """
         if not stores:
             return [None] * len(bound.values)
@@ -227,7 +229,7 @@ class EngineBackend:
         return self._tables_by_name[name]
 
     def _check(self, session: sa.Connection, statement: Statement, bound: Bound) -> None:
-        """Check a query with the database itself before it runs."""
+        """Ask the database to check a query before the query runs."""
 
     def _fetch(self, session: sa.Connection, bound: Bound, limit: int, *, streams: bool) -> Fetched:
         # Row by row, because drivers that fetch everything first would exceed the limits.
@@ -286,7 +288,7 @@ class EngineBackend:
         bounds: Sequence[Bound],
         written: WriteResult,
     ) -> None:
-        """Run a statement for each of its values, in one batch if the database supports that."""
+        """Run a statement for each set of values, in one batch if the database supports that."""
         if not changes_rows(statement):
             self._tables_by_name.clear()
         bounds = self._convert_values(session, bounds, stores=True)
@@ -318,7 +320,7 @@ class EngineBackend:
         return session.exec_driver_sql(text, values).fetchall()
 
     def relations(self, session: sa.Connection) -> list[Relation]:
-        """Return all tables and views, or those of the default schema."""
+        """Return all tables and views; without catalogue queries, only the default schema's."""
         if self.catalogue is not None:
             return relations_of(self._ask(session, self.catalogue.relations))
         inspector = sa.inspect(session)
@@ -398,8 +400,7 @@ class EngineBackend:
         )
 
 
-def _driver(session: sa.Connection) -> Any:
-    """Return the driver's own connection."""
+def _driver_connection(session: sa.Connection) -> Any:
     return session.connection.driver_connection
 
 

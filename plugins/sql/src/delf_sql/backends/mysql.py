@@ -35,17 +35,17 @@ from delf_sql.settings import SQLSettings
 from delf_sql.target import Target
 from delf_sql.values import AsText, for_mysql
 
-_FIRST_WITH_ROLES: Final = 8
-"""The first version of MySQL with roles; MariaDB has had roles since 10.0.5."""
+_FIRST_VERSION_WITH_ROLES: Final = 8
+"""The first major version of MySQL with roles; MariaDB has had roles since 10.0.5."""
 _COM_RESET_CONNECTION: Final = 0x1F
 STOP_SECONDS: Final = 3.0
-_OTHER_READINGS: Final = frozenset(
+_UNSUPPORTED_SQL_MODES: Final = frozenset(
     {
         "ANSI", "ANSI_QUOTES", "NO_BACKSLASH_ESCAPES", "IGNORE_SPACE", "PIPES_AS_CONCAT", "ORACLE",
         "MSSQL", "DB2", "MAXDB", "POSTGRESQL",
     }
 )  # fmt: skip
-"""SQL modes in which the server parses text differently from the gate."""
+"""SQL modes in which the server parses text differently from :mod:`delf_sql.gate`."""
 _UNLISTED: Final = """
 SELECT routine_name FROM information_schema.routines
 WHERE routine_schema = DATABASE() AND routine_name IN ({names}) LIMIT 1
@@ -58,8 +58,8 @@ WHERE t.table_name IN ({names}) AND e.transactions <> 'YES'
 ORDER BY 1 LIMIT 10
 """
 _MAX_WARNINGS: Final = 3
-_SMALLEST_LARGEST: Final = 1_000_000
-"""The minimum packet limit in bytes, which delf's own queries need whatever ``max_bytes`` is."""
+_MIN_PACKET_BYTES: Final = 1_000_000
+"""The smallest packet limit: delf's own queries need this size even if ``max_bytes`` is smaller."""
 _TIMEOUTS: Final = (1969, 3024)
 _READ_ONLY: Final = (1792, 1290, 1836)
 _REFUSED: Final = (1040, 1044, 1045, 1049, 1129, 1130, 1152, 1203)
@@ -103,10 +103,10 @@ LIMIT 1000000
 )
 
 
-def _keep_text(convert: Any) -> Any:
-    """Wrap a conversion function, marking its texts as values without a Python equivalent.
+def _with_marked_texts(convert: Any) -> Any:
+    """Wrap a conversion function so that texts in its results become :class:`AsText`.
 
-    The conversion returns a text only for such a value, for example 0000-00-00.
+    The conversion returns a text only for a value without a Python equivalent, such as 0000-00-00.
     """
 
     def converted(value: Any) -> Any:
@@ -119,7 +119,7 @@ def _keep_text(convert: Any) -> Any:
 _MOMENTS: Final = (FIELD_TYPE.DATE, FIELD_TYPE.DATETIME, FIELD_TYPE.TIMESTAMP, FIELD_TYPE.TIME)
 _CONVERSIONS: Final[dict[Any, Any]] = {
     **conversions,
-    **{kind: _keep_text(conversions[kind]) for kind in _MOMENTS},
+    **{kind: _with_marked_texts(conversions[kind]) for kind in _MOMENTS},
 }
 
 
@@ -159,7 +159,7 @@ class _Connection(_Base):
         self._force_close()
 
     def prepare(self, text: str) -> None:
-        """Prepare a statement on the server, and deallocate it."""
+        """Let the server check a statement by preparing it; the statement does not run."""
         self._execute_command(COMMAND.COM_STMT_PREPARE, text)
         packet = self._read_packet()
         _, number, columns, params = struct.unpack_from("<BIHH", packet.get_all_data())
@@ -198,12 +198,12 @@ class MysqlBackend(EngineBackend):
         return {"creator": self._open}
 
     def _prepare(self, driver: _Connection, *, reader: bool) -> None:
-        """Configure a fresh session, including the SQL mode that the gate assumes."""
+        """Configure a fresh session, including the SQL mode that :mod:`delf_sql.gate` relies on."""
         role = "CURRENT_ROLE()" if _has_roles(driver) else "NULL"
         ((modes, *database_and_role),) = _rows(driver, f"SELECT @@sql_mode, DATABASE(), {role}")
         if self._database_and_role.setdefault(driver, database_and_role) != database_and_role:
             raise ConnectionResetError("a reset leaves the database and the role that were chosen")
-        safe_modes = [mode for mode in str(modes).split(",") if mode not in _OTHER_READINGS]
+        safe_modes = [mode for mode in str(modes).split(",") if mode not in _UNSUPPORTED_SQL_MODES]
         settings = [
             f"sql_mode = '{','.join(safe_modes)}'",
             "autocommit = 0",
@@ -220,13 +220,13 @@ class MysqlBackend(EngineBackend):
             driver.query("SET SESSION TRANSACTION READ ONLY")
 
     def _reset(self, connection: sa.Connection, *, reader: bool) -> None:
-        _raw(connection).reset()
-        self._prepare(_raw(connection), reader=reader)
+        _pymysql_connection(connection).reset()
+        self._prepare(_pymysql_connection(connection), reader=reader)
 
     def _open(self, seconds: float | None = None) -> _Connection:
         target, options = self.target, self.target.options
         return _Connection(
-            largest=max(self._settings.max_bytes, _SMALLEST_LARGEST),
+            largest=max(self._settings.max_bytes, _MIN_PACKET_BYTES),
             host=target.host or "localhost",
             port=target.port or 0,
             user=target.user,
@@ -248,7 +248,7 @@ class MysqlBackend(EngineBackend):
 
     def stop(self, session: sa.Connection) -> None:
         """Kill the running statement on the server, which rolls back, and close the connection."""
-        driver = _raw(session)
+        driver = _pymysql_connection(session)
         try:
             with contextlib.closing(self._open(STOP_SECONDS)) as killer:
                 # Use another connection, because a busy connection accepts no command.
@@ -263,7 +263,7 @@ class MysqlBackend(EngineBackend):
         return bind(statement.text, statement.tokens, params, "mysql", for_mysql)
 
     def _kinds(self, session: sa.Connection, bound: Bound, *, stores: bool) -> Sequence[str | None]:
-        """Return the column types of the placeholders; TIME is a duration here."""
+        """Return the column types of the placeholders; MySQL's TIME counts as a duration."""
         kinds = super()._kinds(session, bound, stores=stores)
         return [
             "interval" if (kind and kind.startswith("time(")) or kind == "time" else kind
@@ -271,10 +271,12 @@ class MysqlBackend(EngineBackend):
         ]
 
     def _begin(self, session: sa.Connection, *, reader: bool) -> None:
-        _raw(session).query(f"START TRANSACTION READ {'ONLY' if reader else 'WRITE'}")
+        _pymysql_connection(session).query(
+            f"START TRANSACTION READ {'ONLY' if reader else 'WRITE'}"
+        )
 
     def _check(self, session: sa.Connection, statement: Statement, bound: Bound) -> None:
-        driver = _raw(session)
+        driver = _pymysql_connection(session)
         self._check_calls(driver, statement.calls)
         _check_is_query(driver, bound.text())
 
@@ -283,8 +285,8 @@ class MysqlBackend(EngineBackend):
 
     def _warnings(self, session: sa.Connection) -> tuple[str, ...]:
         """Return warnings about truncated texts, division by zero and invalid dates."""
-        driver = _raw(session)
-        result: Any = driver._result  # noqa: SLF001 - the cursor has let go of it
+        driver = _pymysql_connection(session)
+        result: Any = driver._result  # noqa: SLF001 - the closed cursor no longer has the result
         count = 0 if result is None else result.warning_count
         if not count:
             return ()
@@ -292,7 +294,7 @@ class MysqlBackend(EngineBackend):
         return (*lines, *([f"{count - len(lines)} more warnings"] if count > len(lines) else []))
 
     def _discard_rows(self, session: sa.Connection) -> None:
-        _raw(session).cut()
+        _pymysql_connection(session).cut()
 
     def _check_calls(self, driver: _Connection, calls: Collection[str]) -> None:
         """Refuse calls of user-defined functions that are not allowed."""
@@ -307,11 +309,14 @@ class MysqlBackend(EngineBackend):
     ) -> Sequence[tuple[str, str]]:
         """Return tables with engines such as MyISAM, which cannot roll back."""
         query = _PLAIN_TABLES.format(names=", ".join(["%s"] * len(names)))
-        return [(str(name), str(engine)) for name, engine in _rows(_raw(session), query, [*names])]
+        return [
+            (str(name), str(engine))
+            for name, engine in _rows(_pymysql_connection(session), query, [*names])
+        ]
 
     def version(self, session: sa.Connection) -> str:
         """Return the server's product and version."""
-        driver = _raw(session)
+        driver = _pymysql_connection(session)
         number = re.match(r"(?:5\.5\.5-)?([\d.]+)", driver.get_server_info())
         product = "MariaDB" if _is_mariadb(driver) else "MySQL"
         return f"{product} {number.group(1) if number else ''}".strip()
@@ -333,8 +338,7 @@ class MysqlBackend(EngineBackend):
         return Problem(cause="statement", text=text)
 
 
-def _raw(session: sa.Connection) -> _Connection:
-    """Return the connection of PyMySQL."""
+def _pymysql_connection(session: sa.Connection) -> _Connection:
     driver: Any = session.connection.driver_connection
     return driver
 
@@ -372,7 +376,7 @@ def _is_mariadb(driver: Connection) -> bool:
 
 def _has_roles(driver: Connection) -> bool:
     major = driver.get_server_info().partition(".")[0]
-    return _is_mariadb(driver) or (major.isdecimal() and int(major) >= _FIRST_WITH_ROLES)
+    return _is_mariadb(driver) or (major.isdecimal() and int(major) >= _FIRST_VERSION_WITH_ROLES)
 
 
 def _ssl(options: dict[str, str]) -> Any:

@@ -38,9 +38,9 @@ SELECT pg_catalog.set_config('statement_timeout', %s, true),
        pg_catalog.set_config('intervalstyle', 'postgres', true),
        pg_catalog.set_config('extra_float_digits', '1', true)
 """
-"""Settings for the text form of values, whatever the server's and ``PGOPTIONS``."""
+"""Settings for the text form of values, which override those of the server and of ``PGOPTIONS``."""
 _ROLE: Final = "SELECT pg_catalog.set_config('role', %s, true)"
-_UNLISTED: Final = """
+_UNSAFE_FUNCTION: Final = """
 SELECT p.proname::text
 FROM pg_catalog.pg_proc p
 WHERE p.proname OPERATOR(pg_catalog.=) ANY (%(calls)s::pg_catalog.name[])
@@ -59,8 +59,11 @@ WHERE p.proname OPERATOR(pg_catalog.=) ANY (%(attributes)s::pg_catalog.name[])
   AND p.pronargs OPERATOR(pg_catalog.>=) 1
 LIMIT 1
 """
-"""Unsafe functions under a called name: unknown volatile ones, user-defined ones except harmless
-extensions, and any that may be called by a name after a dot.
+"""A query for the name of an unsafe function that a statement may call.
+
+Volatile functions are unsafe unless delf knows their names. User-defined functions are unsafe
+unless they belong to an extension and are not volatile. A name after a dot is unsafe if any
+function with an argument has the name.
 """
 
 _CATALOGUE: Final = Catalogue(
@@ -121,7 +124,7 @@ class PostgresBackend(EngineBackend):
         return sa.URL.create("postgresql+psycopg")
 
     def _warnings(self, session: sa.Connection) -> tuple[str, ...]:
-        return self._json[_raw(session)].take_notes()
+        return self._json[_psycopg_connection(session)].take_notes()
 
     def _options(self, reader: bool) -> dict[str, Any]:
         def connect() -> psycopg.Connection[Any]:
@@ -155,7 +158,7 @@ class PostgresBackend(EngineBackend):
 
     def _reset(self, connection: sa.Connection, *, reader: bool) -> None:
         """Reset settings, locks, temporary tables and cursors of the session."""
-        driver = _raw(connection)
+        driver = _psycopg_connection(connection)
         # The server refuses DISCARD ALL within a transaction.
         driver.autocommit = True
         driver.execute("DISCARD ALL")
@@ -163,7 +166,7 @@ class PostgresBackend(EngineBackend):
 
     def stop(self, session: sa.Connection) -> None:
         """Cancel the running statement on the server; abandon a server that does not answer."""
-        driver = _raw(session)
+        driver = _psycopg_connection(session)
         try:
             driver.cancel_safe(timeout=STOP_SECONDS)
         except psycopg.Error:
@@ -172,8 +175,8 @@ class PostgresBackend(EngineBackend):
 
     def discard(self, session: sa.Connection) -> None:
         """Close the socket, whatever the server is doing."""
-        if _raw(session).info.transaction_status is TransactionStatus.ACTIVE:
-            _raw(session).pgconn.finish()
+        if _psycopg_connection(session).info.transaction_status is TransactionStatus.ACTIVE:
+            _psycopg_connection(session).pgconn.finish()
         super().discard(session)
 
     def _bind(self, statement: Statement, params: Params) -> Bound:
@@ -187,11 +190,14 @@ class PostgresBackend(EngineBackend):
         ]
 
     def _kinds(self, session: sa.Connection, bound: Bound, *, stores: bool) -> Sequence[str | None]:
-        """Ask the server for the types of placeholders, if they matter."""
+        """Ask the server for the types of the placeholders.
+
+        A query without lists or dicts as values needs no types: each type is then None.
+        """
         unknown = [None] * len(bound.values)
         if not stores and not any(isinstance(value, (list, dict)) for value in bound.values):
             return unknown
-        driver = _raw(session)
+        driver = _psycopg_connection(session)
         # An error while the server looks at the statement would end the whole transaction.
         driver.execute("SAVEPOINT delf_types")
         kinds = placeholder_types(driver, bound)
@@ -199,14 +205,14 @@ class PostgresBackend(EngineBackend):
         return unknown if kinds is None else kinds
 
     def _begin(self, session: sa.Connection, *, reader: bool) -> None:
-        driver = _raw(session)
+        driver = _psycopg_connection(session)
         driver.execute(_BEGIN, [str(max(1, round(self._settings.statement_timeout * 1000)))])
         register_user_types(driver)
         if reader and self._settings.role is not None:
             driver.execute(_ROLE, [self._settings.role])
 
     def _check(self, session: sa.Connection, statement: Statement, bound: Bound) -> None:
-        self._check_calls(_raw(session), statement)
+        self._check_calls(_psycopg_connection(session), statement)
 
     def _check_calls(self, driver: psycopg.Connection[Any], statement: Statement) -> None:
         """Refuse calls of user-defined functions that are not allowed."""
@@ -221,13 +227,13 @@ class PostgresBackend(EngineBackend):
             "known": sorted(unlisted_known_names),
             "attributes": sorted(unlisted_names & statement.attributes - unlisted_known_names),
         }
-        row = driver.execute(_UNLISTED, parameters).fetchone()
+        row = driver.execute(_UNSAFE_FUNCTION, parameters).fetchone()
         if row is not None:
             raise unlisted(row[0])
 
     def version(self, session: sa.Connection) -> str:
         """Return the server's version."""
-        number = _raw(session).info.server_version
+        number = _psycopg_connection(session).info.server_version
         return f"PostgreSQL {number // 10000}.{number % 10000}"
 
     def explain(self, error: BaseException) -> Problem | None:
@@ -248,8 +254,7 @@ class PostgresBackend(EngineBackend):
         return Problem(cause="statement", text=text)
 
 
-def _raw(session: sa.Connection) -> psycopg.Connection[Any]:
-    """Return the connection of psycopg."""
+def _psycopg_connection(session: sa.Connection) -> psycopg.Connection[Any]:
     driver: Any = session.connection.driver_connection
     return driver
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import psycopg
 
 _FIRST_MADE_HERE: Final = 16384
-_BASES: Final = """
+_BASE_TYPES: Final = """
 WITH RECURSIVE types AS (
     SELECT t.oid AS asked, t.oid, t.typtype, t.typbasetype FROM pg_catalog.pg_type t
     WHERE t.oid OPERATOR(pg_catalog.=) ANY (%s::pg_catalog.oid[])
@@ -27,7 +27,7 @@ WITH RECURSIVE types AS (
 SELECT asked::pg_catalog.int8, oid::pg_catalog.int8 FROM types
 WHERE typtype OPERATOR(pg_catalog.<>) 'd'
 """
-"""A query for the base types of domains."""
+"""A query for the base types of domains, which maps each domain's oid to its base type's oid."""
 
 
 def placeholder_types(driver: psycopg.Connection[Any], bound: Bound) -> Sequence[str | None] | None:
@@ -55,7 +55,7 @@ def placeholder_types(driver: psycopg.Connection[Any], bound: Bound) -> Sequence
     oids = [description.param_type(number) for number in range(description.nparams)]
     user_defined = sorted({oid for oid in oids if oid >= _FIRST_MADE_HERE})
     # For a domain the server returns the domain, but the text form depends on the base type.
-    bases = dict(driver.execute(_BASES, [user_defined]).fetchall()) if user_defined else {}
+    bases = dict(driver.execute(_BASE_TYPES, [user_defined]).fetchall()) if user_defined else {}
     return [_name(driver, bases.get(oid, oid)) for oid in oids]
 
 
@@ -68,7 +68,7 @@ def _name(driver: psycopg.Connection[Any], oid: int) -> str | None:
 
 
 def with_json(bound: Bound) -> Bound:
-    """Wrap dicts for psycopg if the server could not infer a type."""
+    """Wrap each dict, and each list with a dict, as JSON for psycopg."""
     from psycopg.types.json import Jsonb
 
     values = [Jsonb(value, dumps=as_json) if holds_dict(value) else value for value in bound.values]

@@ -20,7 +20,7 @@ _CALENDAR: Final = (b"mon", b"year")
 _RANGES: Final = ("int4", "int8", "num", "ts", "tstz", "date")
 # Operators are written with their schema, here and elsewhere, because a user can put another ``=``
 # first in the search path. Types with a number below 16384 are PostgreSQL's own.
-_MADE_HERE: Final = """
+_USER_DEFINED_TYPES: Final = """
 SELECT t.oid::pg_catalog.int8, t.typname::text, t.typarray::pg_catalog.int8,
        t.typtype OPERATOR(pg_catalog.=) 'd', t.typbasetype::pg_catalog.int8
 FROM pg_catalog.pg_type t
@@ -31,7 +31,7 @@ WHERE t.typtype OPERATOR(pg_catalog.=) ANY ('{e,d}') AND t.typarray OPERATOR(pg_
 
 
 def register_texts(driver: psycopg.Connection[Any]) -> None:
-    """Load values without a Python equivalent as text: infinity, years BC, 24:00, ranges."""
+    """Make psycopg return values without a Python equivalent as text: infinity, years BC, 24:00."""
     from psycopg.types.string import TextLoader
 
     for name, loader in _loaders().items():
@@ -88,7 +88,7 @@ def _loaders() -> dict[str, type[Loader]]:
 
 
 def _with_text_fallback(loader_class: type[Loader], unless: tuple[bytes, ...] = ()) -> type[Loader]:
-    """Make a loader that falls back to text for values it cannot load."""
+    """Make a loader class that returns the text of a value that its base class cannot load."""
     import psycopg
 
     def load(loader: Any, data: Any) -> Any:
@@ -102,12 +102,12 @@ def _with_text_fallback(loader_class: type[Loader], unless: tuple[bytes, ...] = 
 
 
 def register_user_types(driver: psycopg.Connection[Any]) -> None:
-    """Load arrays of enums and domains as lists."""
+    """Make psycopg return arrays of enums and domains as lists."""
     from psycopg.pq import Format
     from psycopg.types import TypeInfo
 
     adapters = driver.adapters
-    for oid, name, array, is_domain, base in driver.execute(_MADE_HERE).fetchall():
+    for oid, name, array, is_domain, base in driver.execute(_USER_DEFINED_TYPES).fetchall():
         if adapters.types.get(array) is not None:
             continue
         if is_domain:

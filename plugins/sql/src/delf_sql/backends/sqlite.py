@@ -34,7 +34,7 @@ from delf.machine.own_files import make_private_file
 from delf_sql import sqlite_child
 from delf_sql.backends.base import Problem, WriteResult, can_batch, first_line
 from delf_sql.catalog import Column, Relation, Table, find_relation
-from delf_sql.fitting import convert_values, is_rounded
+from delf_sql.fitting import convert_values, loses_digits_as_float
 from delf_sql.functions import known_functions
 from delf_sql.gate import Statement
 from delf_sql.placeholders import Bound, Params, bind
@@ -48,12 +48,12 @@ from delf_sql.values import for_sqlite
 _BUSY_SECONDS: Final = 5.0
 _STOP_SECONDS: Final = 1.0
 LOOK_SECONDS: Final = 0.25
-SPARE_FILE: Final = 1_000_000_000
-"""Bytes for temporary files in addition to the size of the database."""
+SPARE_FILE_BYTES: Final = 1_000_000_000
+"""The disk space for temporary files, in addition to four times the size of the database."""
 _KEPT_VARIABLES: Final = ("LD_LIBRARY_PATH", "SQLITE_TMPDIR", "TMPDIR")
 _ALL: Final = 1_000_000
-_FLOATS: Final = re.compile(r"real\b|float|double")
-"""A query for columns that would convert integers to floats."""
+_FLOAT_TYPE: Final = re.compile(r"real\b|float|double")
+"""Matches the column types for which SQLite converts integers to floats."""
 
 _RELATIONS: Final = """
 SELECT name, type, sql LIKE 'CREATE VIRTUAL%' FROM "{schema}".sqlite_master
@@ -64,19 +64,19 @@ SELECT t.key, c.name, c.type, c."notnull", c.pk
 FROM json_each(?) t, pragma_table_xinfo(t.value ->> 0, t.value ->> 1) c
 WHERE c.hidden <> 1 ORDER BY t.key, c.cid
 """
-_KEYS: Final = """
+_FOREIGN_KEYS: Final = """
 SELECT t.key, k."table", k."from", k."to"
 FROM json_each(?) t, pragma_foreign_key_list(t.value ->> 0, t.value ->> 1) k
 ORDER BY t.key, k.id, k.seq
 """
-"""Queries for keys; they take table names with schemas as JSON."""
+"""A query for the foreign keys of tables; its parameter is a JSON list of (name, schema) pairs."""
 _MAX_TABLES_PER_QUERY: Final = 100
 """The maximum number of tables whose columns or keys one catalogue query reads."""
 
 _HEADER: Final = 20
 _VERSIONS: Final = slice(18, 20)
-_LOGGED: Final = b"\x02\x02"
-"""File format versions in which changes are kept in a write-ahead log."""
+_WAL_VERSIONS: Final = b"\x02\x02"
+"""The file format versions in a database's header that say that it uses a write-ahead log."""
 _LIBRARY: Final = str(Path(delf_confined.__file__).resolve().parents[1])
 _ENDED: Final = "disk I/O error: its process ended"
 
@@ -133,8 +133,8 @@ class _Child:
             raise
 
     def _find_files_with_log(self) -> list[Path]:
-        """Return the files with a write-ahead log, to which readers write, too."""
-        return [file for file in self._files if _keeps_log(file)]
+        """Return the files with a write-ahead log, to which even readers write."""
+        return [file for file in self._files if _has_write_ahead_log(file)]
 
     def run(self, work: Work) -> Fetched:
         """Run statements in the child process.
@@ -288,7 +288,7 @@ class SqliteBackend:
         files = [Path(os.path.realpath(each)) for each in (path, *others)]
 
         def is_written(file: Path) -> bool:
-            return (not reader and file == files[0]) or _keeps_log(file)
+            return (not reader and file == files[0]) or _has_write_ahead_log(file)
 
         mode = "ro" if reader else "rwc" if settings.create else "rw"
         return _Child(
@@ -300,7 +300,7 @@ class SqliteBackend:
                 max_bytes=settings.max_bytes,
                 functions=sorted(known_functions("sqlite") | settings.functions),
                 attached=attached,
-                temporary=4 * (size or 0) + SPARE_FILE,
+                temporary=4 * (size or 0) + SPARE_FILE_BYTES,
                 readable=[place for each in files for place in _database_files(each)],
                 writable=[str(each.parent) for each in files if is_written(each)],
                 library=_LIBRARY,
@@ -343,7 +343,9 @@ class SqliteBackend:
         SQLite stores all other values unchanged, because its columns hold values of any type.
         """
         for bound in bounds:
-            if any(isinstance(value, int) and is_rounded(value) for value in bound.values):
+            if any(
+                isinstance(value, int) and loses_digits_as_float(value) for value in bound.values
+            ):
                 relations = self.relations(session)
 
                 def find_table(
@@ -353,7 +355,7 @@ class SqliteBackend:
                     return relation and self._table(session, relation)
 
                 kinds = kinds_of(bound, "sqlite", find_table)
-                floats = [kind if kind and _FLOATS.match(kind) else None for kind in kinds]
+                floats = [kind if kind and _FLOAT_TYPE.match(kind) else None for kind in kinds]
                 convert_values(bound, floats, stores=True)  # only its check: it raises
 
     def without_transactions(self, session: _Child, names: Collection[str]) -> Sequence[Any]:
@@ -370,7 +372,7 @@ class SqliteBackend:
         ]
 
     def _relations(self, session: _Child, schema: str | None) -> list[Relation]:
-        """Return a schema's tables and views, without the shadow tables of virtual ones."""
+        """Return a schema's tables and views, without the internal tables of virtual tables."""
         query = _RELATIONS.format(schema=schema or "main")
         rows = self._run(session, query, None, _ALL).rows
         shadows = tuple(f"{name}_" for name, _, virtual in rows if virtual)
@@ -420,7 +422,9 @@ class SqliteBackend:
                     primary_key=bool(key),
                 )
             )
-        for number, other, own_column, other_column in self._run(session, _KEYS, [keys], _ALL).rows:
+        for number, other, own_column, other_column in self._run(
+            session, _FOREIGN_KEYS, [keys], _ALL
+        ).rows:
             schema = relations[int(number)].schema
             column = tables[int(number)].column(own_column)
             if column is not None:
@@ -432,7 +436,7 @@ class SqliteBackend:
         return tables
 
     def version(self, session: _Child) -> str:
-        """Return SQLite's version, and the parts of the file that it ignores."""
+        """Return SQLite's version, with a note if SQLite cannot parse a definition in the file."""
         note = f"; passed over: {first_line(session.passed_over)}" if session.passed_over else ""
         return f"SQLite {sqlite3.sqlite_version}{note}"
 
@@ -441,7 +445,7 @@ class SqliteBackend:
         session.stop()
 
     def discard(self, session: _Child) -> None:
-        """Kill the process, and roll back a killed writer's changes, which a reader may not do."""
+        """Kill the process of a session; after a killed writer, also roll back its changes."""
         session.close()
         if not session.is_reader:
             self._recover()
@@ -482,15 +486,15 @@ def _path_and_size(file: str) -> tuple[Path, int | None]:
 
 
 def _database_files(file: Path) -> list[str]:
-    """Return a database's files, including SQLite's side files."""
+    """Return the paths of a database file, its rollback journal and its write-ahead log."""
     return [f"{file}{ending}" for ending in ("", "-journal", "-wal", "-shm")]
 
 
-def _keeps_log(file: Path) -> bool:
-    """Return True if a database uses a write-ahead log, to which readers write, too."""
+def _has_write_ahead_log(file: Path) -> bool:
+    """Return True if a database uses a write-ahead log, to which even readers write."""
     try:
         with file.open("rb") as content:
-            return content.read(_HEADER)[_VERSIONS] == _LOGGED
+            return content.read(_HEADER)[_VERSIONS] == _WAL_VERSIONS
     except OSError:
         return False
 
