@@ -68,7 +68,9 @@ async def test_scripted_model_without_replies_left_raises(scripted_model: Script
     assert (await scripted_model.complete(ASK)).text == "again"
 
 
-def test_scripted_agent_fixture_uses_the_scripted_model(scripted_model: ScriptedModel, delf_host: TestHost) -> None:
+def test_scripted_agent_fixture_uses_the_scripted_model(
+    scripted_model: ScriptedModel, delf_host: TestHost
+) -> None:
     scripted_model.writes(
         """
         total = await add(1, b=2)
