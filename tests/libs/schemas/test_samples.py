@@ -63,20 +63,20 @@ async def test_learned_shapes_persist_without_values() -> None:
     samples = Samples(kept)
     samples.note("it", '{"name": "s3cret"}')
     found = (("*", "name"), "None")
-    assert samples.note_found("it", [found]) == {found}
-    assert not samples.note_found("it", [found])
+    assert samples.note_undeclared("it", [found]) == {found}
+    assert not samples.note_undeclared("it", [found])
     await samples.aclose()
     assert "s3cret" not in json.dumps(kept.value)
     later = Samples(kept)
     assert later.type_of("it") == 'str (JSON: {"name": str})'
-    assert later.found("it") == {found}
+    assert later.undeclared_types("it") == {found}
 
 
 VALUES: list[Any] = [[{"a": 1}, {"a": 2, "b": [{}]}], [{"x": 1}, {"y": 2}], "[1]"]
 
 
 @pytest.mark.parametrize("value", VALUES)
-def test_known_shape_is_not_reported_again(value: Any) -> None:
+def test_known_response_format_is_not_reported_again(value: Any) -> None:
     samples = Samples(None)
     samples.note("it", value)
     samples.has_news = False

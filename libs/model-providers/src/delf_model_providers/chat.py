@@ -20,8 +20,8 @@ from delf_model_providers.endpoint import Endpoint
 from delf_model_providers.signatures import fields_of
 
 SYSTEM_ROLE: Final = "system_role"
-"""The setting for servers that do not support the role "system"."""
-_WANTS_REASONING: Final = re.compile("deepseek|kimi", re.IGNORECASE)
+"""The name of the setting that replaces the role "system" for servers without that role."""
+_NEEDS_REASONING_CONTENT: Final = re.compile("deepseek|kimi", re.IGNORECASE)
 _TEXT_TYPES: Final = ("text/", "application/json", "application/xml", "application/yaml")
 
 
@@ -38,33 +38,39 @@ def messages(
             With "user" the instructions are prepended to the user's message, because such models
             require alternating roles.
     """
-    converted = [one for message in history for one in _message(message)]
-    if endpoint is not None and _WANTS_REASONING.search(f"{endpoint.provider} {endpoint.name}"):
-        for one in converted:
-            if "tool_calls" in one:
-                one.setdefault("reasoning_content", "")
+    converted = [each for message in history for each in _converted(message)]
+    if endpoint is not None and _NEEDS_REASONING_CONTENT.search(
+        f"{endpoint.provider} {endpoint.name}"
+    ):
+        for chat_message in converted:
+            if "tool_calls" in chat_message:
+                chat_message.setdefault("reasoning_content", "")
     if system_role in (None, "system"):
         return converted
     if system_role != "user":
         return [
-            {**one, "role": system_role} if one["role"] == "system" else one for one in converted
+            {**each, "role": system_role} if each["role"] == "system" else each
+            for each in converted
         ]
     return _without_system(converted)
 
 
 def _without_system(chat_messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Prepend instructions to the next user message."""
+    """Move instructions with the role "system" to the beginning of the next user message."""
     merged_messages: list[dict[str, Any]] = []
-    waiting = ""
-    for one in chat_messages:
-        if one["role"] == "system":
-            waiting += f"{one['content']}\n\n"
-        elif waiting and one["role"] == "user":
-            merged_messages.append({**one, "content": _prepended(waiting, one["content"])})
-            waiting = ""
+    instructions = ""
+    for message in chat_messages:
+        if message["role"] == "system":
+            instructions += f"{message['content']}\n\n"
+        elif instructions and message["role"] == "user":
+            content = _prepended(instructions, message["content"])
+            merged_messages.append({**message, "content": content})
+            instructions = ""
         else:
-            merged_messages.append(one)
-    return [*merged_messages, *([{"role": "user", "content": waiting.strip()}] if waiting else [])]
+            merged_messages.append(message)
+    if instructions:
+        merged_messages.append({"role": "user", "content": instructions.strip()})
+    return merged_messages
 
 
 def _prepended(first: str, content: Any) -> Any:
@@ -73,8 +79,8 @@ def _prepended(first: str, content: Any) -> Any:
     return [{"type": "text", "text": first.strip()}, *content]
 
 
-def _message(message: Message) -> list[dict[str, Any]]:
-    """Convert a message; its tool results become separate messages, which come first."""
+def _converted(message: Message) -> list[dict[str, Any]]:
+    """Convert a message to one or more chat messages: each tool result first, then the rest."""
     texts = [part for part in message.parts if not isinstance(part, (ToolCall, ToolResult))]
     calls = [part for part in message.parts if isinstance(part, ToolCall)]
     result: list[dict[str, Any]] = [
@@ -100,7 +106,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 
 def tools(model_tools: Sequence[ModelTool], *, must_call: bool) -> dict[str, Any]:
-    """Describe the tools for a model, as chat completions take them."""
+    """Return the fields of a chat completions request that describe the tools."""
     if not model_tools:
         return {}
     functions = [
@@ -112,7 +118,7 @@ def tools(model_tools: Sequence[ModelTool], *, must_call: bool) -> dict[str, Any
 
 
 def content(parts: Sequence[TextPart | ImagePart | FilePart]) -> list[dict[str, Any]]:
-    """Convert texts, images and documents."""
+    """Convert texts, images and files to content parts of a chat message."""
     return [_part(part) for part in parts]
 
 
@@ -125,14 +131,14 @@ def _content(parts: Sequence[TextPart | ImagePart | FilePart]) -> str | list[dic
 
 def _part(part: TextPart | ImagePart | FilePart) -> dict[str, Any]:
     if isinstance(part, FilePart):
-        return _file(part)
+        return _file_part(part)
     if isinstance(part, ImagePart):
         return {"type": "image_url", "image_url": {"url": _data_url(part.data, part.media_type)}}
     return {"type": "text", "text": part.text}
 
 
-def _file(part: FilePart) -> dict[str, Any]:
-    """Return a document: text in place, an image as an image, anything else as a file."""
+def _file_part(part: FilePart) -> dict[str, Any]:
+    """Convert a file to a text part, an image part, or for other media types a file part."""
     if part.media_type.startswith("image/"):
         return _part(ImagePart(part.data, part.media_type))
     if (text := text_of_file(part)) is not None:
@@ -142,7 +148,7 @@ def _file(part: FilePart) -> dict[str, Any]:
 
 
 def text_of_file(part: FilePart) -> str | None:
-    """Return a text file as message text; None for any other file."""
+    """Return the content of a text file, between ``<file>`` tags; None for any other file."""
     if not part.media_type.startswith(_TEXT_TYPES):
         return None
     text = part.data.decode("utf-8", errors="replace")

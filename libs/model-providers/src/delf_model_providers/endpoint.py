@@ -19,7 +19,7 @@ from delf.specs import Provider
 from delf_model_providers.families import NO_OTHERS, SPOKEN
 
 NO_KEY: Final = "local"
-"""The key for a custom endpoint without a known key; servers without a login ignore it."""
+"""The key to send to a custom endpoint without a key; servers without authentication ignore it."""
 
 _ORIGIN: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(?:[^/?#]*@)?([^/?#]*)")
 _HEADER_NAME: Final = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
@@ -31,18 +31,20 @@ class Endpoint:
     """A model at an address, resolved from the user's configuration.
 
     Args:
-        model: The name as the user wrote it.
-        provider: For people and errors: ``openai``, ``google``, ``anthropic``, ``groq`` …
-        dialect: The protocol, by the name of a provider; None for litellm.
-        name: The name without the provider, except for providers that litellm serves.
-        base_url: The address without credentials, or None for the provider's own.
-        custom: Whether the user gave the address.
+        model: The model's name as the user wrote it.
+        provider: The provider's name for messages: ``openai``, ``google``, ``groq`` …
+        dialect: The API's protocol, named after the provider that defined the protocol; None if
+            litellm makes the calls.
+        name: The model's name for the API, without the provider. litellm's names include the
+            provider.
+        base_url: The API's address without credentials; None for the provider's default.
+        custom: Whether the user configured the address.
         api_key: The key, or None.
-        key_source: The source of the key, for errors.
-        key_from: The source of the key.
-        missing: The variable to set, when the key is missing and needed.
-        headers: Extra headers.
-        api_version: Azure's version of the API.
+        key_source: Where the key was found, for messages, as ``OPENAI_API_KEY``.
+        key_from: The kind of source that has the key; it decides which addresses may get the key.
+        missing: The environment variable to set if a required key is missing.
+        headers: Extra HTTP headers.
+        api_version: The version of the API, for Azure.
     """
 
     model: str
@@ -70,12 +72,12 @@ class Endpoint:
 
     @property
     def label(self) -> str:
-        """The name of the endpoint, for messages."""
+        """The provider's name, with a custom address, for messages."""
         return f"{self.provider} at {self.address}" if self.custom else self.provider
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Everything that messages must not contain."""
+        """The key and the values of headers, to be redacted in messages; longest first."""
         texts = [self.api_key or "", *self.headers.values()]
         texts += [value.partition(" ")[2] for value in self.headers.values()]
         return tuple(
@@ -83,20 +85,20 @@ class Endpoint:
         )
 
     def check_address(self, address: str) -> None:
-        """Refuse an address, such as a session's, whose source does not own the key.
+        """Raise if the key must not be sent to an address, such as that of a session.
 
         Raises:
-            KeyAddressError: If key and address have different sources; the error names both.
+            KeyAddressError: If the address comes from a source that may not use the key.
         """
         source = source_of(address)
         if self.api_key is not None and not _may_send_key(self.key_from, source):
             raise _refused(self.model, self.key_source, self.key_from, source)
 
     def require_key(self) -> None:
-        """Fail when the key is missing, before anything is imported or sent.
+        """Raise if the required key is missing, before anything is imported or sent.
 
         Raises:
-            EnvironmentKeyError: If no key is found; the error names the variable.
+            EnvironmentKeyError: If the key is missing; the error names the environment variable.
         """
         if self.missing is not None:
             raise EnvironmentKeyError(
@@ -115,54 +117,54 @@ def resolve(
     """Resolve a model's name to its endpoint.
 
     Args:
-        config: The model as the user gave it.
-        context: Keys and the environment.
-        spoken: The providers with a dialect.
-        other_providers: The providers of litellm.
+        config: The model's name and settings.
+        context: The configured keys and the environment variables.
+        spoken: The providers whose protocols delf implements.
+        other_providers: The providers that litellm supports.
 
     Raises:
-        ModelConfigurationError: For a name without a known provider.
-        KeyAddressError: If a project's file gives the address and no key may be sent there.
+        ModelConfigurationError: If no provider is known for the name.
+        KeyAddressError: If a project's file sets the address, and only other sources have a key.
     """
-    original_config = config
+    written_config = config
     config = Providers((*spoken.all, *other_providers.all)).resolve_provider(config)
-    word, slash, rest = config.model.partition("/")
+    prefix, slash, rest = config.model.partition("/")
     base_url = config.base_url
-    place = _Place(original_config.model, config, context)
+    resolver = _EndpointResolver(written_config.model, config, context)
     if config.provider != AUTO:
         named = spoken.by_name(config.provider)
-        inner = rest if slash else ""
+        without_prefix = rest if slash else ""
         if named is not None:
-            is_in_name = base_url is None and spoken.by_name(word) is named
-            return place.family(named, inner if is_in_name else config.model, base_url)
+            # A server of the user's own may have names with a slash.
+            has_prefix = base_url is None and spoken.by_name(prefix) is named
+            name = without_prefix if has_prefix else config.model
+            return resolver.for_dialect(named, name, base_url)
         other = other_providers.by_name(config.provider)
         if other is None:
             provider_names = ", ".join(
                 provider.name for provider in (*spoken.all, *other_providers.all)
             )
             raise ModelConfigurationError(
-                f"the model {original_config.model!r}: provider {config.provider!r} is not one of: "
+                f"the model {written_config.model!r}: provider {config.provider!r} is not one of: "
                 f"{provider_names}"
             )
-        is_in_name = other_providers.by_name(word) is other
-        return place.other(other, inner if is_in_name else config.model)
-    other = other_providers.by_name(word) if slash else None
+        has_prefix = other_providers.by_name(prefix) is other
+        return resolver.for_litellm(other, without_prefix if has_prefix else config.model)
+    other = other_providers.by_name(prefix) if slash else None
     compatible = next(provider for provider in spoken.all if provider.compatible)
     if base_url is not None and not (other and other.own_protocol):
-        return place.family(compatible, config.model, base_url)
+        return resolver.for_dialect(compatible, config.model, base_url)
     if slash:
-        named = spoken.by_name(word)
+        named = spoken.by_name(prefix)
         if named is not None:
-            return place.family(named, rest, base_url)
-        return place.other(other or _provider_by_convention(word), rest)
+            return resolver.for_dialect(named, rest, base_url)
+        return resolver.for_litellm(other or _provider_by_convention(prefix), rest)
     if owner := spoken.for_model(config.model):
-        return place.family(owner, config.model, None)
-    if base_url := _first_of(context, compatible.addresses):
-        return place.family(compatible, config.model, base_url)
+        return resolver.for_dialect(owner, config.model, None)
+    if base_url := _first_variable(context, compatible.addresses):
+        return resolver.for_dialect(compatible, config.model, base_url)
     # Suggest only providers that work here; the rest would need another plugin.
-    prefixes = ", ".join(
-        f"{provider_names.name}/…" for provider_names in (*spoken.all, *other_providers.all)
-    )
+    prefixes = ", ".join(f"{provider.name}/…" for provider in (*spoken.all, *other_providers.all))
     raise ModelConfigurationError(
         f"no provider is known for the model {config.model!r}",
         hint=f"for a server of your own, such as Ollama: --llm {config.model} --base-url "
@@ -171,22 +173,22 @@ def resolve(
     )
 
 
-def _provider_by_convention(word: str) -> Provider:
-    """Return an undeclared provider, with conventional variable names."""
-    return Provider(name=word, login="other")
+def _provider_by_convention(prefix: str) -> Provider:
+    """Return a provider that no plugin declares; its key is optional, in ``<NAME>_API_KEY``."""
+    return Provider(name=prefix, login="other")
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Resolves the endpoint of a model: address, protocol and key."""
+class _EndpointResolver:
+    """Resolves a model's name to an endpoint: protocol, address and key."""
 
     written: str
     config: LLMConfig
     context: PluginContext
 
-    def family(self, provider: Provider, name: str, base_url: str | None) -> Endpoint:
-        """Return the endpoint of a provider with a dialect."""
-        base_url = base_url or _first_of(self.context, provider.addresses)
+    def for_dialect(self, provider: Provider, name: str, base_url: str | None) -> Endpoint:
+        """Return the endpoint of a provider whose protocol delf implements."""
+        base_url = base_url or _first_variable(self.context, provider.addresses)
         custom = base_url is not None
         address = source_of(base_url) if custom else None
         key = _key(self.config, self.context, provider.words, provider.keys, base_url)
@@ -204,14 +206,14 @@ class _Place:
             base_url=base_url or provider.url,
             custom=custom,
             api_key=key.text,
-            key_source=key.place,
+            key_source=key.location,
             key_from=key.source,
             missing=missing,
             headers=headers,
         )
 
-    def other(self, provider: Provider, name: str) -> Endpoint:
-        """Return the endpoint of a provider that litellm calls, for lack of a dialect in delf."""
+    def for_litellm(self, provider: Provider, name: str) -> Endpoint:
+        """Return the endpoint of a provider that only litellm can call."""
         stem = provider.name.upper()
         keys = provider.keys or (f"{stem}_API_KEY",)
         base_url = self.config.base_url or _variable(self.context, f"{stem}_API_BASE")
@@ -233,7 +235,7 @@ class _Place:
             base_url=base_url,
             custom=base_url is not None,
             api_key=key.text,
-            key_source=key.place,
+            key_source=key.location,
             key_from=key.source,
             missing=keys[0] if key.text is None and provider.login == "key" else None,
             headers=headers,
@@ -241,32 +243,40 @@ class _Place:
         )
 
 
-def _first_of(context: PluginContext, names: tuple[str, ...]) -> str | None:
-    """Return the value of the first variable that is set, with its source; None if none is."""
+def _first_variable(context: PluginContext, names: tuple[str, ...]) -> str | None:
+    """Return the value of the first environment variable that is set; None if all are unset."""
     return next(filter(None, (_variable(context, name) for name in names)), None)
 
 
 def _variable(context: PluginContext, name: str) -> str | None:
-    """Return a variable's value with its source; None if it is unset or empty."""
+    """Return an environment variable's value; None if the variable is unset or empty."""
     value = context.environ.get(name)
     return SourcedText(value, source_of(value, "environment")) if value else None
 
 
 @dataclass(frozen=True)
 class _Key:
-    """A key, if found, with its location and source."""
+    """The result of the search for a key.
+
+    Args:
+        text: The key; None if there is none.
+        location: The name of the variable or setting with the key, or why there is no key.
+        source: The kind of source that has the key.
+    """
 
     text: str | None
-    place: str
+    location: str
     source: Source = "environment"
 
 
 def _may_send_key(key: Source, address: Source | None) -> bool:
-    """Return True if a key may be sent to an address; None is the provider's own address.
+    """Return True if a key may be sent to an address.
 
-    An address from the environment or the command line is the user's and may get any key. An
-    address set by a program may use the program's keys; an address from a project's file may use
-    only keys from the project's files.
+    Args:
+        key: The source of the key.
+        address: The source of the address; None for the provider's default. An address from the
+            environment or the command line may get any key. An address from a program or a
+            project's file may get only keys from the same source.
     """
     return address is None or address in ("environment", "command line") or address == key
 
@@ -278,18 +288,26 @@ def _key(
     variables: tuple[str, ...],
     address: str | None,
 ) -> _Key:
-    """Find the key in the configuration, by address, in ``providers``, or in the environment.
+    """Find the first usable key, in order of precedence.
+
+    The order is: the configuration, ``api_key_for`` the address, ``providers`` by alias, and the
+    environment variables.
 
     Raises:
-        KeyAddressError: If a project's file gives the address, and the only key is from elsewhere.
+        KeyAddressError: If a project's file sets the address, and only other sources have a key.
     """
     address_source = None if address is None else source_of(address)
-    own_key = _key_for(context, address)
+    key_for_address = _key_for_address(context, address)
     places = [("LLMConfig(api_key=…)", config.api_key)]
-    places += [("api_key_for", own_key and SourcedText(own_key, address_source or "program"))]
+    places += [
+        (
+            "api_key_for",
+            key_for_address and SourcedText(key_for_address, address_source or "program"),
+        )
+    ]
     places += [(f"providers[{alias!r}]", context.providers.get(alias)) for alias in aliases]
     places += [(name, _variable(context, name)) for name in variables]
-    first_refused: _Key | None = None
+    first_rejected: _Key | None = None
     for place, text in places:
         key = (text or "").strip()  # keys read from files often end in a newline
         if not key:
@@ -302,29 +320,31 @@ def _key(
             )
         if _may_send_key(candidate.source, address_source):
             return candidate
-        first_refused = first_refused or candidate
-    if first_refused is None:
+        first_rejected = first_rejected or candidate
+    if first_rejected is None:
         return _Key(None, f"no key was given and {variables[0]} is not set")
     if address_source == "project":
-        raise _refused(config.model, first_refused.place, first_refused.source, address_source)
-    return _Key(None, f"{first_refused.place} is not sent to an address of the {address_source}")
+        raise _refused(config.model, first_rejected.location, first_rejected.source, address_source)
+    return _Key(
+        None, f"{first_rejected.location} is not sent to an address of the {address_source}"
+    )
 
 
-def _refused(model: str, place: str, key: Source, address: Source) -> KeyAddressError:
-    variable = place if place.isupper() else "OPENAI_API_KEY"
+def _refused(model: str, location: str, key: Source, address: Source) -> KeyAddressError:
+    variable = location if location.isupper() else "OPENAI_API_KEY"
     return KeyAddressError(
         f"the model {model!r}: a file of the project gives the address, and the key is of the "
-        f"{key} ({place}): it goes there only if that is configured"
+        f"{key} ({location}): it goes there only if that is configured"
         if address == "project"
         else f"the model {model!r}: the address is of the {address}, and the key is of the "
-        f"{key} ({place})",
+        f"{key} ({location})",
         hint=f'beside base_url, api_key names the key for it, as api_key = "${{{variable}}}", '
         'or api_key = "none" where none is needed; api_key_for has keys by host, for any address',
     )
 
 
-def _key_for(context: PluginContext, address: str | None) -> str | None:
-    """Find the key for an address: by host and port, or by URL."""
+def _key_for_address(context: PluginContext, address: str | None) -> str | None:
+    """Return the key that ``api_key_for`` has for the host and port of an address."""
     if address is None or not context.api_key_for:
         return None
     origin = _ORIGIN.search(address)
@@ -357,10 +377,14 @@ def _headers(config: LLMConfig) -> dict[str, str]:
 def _address(
     base_url: str | None, config: LLMConfig, source: Source | None
 ) -> tuple[str | None, dict[str, str]]:
-    """Return the address without credentials, and the headers with them.
+    """Move the credentials of an address to an ``Authorization`` header.
+
+    Returns:
+        The address without credentials, and the headers.
 
     Raises:
-        KeyAddressError: If headers from the environment would be sent to an address from a file.
+        KeyAddressError: If a project's file sets the address, and another source sets a header.
+        ModelConfigurationError: If the address or a header is invalid.
     """
     headers = _headers(config)
     for name, value in headers.items():

@@ -20,7 +20,7 @@ from delf_model_providers.endpoint import Endpoint
 
 Retry = Literal["no", "few", "yes"]
 
-_LONGEST: Final = 300
+_MAX_CHARS: Final = 300
 _TEMPORARY: Final = frozenset({408, 409, 425, 429})
 _TOO_LONG: Final = re.compile(
     r"maximum context length|context_length_exceeded|context window|prompt is too long"
@@ -32,7 +32,10 @@ _TOO_LONG: Final = re.compile(
 _NO_CREDIT: Final = re.compile(
     r"insufficient_quota|check your plan and billing|credit balance is too low", re.IGNORECASE
 )
-"""Phrases of an empty account. Gemini uses the second for a rate limit, too, with a wait time."""
+"""Matches messages about an account without credit.
+
+Gemini also uses the second phrase for a rate limit, then with a time to wait.
+"""
 _BAD_KEY: Final = re.compile(
     r"api key not valid|api_key_invalid|api key expired|invalid api key|incorrect api key",
     re.IGNORECASE,
@@ -62,14 +65,14 @@ class Failure:
     """A failed call.
 
     Args:
-        message: One redacted line.
-        provider: The provider.
-        status: The HTTP status, if any.
-        hint: The suggested next step.
-        retry: Whether another attempt may help.
-        retry_after: Seconds that the provider asks to wait.
-        configuration: Whether the model cannot be used as it is configured.
-        note: The original exception, for debugging.
+        message: The error message, redacted and in one line.
+        provider: The provider's name.
+        status: The HTTP status; None if the server sent no response.
+        hint: What the user can do.
+        retry: How often to retry: ``no``, ``few`` (the server is not reachable) or ``yes``.
+        retry_after: The seconds that the provider asks to wait.
+        configuration: Whether the configuration of the model has to be changed.
+        note: The class of the original exception, for debugging.
         too_long: Whether the prompt was too long for the model.
     """
 
@@ -84,7 +87,10 @@ class Failure:
     too_long: bool = False
 
     def error(self) -> DelfError:
-        """Return the error to raise, without the vendor's exception, which may hold the key."""
+        """Return the error to raise.
+
+        The vendor's exception is not its cause, because that exception may contain the key.
+        """
         error: DelfError
         if self.configuration:
             error = ModelConfigurationError(self.message, hint=self.hint)
@@ -102,20 +108,20 @@ class Failure:
 
 
 def scrub(text: str, secrets: Sequence[str]) -> str:
-    """Return a text in one line, without these secrets and anything like a key."""
+    """Return a text in one line, in which secrets and anything like a key are redacted."""
     for secret in secrets:
         text = text.replace(secret, "***")
     return _TOKENS.sub("***", " ".join(text.split()))
 
 
 def shortened(text: str, secrets: Sequence[str]) -> str:
-    """Scrub and shorten a provider's words for a message."""
-    cleaned = scrub(text, secrets)
-    return cleaned if len(cleaned) <= _LONGEST else f"{cleaned[: _LONGEST - 1]}…"
+    """Redact and shorten a provider's message."""
+    scrubbed = scrub(text, secrets)
+    return scrubbed if len(scrubbed) <= _MAX_CHARS else f"{scrubbed[: _MAX_CHARS - 1]}…"
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an exception and its causes."""
+    """Yield an exception, then its cause or context, and so on."""
     seen_ids: set[int] = set()
     while error is not None and id(error) not in seen_ids:
         seen_ids.add(id(error))
@@ -124,16 +130,16 @@ def chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def kinds_of(errors: Iterable[BaseException]) -> frozenset[str]:
-    """Return the names of the classes of exceptions."""
+    """Return the class names of exceptions, including those of all base classes."""
     return frozenset(kind.__name__ for error in errors for kind in type(error).__mro__)
 
 
 def retry_after(headers: Mapping[str, str], text: str) -> float | None:
-    """Return seconds that a provider asks to wait.
+    """Return the seconds that a provider asks to wait; None if it asks for none.
 
     Args:
-        headers: The headers of the answer, with lower-case or case-insensitive names.
-        text: The answer.
+        headers: The response headers, with lower-case or case-insensitive names.
+        text: The response body.
     """
     try:
         if milliseconds := headers.get("retry-after-ms"):
@@ -146,7 +152,7 @@ def retry_after(headers: Mapping[str, str], text: str) -> float | None:
 
 
 def message_in(body: Any) -> str | None:
-    """Return ``error.message`` or its equivalent in the formats of different providers."""
+    """Return the error message in a parsed response body, in any provider's format."""
     if not isinstance(body, dict):
         return None
     fields = cast("dict[str, Any]", body)
@@ -162,16 +168,16 @@ def message_in(body: Any) -> str | None:
 def by_status(
     status: int, provider_message: str, endpoint: Endpoint, retry_after: float | None = None
 ) -> Failure:
-    """Explain an answer that is an error.
+    """Make a failure for a response with an error status.
 
     Args:
-        status: The HTTP status. Some providers refuse a key, an unknown model or an empty account
-            with 400; the failure then has the status that others answer.
-        provider_message: The provider's own words, scrubbed.
+        status: The HTTP status. Some providers answer 400 for a bad key, an unknown model or an
+            account without credit; the failure then has the usual status, such as 401.
+        provider_message: The provider's message, redacted.
         endpoint: The endpoint.
-        retry_after: Seconds that the provider asks to wait.
+        retry_after: The seconds that the provider asks to wait.
     """
-    original_status, status = status, _usual_status(status, provider_message, retry_after)
+    original_status, status = status, _standard_status(status, provider_message, retry_after)
     label, model = endpoint.label, endpoint.model
     retry: Retry = "yes" if status in _TEMPORARY or status >= 500 else "no"
     too_long = False
@@ -223,8 +229,8 @@ def by_status(
     )
 
 
-def _usual_status(status: int, provider_message: str, retry_after: float | None) -> int:
-    """Return the status that most providers use for a refusal, judged by the provider's message."""
+def _standard_status(status: int, provider_message: str, retry_after: float | None) -> int:
+    """Return the status that most providers use for the error that a message describes."""
     if status >= 500:
         return status
     if status in (400, 403) and _BAD_KEY.search(provider_message):
@@ -237,16 +243,16 @@ def _usual_status(status: int, provider_message: str, retry_after: float | None)
 
 
 def unanswered(kinds: frozenset[str], details: str, endpoint: Endpoint, timeout: float) -> Failure:
-    """Explain that no HTTP answer came, or none that can be read.
+    """Make a failure for a request without a readable response.
 
     Args:
-        kinds: The names of the exceptions' classes.
-        details: The text, scrubbed.
+        kinds: The class names of the exception and its causes.
+        details: The exception's message, redacted.
         endpoint: The endpoint.
-        timeout: The seconds that the call was given.
+        timeout: The timeout of the request in seconds.
     """
-    if (setup := _environment_failure(kinds, details, endpoint)) is not None:
-        return setup
+    if (environment_failure := _environment_failure(kinds, details, endpoint)) is not None:
+        return environment_failure
     label, where = endpoint.label, endpoint.address or "its server"
     server = f"is the server at {where} running?" if endpoint.custom else "check the network"
     retry: Retry = "no"
@@ -288,7 +294,7 @@ def unanswered(kinds: frozenset[str], details: str, endpoint: Endpoint, timeout:
 
 
 def _environment_failure(kinds: frozenset[str], details: str, endpoint: Endpoint) -> Failure | None:
-    """Explain a failure that a variable for proxies or certificates caused; otherwise None."""
+    """Make a failure for an error in the proxy or certificate settings; None for other errors."""
     label = endpoint.label
     proxy = proxy_of(endpoint)
     message, hint = _proxy_fault(proxy)
@@ -307,7 +313,7 @@ def _environment_failure(kinds: frozenset[str], details: str, endpoint: Endpoint
 
 
 def _proxy_fault(proxy: Proxy | None) -> tuple[str, str | None]:
-    """Return the fault of a proxy's address, and a hint if there is any."""
+    """Return what is wrong with a proxy's address, and a hint; ``("", None)`` if it is valid."""
     try:
         if proxy is not None:
             proxy.checked_address()
@@ -317,16 +323,16 @@ def _proxy_fault(proxy: Proxy | None) -> tuple[str, str | None]:
 
 
 def proxy_of(endpoint: Endpoint) -> Proxy | None:
-    """Return the proxy that requests go through, if there is one."""
+    """Return the proxy for requests to an endpoint; None if there is none."""
     return proxy_for(endpoint.base_url or "https://api")
 
 
 def unreadable(endpoint: Endpoint, reason: str | None = None) -> Failure:
-    """Make the failure for an unreadable answer.
+    """Make a failure for a response that does not follow the API's protocol.
 
     Args:
         endpoint: The endpoint.
-        reason: The fault.
+        reason: What is wrong with the response.
     """
     message = f"{endpoint.label} sent an answer that is not a chat completion"
     hint = f"check base_url: its path is {_path(endpoint)!r}" if endpoint.custom else None
@@ -343,8 +349,9 @@ def _path(endpoint: Endpoint) -> str:
 
 
 OF_PROXIES: Final = frozenset({"ProxyError", "ClientHttpProxyError", "ClientProxyConnectionError"})
-"""Kinds of failures that a proxy causes."""
+"""The class names of exceptions that a proxy causes."""
 
+# The class names of exceptions after a dropped connection.
 _DROPPED: Final = frozenset(
     {
         "ReadError",
@@ -361,6 +368,7 @@ _DROPPED: Final = frozenset(
     }
 )
 
+# The class names of exceptions while a response was parsed.
 UNREADABLE: Final = frozenset(
     {
         "AttributeError",

@@ -10,7 +10,7 @@ from delf.specs import Provider
 OPENAI_URL: Final = "https://api.openai.com/v1"
 
 RESPONSES: Final = "openai-responses"
-"""The dialect of OpenAI's responses API, which is not chat completions."""
+"""The protocol of OpenAI's responses API, which differs from chat completions."""
 
 FAMILIES: Final = (
     Provider(
@@ -43,7 +43,7 @@ FAMILIES: Final = (
         suggested="gemini-2.5-flash",
     ),
 )
-"""Providers with a dialect: a protocol that is named after its provider."""
+"""The providers whose protocols delf implements."""
 
 SPOKEN: Final = Providers(FAMILIES)
 NO_OTHERS: Final = Providers()

@@ -26,12 +26,12 @@ from delf_model_providers.failures import (
 if TYPE_CHECKING:
     import httpx
 
-_SHOWN: Final = 200
+_MAX_SHOWN_CHARS: Final = 200
 _TITLE: Final = re.compile(r"<title[^>]*>([^<]{1,200})", re.IGNORECASE)
 
 
 class RefusedError(Exception):
-    """An answer with a status other than 200.
+    """A response has a status other than 200.
 
     Args:
         status: The HTTP status.
@@ -47,11 +47,11 @@ class RefusedError(Exception):
 
 
 async def read(response: httpx.Response, max_bytes: int, *, truncate: bool = False) -> bytes:
-    """Return a body.
+    """Read the body of a response.
 
     Args:
-        response: The answer.
-        max_bytes: The maximum number of bytes that it may have.
+        response: The response.
+        max_bytes: The maximum number of bytes of the body.
         truncate: Whether to truncate a longer body instead of raising.
 
     Raises:
@@ -70,7 +70,7 @@ async def read(response: httpx.Response, max_bytes: int, *, truncate: bool = Fal
 
 
 def parsed(body: bytes | str) -> Any:
-    """Parse the JSON of an answer or of an event.
+    """Parse the JSON of a response body or of a server-sent event.
 
     Raises:
         UnreadableError: If the text is not JSON.
@@ -85,17 +85,21 @@ def parsed(body: bytes | str) -> Any:
         if text.lstrip().startswith("<"):
             raise UnreadableError("it is a web page") from None
         shown_text = " ".join(text.split())
-        shown_text = shown_text if len(shown_text) <= _SHOWN else f"{shown_text[:_SHOWN]}…"
+        shown_text = (
+            shown_text
+            if len(shown_text) <= _MAX_SHOWN_CHARS
+            else f"{shown_text[:_MAX_SHOWN_CHARS]}…"
+        )
         raise UnreadableError(f"it is not JSON: {shown_text!r}") from None
 
 
 def explain(error: BaseException, endpoint: Endpoint, timeout: float) -> Failure:
-    """Explain the failure of a request.
+    """Make a failure for an exception of a request.
 
     Args:
         error: The exception.
         endpoint: The endpoint.
-        timeout: The seconds that the request was given.
+        timeout: The timeout of the request in seconds.
     """
     if isinstance(error, RefusedError):
         wait = retry_after(error.headers, error.text)
@@ -108,19 +112,19 @@ def explain(error: BaseException, endpoint: Endpoint, timeout: float) -> Failure
 
 
 def refused(status: int, text: str, endpoint: Endpoint, wait: float | None = None) -> Failure:
-    """Explain an answer with a status other than 200.
+    """Make a failure for a response with a status other than 200.
 
     Args:
         status: The HTTP status.
-        text: The body.
+        text: The response body.
         endpoint: The endpoint.
-        wait: Seconds that the provider asks to wait.
+        wait: The seconds that the provider asks to wait.
     """
     return by_status(status, shortened(_provider_message(text), endpoint.secrets), endpoint, wait)
 
 
 def _provider_message(text: str) -> str:
-    """Return the provider's own words in an answer that is an error."""
+    """Return the error message in a response body; the title if the body is a web page."""
     try:
         provider_text = message_in(json.loads(text))
     except (ValueError, RecursionError):

@@ -26,13 +26,13 @@ class EndpointModel(ABC):
     """A model at one endpoint, with retries.
 
     Args:
-        context: Keys and the environment.
-        config: The model, its address and settings.
+        context: The configured keys and the environment variables.
+        config: The model's name, address and settings.
         retry: The retry policy.
-        sleep: Waits between attempts.
+        sleep: Waits for a number of seconds.
 
     Raises:
-        ModelConfigurationError: For a name that leads to no provider, or a bad address.
+        ModelConfigurationError: If no provider is known for the name, or the address is invalid.
     """
 
     def __init__(
@@ -56,32 +56,32 @@ class EndpointModel(ABC):
         return f"{kind}({at.model!r}, provider={at.provider!r})"
 
     def _search_for(self, request: ModelRequest) -> searches.Tool | None:
-        """Return the provider's search tool, if the request permits one."""
+        """Return the provider's web search tool if the request's purpose permits searches."""
         return self._search if request.purpose in LOOKS_OUTSIDE else None
 
-    def _fees(self, request: ModelRequest, searched: int) -> float | None:
-        """Return the cost of an answer besides its tokens."""
+    def _fees(self, request: ModelRequest, search_count: int) -> float | None:
+        """Return the price of a reply's web searches in USD; None if the price is unknown."""
         if self._search_for(request) is None:
             return 0.0
-        return searches.fees(self._endpoint, searched)
+        return searches.fees(self._endpoint, search_count)
 
     @property
     def _owner(self) -> str:
-        """The provider and name of this model, with which its calls' tokens are marked."""
+        """The provider and name of this model, which prefix the tokens of this model's calls."""
         return f"{self._endpoint.provider} {self._endpoint.name}"
 
     @property
     def takes_tools(self) -> bool:
-        """True: all providers support tools; a server may still refuse them."""
+        """True, because all providers support tools, although some servers refuse them."""
         return True
 
     @property
     def address(self) -> str | None:
-        """The address of the user's own server; None for that of the provider."""
+        """The configured address; None for the provider's default."""
         return self._endpoint.base_url if self._endpoint.custom else None
 
     async def check(self) -> None:
-        """Check for the required key, without a request.
+        """Check that the required key is configured, without a request.
 
         Raises:
             EnvironmentKeyError: If the key is missing.
@@ -89,7 +89,7 @@ class EndpointModel(ABC):
         self._endpoint.require_key()
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """Return the whole answer.
+        """Request the complete reply.
 
         Args:
             request: The request.
@@ -102,7 +102,7 @@ class EndpointModel(ABC):
         self._endpoint.require_key()
         own_request = for_model(request, self._owner)
         reply = await self._attempts(own_request).complete(
-            lambda: self._complete_by_either(own_request)
+            lambda: self._complete_in_any_mode(own_request)
         )
         return marked_reply(reply, self._owner)
 
@@ -123,7 +123,9 @@ class EndpointModel(ABC):
         self._endpoint.require_key()
         own_request = for_model(request, self._owner)
         attempts = self._attempts(own_request)
-        async with aclosing(attempts.stream(lambda: self._stream_by_either(own_request))) as pieces:
+        async with aclosing(
+            attempts.stream(lambda: self._stream_in_any_mode(own_request))
+        ) as pieces:
             async for piece in pieces:
                 if isinstance(piece, ModelReply):
                     yield marked_reply(piece, self._owner)
@@ -132,13 +134,13 @@ class EndpointModel(ABC):
                 else:
                     yield piece
 
-    async def _complete_by_either(self, request: ModelRequest) -> ModelReply:
-        """Return the complete reply, streaming if the server supports nothing else."""
+    async def _complete_in_any_mode(self, request: ModelRequest) -> ModelReply:
+        """Return the complete reply; stream internally if the server supports only streaming."""
         if not self._always_streams:
             try:
                 return await self._whole(request)
             except Exception as error:
-                if not self._is_streamed(error) and not self._is_refused(error, request):
+                if not self._is_streamed(error) and not self._is_mode_refused(error, request):
                     raise
             self._always_streams = True
         async with aclosing(self._pieces(request)) as pieces:
@@ -147,20 +149,22 @@ class EndpointModel(ABC):
                     return piece
         raise UnreadableError("the stream has no end")
 
-    async def _stream_by_either(
+    async def _stream_in_any_mode(
         self, request: ModelRequest
     ) -> AsyncGenerator[ModelDelta | ModelReply]:
-        """Yield a server's answer in pieces, or as one piece if the server refuses to stream."""
+        """Yield the reply in pieces, or in one if streaming is unsupported, then the whole reply."""
         if not self._never_streams:
-            is_begun = False
+            has_started = False
             try:
                 async with aclosing(self._pieces(request)) as pieces:
                     async for piece in pieces:
-                        is_begun = True
+                        has_started = True
                         yield piece
                 return
             except Exception as error:
-                if is_begun or not (self._is_whole(error) or self._is_refused(error, request)):
+                if has_started or not (
+                    self._is_whole(error) or self._is_mode_refused(error, request)
+                ):
                     raise
             self._never_streams = True
         reply = await self._whole(request)
@@ -170,21 +174,21 @@ class EndpointModel(ABC):
             yield ModelDelta(call.arguments, call=number)
         yield reply
 
-    def _is_refused(self, error: Exception, request: ModelRequest) -> bool:
-        """Return True if a server refused a request because of its streaming mode."""
+    def _is_mode_refused(self, error: Exception, request: ModelRequest) -> bool:
+        """Return True if a server refused a request because it is, or is not, streamed."""
         failure = self._explain(error, self._timeout(request))
         return failure.status in _REFUSALS and "stream" in failure.message.lower()
 
     def _is_streamed(self, error: Exception) -> bool:
-        """Return True if an answer is unreadable because it is streamed."""
+        """Return True if an error means that the server streamed a reply unasked."""
         return False
 
     def _is_whole(self, error: Exception) -> bool:
-        """Return True if an answer is unreadable because it is not streamed."""
+        """Return True if an error means that the server did not stream a reply as asked."""
         return False
 
     def _timeout(self, request: ModelRequest | None = None) -> float:
-        """Return the timeout of a request in seconds, or the default."""
+        """Return the timeout of a request in seconds; the model's default without a request."""
         timeout = request.settings.get("timeout") if request is not None else None
         return float(timeout or self._settings.get("timeout") or DEFAULT_TIMEOUT)
 
@@ -198,20 +202,20 @@ class EndpointModel(ABC):
 
     @abstractmethod
     def _resolve(self, context: PluginContext, config: LLMConfig) -> Endpoint:
-        """Find the endpoint of a model."""
+        """Return the endpoint of the configured model."""
 
     @abstractmethod
     def _prepare(self) -> None:
-        """Create what requests to the endpoint need, without sending anything."""
+        """Create the objects that send requests to the endpoint; send nothing yet."""
 
     @abstractmethod
     async def _whole(self, request: ModelRequest) -> ModelReply:
-        """Request a whole answer, without retries."""
+        """Request a complete reply, without retries."""
 
     @abstractmethod
     def _pieces(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
-        """Request an answer without retries; yield its pieces, then the complete reply."""
+        """Request a streamed reply without retries; yield its pieces, then the complete reply."""
 
     @abstractmethod
     def _explain(self, error: BaseException, timeout: float) -> Failure:
-        """Explain an exception of a call that had a given timeout in seconds."""
+        """Convert an exception of a request to a failure; ``timeout`` is in seconds."""

@@ -23,22 +23,22 @@ if TYPE_CHECKING:
     import httpx
 
 CONNECT_SECONDS: Final = 15.0
-"""The seconds to connect to a server, part of the request's timeout."""
+"""The maximum seconds to connect to a server; the request's timeout includes them."""
 
 _MAX_ERROR_BYTES: Final = 100_000
-_KEPT: Final = 64
-_KEPT_SECONDS: Final = 30.0
+_MAX_IDLE_CONNECTIONS: Final = 64
+_IDLE_SECONDS: Final = 30.0
 _import_lock: Final = threading.Lock()
 
 
 class Pool:
-    """The connections to one endpoint.
+    """The HTTP connections to one endpoint, with a client for each event loop.
 
     Redirects are not followed, because the key would be sent along. The proxies of the environment
     are used.
 
     Args:
-        is_encrypted: Whether its address is of ``https``; only then certificates are read.
+        is_encrypted: Whether the address is ``https``; only then CA certificates are loaded.
     """
 
     def __init__(self, *, is_encrypted: bool) -> None:
@@ -48,13 +48,15 @@ class Pool:
         ] = WeakKeyDictionary()
 
     async def get(self) -> httpx.AsyncClient:
-        """Return the client of this event loop. The first caller creates the client in a thread."""
+        """Return the HTTP client of the running event loop; create it in a thread at first."""
         loop = asyncio.get_running_loop()
-        making = self._clients.get(loop)
-        if making is None or (making.done() and (making.cancelled() or making.exception())):
-            making = shared_task(asyncio.to_thread(self._make))
-            self._clients[loop] = making
-        return making.result() if making.done() else await asyncio.shield(making)
+        client_task = self._clients.get(loop)
+        if client_task is None or (
+            client_task.done() and (client_task.cancelled() or client_task.exception())
+        ):
+            client_task = shared_task(asyncio.to_thread(self._create_client))
+            self._clients[loop] = client_task
+        return client_task.result() if client_task.done() else await asyncio.shield(client_task)
 
     @asynccontextmanager
     async def posted(
@@ -84,7 +86,7 @@ class Pool:
         finally:
             await response.aclose()
 
-    def _make(self) -> httpx.AsyncClient:
+    def _create_client(self) -> httpx.AsyncClient:
         _import_httpx()
         import httpx
 
@@ -93,8 +95,8 @@ class Pool:
         )
         limits = httpx.Limits(
             max_connections=None,
-            max_keepalive_connections=_KEPT,
-            keepalive_expiry=_KEPT_SECONDS,
+            max_keepalive_connections=_MAX_IDLE_CONNECTIONS,
+            keepalive_expiry=_IDLE_SECONDS,
         )
         return httpx.AsyncClient(
             transport=async_transport(httpx, verify=verify, limits=limits),
@@ -104,28 +106,28 @@ class Pool:
         )
 
     async def aclose(self) -> None:
-        """Close this loop's connections. Idempotent; a later call opens new connections."""
-        making = self._clients.pop(asyncio.get_running_loop(), None)
-        if making is None:
+        """Close the running loop's connections. Idempotent; later requests open new connections."""
+        client_task = self._clients.pop(asyncio.get_running_loop(), None)
+        if client_task is None:
             return
-        await asyncio.wait((making,))
-        if not making.cancelled() and making.exception() is None:
-            await making.result().aclose()
+        await asyncio.wait((client_task,))
+        if not client_task.cancelled() and client_task.exception() is None:
+            await client_task.result().aclose()
 
 
 def _import_httpx() -> None:
-    """Import httpx and the modules of its first request, without its command line.
+    """Import httpx, and the modules that its first request needs, without ``httpx._main``.
 
-    The command line imports rich and its highlighter, a third of the import's time; httpx works
-    without it.
+    ``httpx._main`` is httpx's command line. It imports rich and a highlighter, which take a third
+    of the import's time; httpx works without its command line.
     """
     with _import_lock:
-        is_unimported = "httpx._main" not in sys.modules
-        if is_unimported:
+        must_block = "httpx._main" not in sys.modules
+        if must_block:
             sys.modules["httpx._main"] = None  # pyright: ignore[reportArgumentType]
         try:
             for name in ("httpx", "httpcore", "anyio._backends._asyncio"):
                 importlib.import_module(name)
         finally:
-            if is_unimported:
+            if must_block:
                 del sys.modules["httpx._main"]

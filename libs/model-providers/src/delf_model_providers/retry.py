@@ -23,13 +23,13 @@ class RetryPolicy:
     """Exponential back-off with jitter; the provider's ``Retry-After`` takes precedence.
 
     Args:
-        retries: The number and delays of retries after temporary failures.
-        refused_retries: Further attempts when nothing listens at the address.
-        first_delay: Seconds before the first further attempt; doubled for each after it.
-        max_delay: The longest delay unless the provider asks for a longer one.
-        max_retry_after: The longest pause that a provider can ask for. Asked for more, the
-            call fails at once: waiting for less would only fail again.
-        jitter: Numbers in [0, 1).
+        retries: The number of retries after temporary failures.
+        refused_retries: The number of retries if the server is not reachable.
+        first_delay: The seconds before the first retry; doubled for every further retry.
+        max_delay: The maximum seconds before a retry, unless the provider asks for more.
+        max_retry_after: The maximum seconds that a provider may ask to wait. If it asks for more,
+            the call fails immediately, because an earlier retry would only fail again.
+        jitter: Returns random numbers in [0, 1).
     """
 
     retries: int = 2
@@ -40,11 +40,11 @@ class RetryPolicy:
     jitter: Callable[[], float] = random.random
 
     def delay(self, failure: Failure, attempt: int) -> float | None:
-        """Return seconds to wait after a failed attempt, or None to give up.
+        """Return the seconds to wait before the next attempt; None to give up.
 
         Args:
             failure: The failure.
-            attempt: The number of the attempt, from 1.
+            attempt: The number of the failed attempt, from 1.
         """
         max_retries = {"no": 0, "few": self.refused_retries, "yes": self.retries}[failure.retry]
         if attempt > max_retries:
@@ -65,7 +65,7 @@ class Attempts:
     Args:
         explain: Converts an exception of the call to a failure.
         policy: The number of retries and the delays before them.
-        sleep: Waits between attempts.
+        sleep: Waits for a number of seconds.
     """
 
     explain: Callable[[Exception], Failure]
@@ -73,10 +73,10 @@ class Attempts:
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
 
     async def complete(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Make a call, with retries, and return its complete answer.
+        """Make a call with retries; return its result.
 
         Args:
-            call: Makes the call once.
+            call: Makes one attempt.
 
         Raises:
             DelfError: If no attempt succeeded; the error of the last failure.
@@ -99,14 +99,14 @@ class Attempts:
         emitted pieces cannot be taken back.
 
         Args:
-            call: Makes the call once.
+            call: Makes one attempt.
 
         Raises:
             DelfError: If no attempt succeeded; the error of the last failure.
         """
         attempt = 1
         while True:
-            passed_on: int | None = None
+            received_chars: int | None = None
             failure: Failure | None = None
             async with aclosing(call()) as pieces:
                 while failure is None:
@@ -118,16 +118,18 @@ class Attempts:
                         failure = self.explain(error)
                     else:
                         if isinstance(piece, ModelDelta):
-                            passed_on = (passed_on or 0) + len(piece.text)
+                            received_chars = (received_chars or 0) + len(piece.text)
                         yield piece
-            if passed_on is not None:
-                broken = f"the answer broke off after {passed_on} characters: {failure.message}"
+            if received_chars is not None:
+                broken = (
+                    f"the answer broke off after {received_chars} characters: {failure.message}"
+                )
                 raise replace(failure, message=broken).error()
             await self._wait_or_raise(failure, attempt)
             attempt += 1
 
     async def _wait_or_raise(self, failure: Failure, attempt: int) -> None:
-        """Wait before another attempt, or raise the error of the failure."""
+        """Wait before the next attempt; raise the failure's error if there is none."""
         delay = self.policy.delay(failure, attempt)
         if delay is None:
             raise failure.error()

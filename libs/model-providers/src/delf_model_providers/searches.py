@@ -13,19 +13,19 @@ from delf_model_providers.endpoint import Endpoint
 _SEARCHING: Final = re.compile(r"search")
 """Matches the names of OpenAI's models that search the web in chat completions."""
 _FEES: Final = {"anthropic": 0.01, "google": 0.014, "openai": 0.01, "openai-responses": 0.01}
-"""USD for a search by the providers' lists, as of November 2026."""
-_LIMITS: Final = {
+"""The price of one search in USD by dialect, from the providers' price lists of November 2026."""
+_DOMAIN_FILTERS: Final = {
     "anthropic": ("allowed_domains", "blocked_domains"),
     "openai-responses": ("allowed_domains",),
 }
-"""The limits of searches that providers know, by dialect."""
+"""The domain filters that each provider's web search supports, by dialect."""
 _HINT: Final = "the connection websearch, with llm or searxng, works with every model"
 
 Tool = Mapping[str, Any]
 
 
 def tool_of(settings: Mapping[str, Any], endpoint: Endpoint) -> Tool | None:
-    """Return the web search that the settings request; None if they request none.
+    """Return the web search tool that the model's settings request; None without a request.
 
     Raises:
         ModelConfigurationError: If the model or its provider cannot search with these settings.
@@ -41,16 +41,18 @@ def tool_of(settings: Mapping[str, Any], endpoint: Endpoint) -> Tool | None:
             "searches do it as they are, such as gpt-5-search-api"
         )
         raise cannot(endpoint, hint_text)
-    supported_limits = _LIMITS.get(endpoint.dialect or "", ())
-    for limit in ("allowed_domains", "blocked_domains"):
-        if tool.get(limit) and limit not in supported_limits:
-            able = " and ".join(name for name, limits in _LIMITS.items() if limit in limits)
-            raise cannot(endpoint, f"only {able} know {limit}")
+    supported_filters = _DOMAIN_FILTERS.get(endpoint.dialect or "", ())
+    for name in ("allowed_domains", "blocked_domains"):
+        if tool.get(name) and name not in supported_filters:
+            able = " and ".join(
+                each for each, filters in _DOMAIN_FILTERS.items() if name in filters
+            )
+            raise cannot(endpoint, f"only {able} know {name}")
     return tool
 
 
 def cannot(endpoint: Endpoint, reason: str) -> ModelConfigurationError:
-    """Make the error for a model that cannot search the web as requested."""
+    """Return an error that the model cannot search the web as requested."""
     return ModelConfigurationError(
         f"{endpoint.model!r} with {SERVER_SIDE_TOOLS}: it cannot search the web in this way: "
         f"{reason}",
@@ -59,18 +61,18 @@ def cannot(endpoint: Endpoint, reason: str) -> ModelConfigurationError:
 
 
 def of_anthropic(tool: Tool) -> dict[str, Any]:
-    """Return the tool that lets Anthropic's messages API search the web."""
+    """Return the tool definition for a web search by Anthropic's messages API."""
     limits = {name: value for name, value in tool.items() if name != "tool_type"}
     return {"type": "web_search_20250305", "name": "web_search", **limits}
 
 
 def of_google() -> dict[str, Any]:
-    """Return the tool that lets Gemini's ``generateContent`` search the web."""
+    """Return the tool definition for a web search by Gemini's ``generateContent``."""
     return {"googleSearch": {}}
 
 
 def of_responses(tool: Tool) -> dict[str, Any]:
-    """Return the tool that lets OpenAI's responses API search the web."""
+    """Return the tool definition for a web search by OpenAI's responses API."""
     allowed_domains = tool.get("allowed_domains")
     return {
         "type": "web_search",
@@ -79,7 +81,7 @@ def of_responses(tool: Tool) -> dict[str, Any]:
 
 
 def of_openai() -> dict[str, Any]:
-    """Return the field of a chat completions request that lets OpenAI search the web."""
+    """Return the field of a chat completions request for a web search by OpenAI."""
     return {"web_search_options": {}}
 
 
@@ -88,10 +90,10 @@ def fees(endpoint: Endpoint, searches: int) -> float | None:
 
     Args:
         endpoint: The endpoint.
-        searches: The number of searches, if the server reports it.
+        searches: The number of searches, or 0 if the server does not report the number.
 
     Returns:
-        None if unknown, such as for a server of another provider.
+        None if the price is unknown, as for a custom address.
     """
     if endpoint.dialect == "openai":
         searches = 1  # search models search once per request, unreported

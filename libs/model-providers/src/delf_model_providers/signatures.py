@@ -14,12 +14,12 @@ from typing import Any, Final, cast
 
 from delf.messages import Message, ModelReply, ModelRequest, Part, ToolCall, ToolResult
 
-_MARK: Final = "\n"
+_SEPARATOR: Final = "\n"
 
 
 def marked(call: ToolCall, owner: str) -> ToolCall:
     """Return a call whose provider token, if any, is prefixed with the model that made the call."""
-    return call if call.token is None else replace(call, token=f"{owner}{_MARK}{call.token}")
+    return call if call.token is None else replace(call, token=f"{owner}{_SEPARATOR}{call.token}")
 
 
 def marked_reply(reply: ModelReply, owner: str) -> ModelReply:
@@ -30,18 +30,18 @@ def marked_reply(reply: ModelReply, owner: str) -> ModelReply:
 
 
 def for_model(request: ModelRequest, owner: str) -> ModelRequest:
-    """Return a request that has only one model's tokens, without their prefixes.
+    """Remove the tokens of other models from a request, and the prefixes from the others.
 
     Args:
         request: The request.
-        owner: The name of the model.
+        owner: The provider and name of the model that gets the request.
     """
 
     def unmarked(part: Part) -> Part:
         if not isinstance(part, ToolCall) or part.token is None:
             return part
-        maker, _, token = part.token.partition(_MARK)
-        return replace(part, token=token if maker == owner else None)
+        token_owner, _, token = part.token.partition(_SEPARATOR)
+        return replace(part, token=token if token_owner == owner else None)
 
     def own(message: Message) -> Message:
         if not any(isinstance(part, ToolCall) for part in message.parts):
@@ -67,22 +67,25 @@ def may_think(request: ModelRequest) -> bool:
 
 
 def token_of(message: Mapping[str, Any], call: Mapping[str, Any]) -> str | None:
-    """Pack the fields that a call must return to the server into a token; None without fields.
+    """Pack the fields that the next request must return to the server into a call's token.
 
     Args:
-        message: The fields for the message with the call.
-        call: The fields for the call itself.
+        message: The fields of the message with the call.
+        call: The fields of the call itself.
+
+    Returns:
+        None without fields.
     """
     fields_by_part = {"message": message, "call": call}
     token_fields = {name: dict(fields) for name, fields in fields_by_part.items() if fields}
     return json.dumps(token_fields, ensure_ascii=False) if token_fields else None
 
 
-def fields_of(call: ToolCall, place: str) -> dict[str, Any]:
-    """Return the fields of a token that go back in a ``message`` or a ``call``."""
+def fields_of(call: ToolCall, part: str) -> dict[str, Any]:
+    """Return the fields in a call's token for ``part``, which is ``message`` or ``call``."""
     try:
         data: Any = json.loads(call.token or "{}")
     except ValueError:  # a token in another format
         return {}
-    inner: Any = cast("Mapping[str, Any]", data).get(place) if isinstance(data, dict) else None
+    inner: Any = cast("Mapping[str, Any]", data).get(part) if isinstance(data, dict) else None
     return dict(cast("Mapping[str, Any]", inner)) if isinstance(inner, dict) else {}

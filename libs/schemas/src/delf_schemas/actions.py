@@ -37,43 +37,43 @@ from delf_schemas.shapes import (
     safe_text,
 )
 
-_SUMMARY: Final = 280
-_RETURNS_DOC: Final = 400
-_DESCRIPTION: Final = 2_000
+_MAX_SUMMARY: Final = 280
+_MAX_RETURNS_DOC: Final = 400
+_MAX_DESCRIPTION: Final = 2_000
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
-_RETURNS: Final = 420
-_VISITS: Final = 20_000
-_MAX: Final = 500
-_WHOLE: Final = "arguments"
-"""The single argument of an action whose schema is not a list of properties."""
+_MAX_RETURNS: Final = 420
+_MAX_VISITS: Final = 20_000
+_MAX_ARGUMENTS: Final = 500
+_ONLY_ARGUMENT: Final = "arguments"
+"""The argument's name if an action's schema does not describe an object with properties."""
 
 
-class _Room(NamedTuple):
-    """The limits on a parameter in a stub.
+class _StubLimits(NamedTuple):
+    """The limits on the text of a parameter in a stub.
 
     Args:
-        argument: The maximum characters of its type.
-        doc: The maximum characters of the line about the parameter.
-        extent: The parts of its schema to show.
-        depth: The number of nested records whose limits are shown.
+        type_chars: The maximum number of characters of the parameter's type.
+        doc_chars: The maximum number of characters of the parameter's description.
+        extent: The limits on how much of the parameter's schema its type shows.
+        hint_depth: The number of nested record levels whose constraints are shown.
         has_notes: Whether the keys of records are described.
     """
 
-    argument: int
-    doc: int
+    type_chars: int
+    doc_chars: int
     extent: Extent
-    depth: int
+    hint_depth: int
     has_notes: bool = False
 
 
-_SHORT_ROOM: Final = _Room(260, 160, SHORT, 0)
-_FULL_ROOM: Final = _Room(FULL_CHARS, 240, FULL, 4, has_notes=True)
+_SHORT_LIMITS: Final = _StubLimits(260, 160, SHORT, 0)
+_FULL_LIMITS: Final = _StubLimits(FULL_CHARS, 240, FULL, 4, has_notes=True)
 
 Seen = tuple[str | None, frozenset[Found]]
-"""The type of observed results, and undeclared types in them."""
+"""The type of earlier results, None before the first, and the undeclared types in results."""
 
 Send = Callable[[dict[str, Any]], Awaitable[Any]]
-"""Makes a call, with arguments under the names of the schema, as plain JSON data."""
+"""Sends a call to the service; its JSON arguments have the names of the service's schema."""
 
 
 def action_from_schema(
@@ -84,7 +84,7 @@ def action_from_schema(
     description: str = "",
     result: Mapping[str, Any] | None = None,
     effect: Effect = "irreversible",
-    learned_shapes: Callable[[], Seen] | None = None,
+    learned_types: Callable[[], Seen] | None = None,
     unknown: str = "Any",
 ) -> Action:
     """Make an action whose parameters are the properties of a JSON schema.
@@ -93,77 +93,79 @@ def action_from_schema(
     checked before the call is made; results are passed on unchanged.
 
     Args:
-        name: The service's name of the action, from which the action's name is made.
+        name: The service's name for the action, which is converted to a Python name.
         send: Sends the call to the service.
-        arguments: The schema of the arguments, as an object. ``$ref`` stay within it.
+        arguments: The schema of the object with all arguments; every ``$ref`` is internal.
         description: The description; its first sentences are shown to the model.
         result: The schema of the result, if known.
         effect: The effect of a call.
-        learned_shapes: Returns what earlier results have shown.
-        unknown: The type of results without a schema before any was seen.
+        learned_types: Returns the types that were observed in earlier results.
+        unknown: The result type to show without a schema and without an earlier result.
 
     Raises:
         ToolDefinitionError: If the schema cannot be used.
     """
     if effect not in EFFECTS:
         raise ToolDefinitionError(f"unknown effect {effect!r}; one of: {', '.join(EFFECTS)}")
-    final = method_name(name)
+    action_name = method_name(name)
     docs = read_docstring(inspect.cleandoc(description))
-    argument_schema = _Arguments(final, arguments, docs.parameters)
+    argument_schema = _Arguments(action_name, arguments, docs.parameters)
 
     async def call(**keywords: Any) -> Any:
         return await send(argument_schema.named(keywords))
 
     @functools.cache
-    def full() -> FullTypes:
+    def declared_types() -> FullTypes:
         returns = unknown if result is None else result_text(result)
         notes = "" if result is None else notes_of(_Schema(result), result, "out")
         return FullTypes(
-            parameters=argument_schema.parameters_in(_FULL_ROOM), returns=returns, notes=notes
+            parameters=argument_schema.parameters_in(_FULL_LIMITS), returns=returns, notes=notes
         )
 
     def full_types() -> FullTypes:
-        full_document = full()
-        returns = full_document.returns
-        learned, found_places = (
-            (None, frozenset[Found]()) if learned_shapes is None else learned_shapes()
+        declared = declared_types()
+        returns = declared.returns
+        learned, undeclared = (
+            (None, frozenset[Found]()) if learned_types is None else learned_types()
         )
         if result is None and learned is not None:
             returns = learned
-        return replace(full_document, returns=with_types(returns, found_places))
+        return replace(declared, returns=with_types(returns, undeclared))
 
     text = "\n\n".join(filter(None, [docs.summary, docs.notes]))
-    summary, notes = split_text(text, _SUMMARY, _DESCRIPTION)
+    summary, notes = split_text(text, _MAX_SUMMARY, _MAX_DESCRIPTION)
     return Action(
-        name=final,
-        permission=final,
+        name=action_name,
+        permission=action_name,
         effect=effect,
-        summary=summary or final.replace("_", " "),
+        summary=summary or action_name.replace("_", " "),
         parameters=argument_schema.parameters,
-        returns=unknown if result is None else result_text(result, SHORT, _RETURNS),
+        returns=unknown if result is None else result_text(result, SHORT, _MAX_RETURNS),
         validate=argument_schema.validate,
         call=call,
         schema=argument_schema.schema,
         full_types=full_types,
-        returns_doc=clean(docs.returns, _RETURNS_DOC),
+        returns_doc=clean(docs.returns, _MAX_RETURNS_DOC),
         notes=notes,
-        description=clean(description, _DESCRIPTION),
+        description=clean(description, _MAX_DESCRIPTION),
     )
 
 
 def result_text(schema: Mapping[str, Any], extent: Extent = FULL, limit: int = FULL_CHARS) -> str:
-    """Return the type of an action's result.
+    """Format the type of an action's result.
 
     Args:
         schema: The schema of the result.
-        extent: The parts of the schema to show.
+        extent: The limits on how much of the schema is shown.
         limit: The maximum number of characters.
     """
-    return safe_text(Shapes(_Schema(schema), _VISITS, extent=extent), schema, "out", limit)
+    return safe_text(Shapes(_Schema(schema), _MAX_VISITS, extent=extent), schema, "out", limit)
 
 
 class _Arguments:
-    """Shows and checks the arguments of an action, and renames them to those of its schema.
+    """The arguments of an action, declared by a JSON schema.
+
+    Formats arguments for prompts, validates them, and renames them to the schema's names.
 
     Args:
         action: The action's name, for messages.
@@ -176,60 +178,64 @@ class _Arguments:
     ) -> None:
         self._docs = docs
         self._action = action
-        self._whole = dict(schema)
-        self._checker = Checker(self._whole, action)
-        document = self._document = _Schema(self._whole)
+        self._root_schema = dict(schema)
+        self._checker = Checker(self._root_schema, action)
+        document = self._document = _Schema(self._root_schema)
         try:
-            merged_object = merge_object(document, self._whole)
+            merged_object = merge_object(document, self._root_schema)
         except DelfError as error:
             raise ToolDefinitionError(f"{action}: {error.message}") from error
         self._names: dict[str, str] = {}
         self._schemas: dict[str, Any] = {}
-        self._more = merged_object is not None and merged_object.additional
-        self._is_whole = merged_object is None
-        required = {_WHOLE} if merged_object is None else merged_object.required
-        properties = {_WHOLE: self._whole} if merged_object is None else merged_object.properties
-        if len(properties) > _MAX:
+        self._takes_others = merged_object is not None and merged_object.additional
+        self._is_single = merged_object is None
+        required = {_ONLY_ARGUMENT} if merged_object is None else merged_object.required
+        properties = (
+            {_ONLY_ARGUMENT: self._root_schema}
+            if merged_object is None
+            else merged_object.properties
+        )
+        if len(properties) > _MAX_ARGUMENTS:
             raise ToolDefinitionError(
-                f"{action} takes {len(properties):,} arguments, and at most {_MAX} are read"
+                f"{action} takes {len(properties):,} arguments; at most {_MAX_ARGUMENTS} are read"
             )
         for name in sorted(properties, key=lambda name: name not in required):
             arg = unique(argument_name(name), self._names)
             self._names[arg], self._schemas[arg] = name, properties[name]
         self._required = required
-        self.parameters = self.parameters_in(_SHORT_ROOM)
+        self.parameters = self.parameters_in(_SHORT_LIMITS)
 
-    def parameters_in(self, room: _Room) -> tuple[Parameter, ...]:
-        """Return the parameters with types and descriptions within some limits."""
-        shapes = Shapes(self._document, _VISITS, extent=room.extent)
+    def parameters_in(self, limits: _StubLimits) -> tuple[Parameter, ...]:
+        """Return the parameters, with types and descriptions that fit the limits."""
+        shapes = Shapes(self._document, _MAX_VISITS, extent=limits.extent)
         parameters: list[Parameter] = []
         for arg, schema in self._schemas.items():
             resolved = _resolve_schema(self._document, schema)
             text = resolved.get("description") or self._docs.get(arg)
-            about, rest = split_text(text, room.doc, _DESCRIPTION)
-            hints = hints_of(self._document, schema, room.doc, room.depth)
+            about, rest = split_text(text, limits.doc_chars, _MAX_DESCRIPTION)
+            hints = hints_of(self._document, schema, limits.doc_chars, limits.hint_depth)
             parameters.append(
                 Parameter(
                     name=arg,
-                    type_text=safe_text(shapes, schema, "in", room.argument),
+                    type_text=safe_text(shapes, schema, "in", limits.type_chars),
                     default_text=None
                     if self._names[arg] in self._required
                     else default_text(resolved),
                     doc="; ".join(filter(None, [hints, about])),
-                    notes=notes_of(self._document, schema, "in", rest) if room.has_notes else "",
+                    notes=notes_of(self._document, schema, "in", rest) if limits.has_notes else "",
                 )
             )
         return tuple(parameters)
 
     def schema(self) -> dict[str, Any]:
-        """Return the arguments as a JSON schema, under the names that scripts use."""
+        """Return a JSON schema of the arguments, with the names that scripts use."""
         kept_keys = ("$schema", "$defs", "definitions")
-        definitions = {key: self._whole[key] for key in kept_keys if key in self._whole}
+        definitions = {key: self._root_schema[key] for key in kept_keys if key in self._root_schema}
         return {
             "type": "object",
             "properties": dict(self._schemas),
             "required": [item.name for item in self.parameters if item.required],
-            "additionalProperties": self._more,
+            "additionalProperties": self._takes_others,
             **definitions,
         }
 
@@ -240,7 +246,7 @@ class _Arguments:
             ToolRefusedError: If the arguments are invalid.
         """
         unknown = [name for name in arguments if name not in self._names]
-        if unknown and not self._more:
+        if unknown and not self._takes_others:
             raise self._refusal(
                 f"there is no argument {unknown[0]!r}{did_you_mean(unknown[0], self._names)}"
             )
@@ -254,30 +260,33 @@ class _Arguments:
                 checked[name] = without_bytes(plain(converted, name))
             except Misfit as misfit:
                 raise self._refusal(str(misfit)) from None
-        fault = self._checker.fault(self._to_wire(checked))
-        while fault is not None and (left_out := self._left_out(fault, checked)) in optional:
-            del checked[left_out]
-            fault = self._checker.fault(self._to_wire(checked))
+        fault = self._checker.fault(self._with_schema_names(checked))
+        # Models write None for optional arguments that they leave out.
+        while (
+            fault is not None and (null_argument := self._invalid_none(fault, checked)) in optional
+        ):
+            del checked[null_argument]
+            fault = self._checker.fault(self._with_schema_names(checked))
         if fault is not None:
-            place = tuple(map(self._arg, fault.path))
-            raise self._refusal(str(fault._replace(path=place)))
+            path = tuple(map(self._argument_name, fault.path))
+            raise self._refusal(str(fault._replace(path=path)))
         return checked
 
-    def _left_out(self, fault: Fault, arguments: Mapping[str, Any]) -> str | None:
-        """Return the argument that a fault is about, if its value was an invalid None."""
-        arg = self._arg(fault.path[0]) if fault.path else ""
+    def _invalid_none(self, fault: Fault, arguments: Mapping[str, Any]) -> str | None:
+        """Return the name of the argument at fault if its value is None, otherwise None."""
+        arg = self._argument_name(fault.path[0]) if fault.path else ""
         return arg if arg in arguments and arguments[arg] is None else None
 
     def named(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Rename validated arguments to the names in the schema."""
-        return cast("dict[str, Any]", self._to_wire(arguments))
+        """Rename validated arguments to the schema's names."""
+        return cast("dict[str, Any]", self._with_schema_names(arguments))
 
-    def _to_wire(self, arguments: Mapping[str, Any]) -> Any:
-        if self._is_whole:
-            return arguments.get(_WHOLE)
+    def _with_schema_names(self, arguments: Mapping[str, Any]) -> Any:
+        if self._is_single:
+            return arguments.get(_ONLY_ARGUMENT)
         return {self._names.get(name, name): value for name, value in arguments.items()}
 
-    def _arg(self, part: str | int) -> str:
+    def _argument_name(self, part: str | int) -> str:
         return next((arg for arg, name in self._names.items() if name == part), str(part))
 
     def _refusal(self, problem: str) -> ToolRefusedError:
@@ -298,13 +307,14 @@ class _Schema:
         self._root = root
 
     def absolute(self, ref: str) -> str:
-        """Return a reference unchanged, because a schema has internal references only."""
+        """Return an internal reference unchanged."""
         return ref
 
     def resolve(self, node: Any) -> dict[str, Any]:
-        """Return a schema with its references followed."""
+        """Return the schema that a node's references lead to, with the node's other keywords."""
         for _ in range(100):
             if not isinstance(node, Mapping):
+                # The schema ``False`` accepts no value.
                 return {} if node is not False else {"not": {}}
             mapping = cast("Mapping[str, Any]", node)
             ref = mapping.get("$ref")

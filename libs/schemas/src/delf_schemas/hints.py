@@ -26,8 +26,8 @@ _FORMATS: Final = frozenset(
     {"date", "date-time", "time", "duration", "uuid", "email", "uri", "url", "hostname", "ipv4"}
     | {"ipv6", "decimal"}
 )
-_BEYOND: Final = 2**31 - 1
-"""Larger limits follow from a type, such as a 64-bit integer, and are not shown."""
+_MAX_SHOWN_LIMIT: Final = 2**31 - 1
+"""Limits from this number on only state a type, such as a 64-bit integer, and are not shown."""
 
 
 def hints_of(document: Document, schema: Any, max_hints: int, depth: int) -> str:
@@ -54,18 +54,18 @@ def _hints(
     schema: Any,
     path: str,
     depth: int,
-    around: tuple[str, ...],
+    parent_refs: tuple[str, ...],
     remaining_visits: list[int],
 ) -> Iterator[tuple[str, str]]:
-    """Yield the limits in a schema, each after the keys that lead to it."""
+    """Yield the path and the constraints of each constrained value in a schema."""
     remaining_visits[0] -= 1
     if not isinstance(schema, Mapping) or remaining_visits[0] < 0:
         return
     ref: Any = cast("Mapping[str, Any]", schema).get("$ref")
     if isinstance(ref, str):
-        if ref in around:
+        if ref in parent_refs:
             return
-        around = (*around, ref)
+        parent_refs = (*parent_refs, ref)
     try:
         resolved = document.resolve(schema)
     except DelfError:
@@ -74,32 +74,34 @@ def _hints(
         return
     if text := _constraints(resolved):
         yield path, text
-    for word in ("allOf", "anyOf", "oneOf"):
-        parts = resolved.get(word)
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        parts = resolved.get(keyword)
         for part in cast("list[Any]", parts) if isinstance(parts, list) else []:
-            yield from _hints(document, part, path, depth, around, remaining_visits)
+            yield from _hints(document, part, path, depth, parent_refs, remaining_visits)
     properties = resolved.get("properties")
     if isinstance(properties, dict) and depth > 0:
         for name, part in cast("dict[str, Any]", properties).items():
-            deeper = clean(name, 60)
-            whole_path = f"{path}.{deeper}" if path else deeper
-            yield from _hints(document, part, whole_path, depth - 1, around, remaining_visits)
-    yield from _hints(document, resolved.get("items"), f"{path}[]", depth, around, remaining_visits)
+            key = clean(name, 60)
+            whole_path = f"{path}.{key}" if path else key
+            yield from _hints(document, part, whole_path, depth - 1, parent_refs, remaining_visits)
+    yield from _hints(
+        document, resolved.get("items"), f"{path}[]", depth, parent_refs, remaining_visits
+    )
 
 
 def _constraints(schema: Mapping[str, Any]) -> str:
     hints: list[str] = []
     if "enum" in schema or "const" in schema:
         return ""
-    form, pattern = schema.get("format"), schema.get("pattern")
-    if isinstance(form, str) and form in _FORMATS:
-        hints.append(form)
+    format_name, pattern = schema.get("format"), schema.get("pattern")
+    if isinstance(format_name, str) and format_name in _FORMATS:
+        hints.append(format_name)
     if isinstance(pattern, str) and 0 < len(pattern) <= _MAX_PATTERN:
         hints.append(f"matches {clean(pattern, _MAX_PATTERN)}")
-    for name, words in _LIMITS:
+    for name, template in _LIMITS:
         value = schema.get(name)
         if not isinstance(value, (int, float)) or isinstance(value, bool):
             continue
-        if abs(value) < _BEYOND and not (name == "minLength" and value < 2):
-            hints.append(words.format(value))
+        if abs(value) < _MAX_SHOWN_LIMIT and not (name == "minLength" and value < 2):
+            hints.append(template.format(value))
     return ", ".join(hints)

@@ -14,8 +14,8 @@ from delf.tools.json_schema import clean
 
 _MAX_NAME: Final = 64
 _WORDS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+|[^\W\d_a-zA-Z]+")
-_CODE: Final = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
-_LEAD: Final = 200
+_CODE_BLOCK: Final = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_MAX_LEAD: Final = 200
 _SYMBOLS: Final = {
     "<": " lt ", ">": " gt ", "+": " plus ", "=": " eq ", "!": " not ", "*": " star "
 }  # fmt: skip
@@ -34,12 +34,12 @@ def sentence(text: object, limit: int = 120) -> str:
 
 
 def split_text(text: object, limit: int, max_length: int) -> tuple[str, str]:
-    """Split a description into its first sentences, as many as fit, and the others.
+    """Split a description into as many first sentences as fit, and the rest.
 
     Args:
         text: The description.
-        limit: The most characters of the first part.
-        max_length: The most characters of the second part.
+        limit: The maximum number of characters of the first part.
+        max_length: The maximum number of characters of the second part.
     """
     line = clean(text, limit + max_length)
     head = line if len(line) <= limit else sentences(line, limit)
@@ -62,10 +62,13 @@ def sentences(text: object, limit: int = 120) -> str:
 
 
 def leads(text: object, limit: int) -> str:
-    """Return a description of several paragraphs, or as many of their first sentences as fit."""
+    """Return a whole description if it fits, else the first sentences of its paragraphs.
+
+    Code blocks and tables are omitted, and headings if the description is shortened.
+    """
     if not isinstance(text, str):
         return ""
-    without_code = _CODE.sub("", text)
+    without_code = _CODE_BLOCK.sub("", text)
     parts = [clean(part, limit) for part in re.split(r"\n\s*\n", without_code)]
     parts = [part for part in parts if part and not part.startswith("|")]
     full_text = " ".join(parts)
@@ -73,18 +76,15 @@ def leads(text: object, limit: int) -> str:
         return full_text
     lead_sentences: list[str] = []
     for part in parts:
-        lead = sentence(part, _LEAD)
-        if (
-            part.startswith("#")
-            or sum(map(len, lead_sentences)) + len(lead_sentences) + len(lead) > limit
-        ):
-            continue
-        lead_sentences.append(lead)
+        lead = sentence(part, _MAX_LEAD)
+        is_heading = part.startswith("#")
+        if not is_heading and len(" ".join([*lead_sentences, lead])) <= limit:
+            lead_sentences.append(lead)
     return " ".join(lead_sentences)
 
 
 def snake(text: str) -> str:
-    """Return words joined by underscores, in lower case; empty when there is no letter or digit."""
+    """Convert a text to snake case; empty if the text has no letter or digit."""
     if not text.isascii():
         parts = unicodedata.normalize("NFKD", text.replace("ß", "ss"))
         text = "".join(c for c in parts if not unicodedata.combining(c))
@@ -93,11 +93,11 @@ def snake(text: str) -> str:
 
 @lru_cache(4096)
 def method_name(name: str) -> str:
-    """Return a readable name for a method, not unique yet."""
-    return _callable(snake(name), "call")
+    """Convert a service's name to a method name, which another name may share."""
+    return _python_name(snake(name), "call")
 
 
-def _callable(name: str, prefix: str) -> str:
+def _python_name(name: str, prefix: str) -> str:
     name = name.strip("_")
     if not name or not (name[0].isalpha()):
         name = f"{prefix}_{name}".rstrip("_")
@@ -110,17 +110,17 @@ def _callable(name: str, prefix: str) -> str:
 
 
 def mark_of(text: str) -> str:
-    """Return a short stable hash of a text, to make names unique."""
+    """Return a short stable hash of a text, for a unique name."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
 
 
 def unique(name: str, used_names: Container[str], *suffixes: str) -> str:
-    """Make a name unique with an addition or a number."""
+    """Return a name that is not used, made from a name and, if needed, a suffix or number."""
     if name not in used_names:
         return name
-    for addition in suffixes:
-        if f"{name}_{addition}" not in used_names:
-            return f"{name}_{addition}"
+    for suffix in suffixes:
+        if f"{name}_{suffix}" not in used_names:
+            return f"{name}_{suffix}"
     number = 2
     while f"{name}_{number}" in used_names:
         number += 1
@@ -129,10 +129,13 @@ def unique(name: str, used_names: Container[str], *suffixes: str) -> str:
 
 @lru_cache(8192)
 def argument_name(name: str) -> str:
-    """Return a property's name as a keyword; unchanged if Python accepts it."""
+    """Convert a property's name to the name of a keyword argument.
+
+    A valid Python name stays unchanged.
+    """
     plain_name = unicodedata.normalize("NFKC", name)
     if plain_name.isidentifier() and len(plain_name) <= _MAX_NAME:
         return f"{plain_name}_" if keyword.iskeyword(plain_name) else plain_name
     if any(c in _SYMBOLS for c in plain_name):
         plain_name = "".join(_SYMBOLS.get(c, c) for c in plain_name)
-    return _callable(snake(plain_name), "p") if snake(plain_name) else f"p_{mark_of(name)}"
+    return _python_name(snake(plain_name), "p") if snake(plain_name) else f"p_{mark_of(name)}"

@@ -13,24 +13,24 @@ from delf_schemas.names import sentences, snake
 from delf_schemas.shapes import Document, Mode
 
 _MAX_VISITS: Final = 600
-_DEPTH: Final = 5
-_DOC: Final = 160
-_EXAMPLE: Final = 40
+_MAX_DEPTH: Final = 5
+_MAX_DOC: Final = 160
+_MAX_EXAMPLE: Final = 40
 _VALUE_TEXTS: Final = ("x-enum-descriptions", "x-enumDescriptions", "x-enum-varnames")
-_TOTAL: Final = 6_000
-_EMPTY: Final = frozenset(
+_MAX_TOTAL: Final = 6_000
+_FILLER_WORDS: Final = frozenset(
     {"a", "an", "the", "of", "for", "this", "that", "its", "is", "was", "to", "in", "on", "and"}
     | {"be", "by", "which", "with", "are", "name", "value", "object", "field", "list", "unique"}
     | {"identifier", "id", "ids", "date", "time", "at", "when", "s"}
 )
-"""Words that say nothing beside the name of a key."""
-_KNOWN: Final = frozenset(
+"""Words that add no information to a key's name."""
+_PLAIN_FORMATS: Final = frozenset(
     {"date", "date-time", "uuid", "email", "uri", "int32", "int64", "float", "double", "byte"}
     | {"binary", "password", "decimal", "url", "regex"}
 )
-"""Formats that a type or name shows, and whose examples tell nothing."""
-_BEYOND: Final = 2**31 - 1
-"""Larger limits follow from the type and are not shown."""
+"""Formats that need no description and no example, because types or names express them."""
+_MAX_SHOWN_BOUND: Final = 2**31 - 1
+"""Bounds from this number on only state a type, such as a 64-bit integer, and are not shown."""
 _UNITS: Final = re.compile(
     r"\b(?:cents?|pence|currency units?|basis points?|percent(?:age)?|per cent|epoch|measured in"
     r"|(?:in|of|as) (?:the |whole )?(?:smallest|minor|\w*seconds?|minutes?|hours?|days|weeks|months"
@@ -38,10 +38,10 @@ _UNITS: Final = re.compile(
     r"|\w*watt.hours|litres|liters|dollars|euros?|utc|thousands?|millions?))\b",
     re.IGNORECASE,
 )
-"""Matches words about the unit of a value."""
-_MAX_UNIT_NOTES: Final = 2
-"""The number of times that a description with a unit may be as long as others."""
-_LONG: Final = 6
+"""Matches the name of a unit of measurement, or words that announce a unit."""
+_UNIT_FACTOR: Final = 2
+"""How many times longer a description that states a unit may be than other descriptions."""
+_READ_FACTOR: Final = 6
 _SENTENCE: Final = re.compile(r"\S.*?(?<=[^.\s][^.\s])[.!?](?=\s|$)|\S.*$")
 _PARENTHESES: Final = re.compile(r"\s*\([^()]*\)")
 _WORD: Final = re.compile(r"[^\W_]+")
@@ -51,9 +51,10 @@ class _Key(NamedTuple):
     """A described key.
 
     Args:
-        path: The keys that lead to the value, without lists.
+        path: The keys that lead to the value; list indexes are omitted.
         text: The description.
-        rank: The rank among descriptions: units first, then numbers, whose units no type tells.
+        rank: The sort order: -1 for a description with a unit, 0 for another number, 1 for a
+            text, 2 for other values.
     """
 
     path: tuple[str, ...]
@@ -74,18 +75,20 @@ def notes_of(document: Document, schema: Any, mode: Mode, *texts: str) -> str:
         mode: ``in`` for parameters, ``out`` for results.
         texts: Descriptions of the value itself, which come first.
     """
-    found = dict.fromkeys(_keys(document, schema, mode, (), (), [_MAX_VISITS]))
-    keys = sorted(found, key=lambda key: key.rank)
-    by_name: dict[str, set[str]] = {}
+    distinct_keys = dict.fromkeys(_keys(document, schema, mode, (), (), [_MAX_VISITS]))
+    keys = sorted(distinct_keys, key=lambda key: key.rank)
+    texts_by_name: dict[str, set[str]] = {}
     for key in keys:
-        by_name.setdefault(key.path[-1], set()).add(key.text)
+        texts_by_name.setdefault(key.path[-1], set()).add(key.text)
     shown_notes: dict[str, None] = {}
     size = 0
     for key in keys:
-        name = key.path[-1] if len(by_name[key.path[-1]]) == 1 else ".".join(key.path)
+        name = key.path[-1]
+        if len(texts_by_name[name]) > 1:
+            name = ".".join(key.path)
         line = f"{name}: {key.text}"
         size += 0 if line in shown_notes else len(line) + 2
-        if size > _TOTAL:
+        if size > _MAX_TOTAL:
             break
         shown_notes[line] = None
     example = example_of(_resolve_schema(document, schema))
@@ -97,35 +100,37 @@ def _keys(
     schema: Any,
     mode: Mode,
     path: tuple[str, ...],
-    around: tuple[str, ...],
+    parent_refs: tuple[str, ...],
     remaining_visits: list[int],
 ) -> Iterator[_Key]:
     """Yield the described keys of a record and of the records in it, outer keys first."""
     remaining_visits[0] -= 1
-    if not isinstance(schema, Mapping) or remaining_visits[0] < 0 or len(path) > _DEPTH:
+    if not isinstance(schema, Mapping) or remaining_visits[0] < 0 or len(path) > _MAX_DEPTH:
         return
     ref: Any = cast("Mapping[str, Any]", schema).get("$ref")
     if isinstance(ref, str):
-        if ref in around:
+        if ref in parent_refs:
             return
-        around = (*around, ref)
+        parent_refs = (*parent_refs, ref)
     resolved = _resolve_schema(document, schema)
     properties = resolved.get("properties")
-    inner: list[tuple[Any, tuple[str, ...]]] = []
+    nested_schemas: list[tuple[Any, tuple[str, ...]]] = []
     for name, part in _mapping(properties).items():
-        about = _resolve_schema(document, part)
-        if about.get("readOnly" if mode == "in" else "writeOnly") is True:
+        resolved_part = _resolve_schema(document, part)
+        if resolved_part.get("readOnly" if mode == "in" else "writeOnly") is True:
             continue
-        deeper = (*path, clean(name, 60))
-        if text := _text(document, name, about):
-            yield _Key(deeper, text, -1 if _UNITS.search(text) else _rank(about))
-        inner.append((part, deeper))
-    for word in ("allOf", "anyOf", "oneOf"):
-        parts = resolved.get(word)
-        inner += [(part, path) for part in cast("list[Any]", parts or [])] if parts else []
-    inner += [(resolved.get(word), path) for word in ("items", "additionalProperties")]
-    for part, deeper in inner:
-        yield from _keys(document, part, mode, deeper, around, remaining_visits)
+        part_path = (*path, clean(name, 60))
+        if text := _text(document, name, resolved_part):
+            yield _Key(part_path, text, -1 if _UNITS.search(text) else _rank(resolved_part))
+        nested_schemas.append((part, part_path))
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        parts = resolved.get(keyword)
+        nested_schemas += [(part, path) for part in cast("list[Any]", parts or [])] if parts else []
+    nested_schemas += [
+        (resolved.get(keyword), path) for keyword in ("items", "additionalProperties")
+    ]
+    for part, part_path in nested_schemas:
+        yield from _keys(document, part, mode, part_path, parent_refs, remaining_visits)
 
 
 def _rank(schema: Mapping[str, Any]) -> int:
@@ -137,9 +142,13 @@ def _rank(schema: Mapping[str, Any]) -> int:
 
 
 def _text(document: Document, name: str, schema: Mapping[str, Any]) -> str:
-    """Return a key's description or title, the meanings of its values, its unit and example."""
-    words = ("allOf", "anyOf", "oneOf")
-    parts = [_resolve_schema(document, part) for word in words for part in _list_at(schema, word)]
+    """Return a key's description or title, what its values mean, its range, format and example."""
+    keywords = ("allOf", "anyOf", "oneOf")
+    parts = [
+        _resolve_schema(document, part)
+        for keyword in keywords
+        for part in _list_at(schema, keyword)
+    ]
     values = value_texts(schema, parts)
     without_constants = [part for part in parts if "const" not in part]
     texts = [
@@ -151,45 +160,51 @@ def _text(document: Document, name: str, schema: Mapping[str, Any]) -> str:
 
 
 def _first_sentences(text: str) -> str:
-    """Return the first sentences that fit, preferring sentences with a unit."""
-    first = sentences(text, _DOC)
-    line = clean(text, _DOC * _LONG)
+    """Shorten a description to first sentences that fit, and a sentence that states a unit."""
+    first = sentences(text, _MAX_DOC)
+    line = clean(text, _MAX_DOC * _READ_FACTOR)
     complete = [part for part in _SENTENCE.findall(line) if not part.endswith("…")]
     with_unit = [part for part in complete if _UNITS.search(part) and part not in first]
     if not with_unit or _UNITS.search(first):
         return first
-    unit = with_unit[0] if len(with_unit[0]) <= _DOC else _PARENTHESES.sub("", with_unit[0])
-    if len(unit) > _MAX_UNIT_NOTES * _DOC:
+    unit_sentence = (
+        with_unit[0] if len(with_unit[0]) <= _MAX_DOC else _PARENTHESES.sub("", with_unit[0])
+    )
+    if len(unit_sentence) > _UNIT_FACTOR * _MAX_DOC:
         return first
-    lead = complete[0] if len(complete[0]) + len(unit) < _MAX_UNIT_NOTES * _DOC else ""
-    return f"{lead} {unit}".strip()
+    lead = complete[0] if len(complete[0]) + len(unit_sentence) < _UNIT_FACTOR * _MAX_DOC else ""
+    return f"{lead} {unit_sentence}".strip()
 
 
 def _range_and_format(schema: Mapping[str, Any]) -> str:
-    """Return the range of a number, and a non-standard format such as ``unix-time``."""
-    minimum, maximum, format_name = (schema.get(word) for word in ("minimum", "maximum", "format"))
+    """Describe a number's range, and a format such as ``unix-time`` that no type expresses."""
+    minimum, maximum, format_name = (
+        schema.get(keyword) for keyword in ("minimum", "maximum", "format")
+    )
     bounds = [each for each in (minimum, maximum) if isinstance(each, (int, float))]
     notes = (
-        [f"{minimum} to {maximum}"] if len(bounds) == 2 and max(map(abs, bounds)) < _BEYOND else []
+        [f"{minimum} to {maximum}"]
+        if len(bounds) == 2 and max(map(abs, bounds)) < _MAX_SHOWN_BOUND
+        else []
     )
-    if isinstance(format_name, str) and format_name not in _KNOWN:
-        notes.append(clean(format_name, _EXAMPLE))
+    if isinstance(format_name, str) and format_name not in _PLAIN_FORMATS:
+        notes.append(clean(format_name, _MAX_EXAMPLE))
     return ", ".join(notes)
 
 
 def example_of(schema: Mapping[str, Any]) -> str:
-    """Return the example of a text's schema in words; empty for other values."""
+    """Return a short example of a string as ``as "DE-12"``; empty if none is useful."""
     example = schema.get("example", next(iter(_list_at(schema, "examples")), None))
-    is_shown = isinstance(example, str) and 0 < len(example) <= _EXAMPLE
-    is_known = "enum" in schema or schema.get("format") in _KNOWN
-    return f"as {json.dumps(clean(example, _EXAMPLE))}" if is_shown and not is_known else ""
+    is_shown = isinstance(example, str) and 0 < len(example) <= _MAX_EXAMPLE
+    is_known = "enum" in schema or schema.get("format") in _PLAIN_FORMATS
+    return f"as {json.dumps(clean(example, _MAX_EXAMPLE))}" if is_shown and not is_known else ""
 
 
 def says_more(name: str, description: str) -> bool:
-    """Return True if a description has words that are not in a name or shorter description."""
+    """Return True if a description has a meaningful word that the name lacks."""
     words = {word.lower().rstrip("s") for word in _WORD.findall(description)}
-    known_words = {word.lower().rstrip("s") for word in [*snake(name).split("_"), *_EMPTY]}
-    return not words <= known_words
+    name_words = {word.lower().rstrip("s") for word in [*snake(name).split("_"), *_FILLER_WORDS]}
+    return not words <= name_words
 
 
 def _resolve_schema(document: Document, schema: Any) -> Mapping[str, Any]:
@@ -205,13 +220,19 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
-def _list_at(schema: Mapping[str, Any], word: str) -> list[Any]:
-    items = schema.get(word)
+def _list_at(schema: Mapping[str, Any], keyword: str) -> list[Any]:
+    items = schema.get(keyword)
     return cast("list[Any]", items) if isinstance(items, list) else []
 
 
 def value_texts(schema: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> str:
-    """Return the meanings of an enumeration's values, from an extension or constants."""
+    """Return what the values of an enumeration mean, as ``1: open, 2: closed``.
+
+    Args:
+        schema: The schema of the enumeration, which may have an extension such as
+            ``x-enum-descriptions``.
+        parts: The alternatives of the schema, which may describe one constant each.
+    """
     texts: Any = next((schema[name] for name in _VALUE_TEXTS if schema.get(name)), None)
     values: Any = schema.get("enum")
     pairs: list[tuple[Any, Any]] = []

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 from delf.errors import DelfError
 
 _MAX_DIGITS: Final = 1000
-_DEEPEST: Final = 40
+_MAX_DEPTH: Final = 40
 _MAX_BRANCHES: Final = 64
 
 
@@ -24,7 +24,7 @@ class Misfit(Exception):  # noqa: N818 - a finding
 
     Args:
         path: The path within the value.
-        reason: The fault, without the value.
+        reason: What is wrong with the value; the value itself is not repeated.
     """
 
     def __init__(self, path: str, reason: str) -> None:
@@ -32,7 +32,7 @@ class Misfit(Exception):  # noqa: N818 - a finding
 
 
 def plain(value: Any, path: str, depth: int = 0) -> Any:
-    """Convert a value for JSON; bytes stay unchanged.
+    """Convert a script's value to JSON data; bytes stay unchanged.
 
     Raises:
         Misfit: If a value cannot be sent.
@@ -78,14 +78,16 @@ def with_decimals(
         resolve: Returns the schema to which a reference points.
         depth: The nesting depth.
     """
-    if depth > _DEEPEST or isinstance(value, (str, bytes, bool)):
+    if depth > _MAX_DEPTH or isinstance(value, (str, bytes, bool)):
         return value
     if isinstance(value, (int, float, decimal.Decimal)):
         return _as_text(value, _branches(schema, resolve))
     if isinstance(value, Mapping):
         branches = _branches(schema, resolve)
         items = cast("Mapping[Any, Any]", value).items()
-        return {k: with_decimals(v, _member(branches, k), resolve, depth + 1) for k, v in items}
+        return {
+            k: with_decimals(v, _property_schema(branches, k), resolve, depth + 1) for k, v in items
+        }
     if isinstance(value, (list, tuple)):
         items = [part["items"] for part in _branches(schema, resolve) if "items" in part]
         inner: Any = items[0] if items else True
@@ -114,7 +116,7 @@ def _as_text(value: float | decimal.Decimal, branches: Sequence[Mapping[str, Any
 def _branches(
     schema: Any, resolve: Callable[[Any], Mapping[str, Any]]
 ) -> Sequence[Mapping[str, Any]]:
-    """Return the schema and its alternatives, as far as references can be resolved."""
+    """Return the schema and all its alternatives, without those whose reference is broken."""
     branches: list[Mapping[str, Any]] = []
     open_parts = [schema]
     while open_parts and len(branches) < _MAX_BRANCHES:
@@ -129,8 +131,8 @@ def _branches(
     return branches
 
 
-def _member(branches: Sequence[Mapping[str, Any]], key: Any) -> Any:
-    """Return the schema of a key; empty if undeclared."""
+def _property_schema(branches: Sequence[Mapping[str, Any]], key: Any) -> Any:
+    """Return the schema of a key; an empty schema if no branch declares the key."""
     for part in branches:
         properties = part.get("properties")
         if isinstance(properties, Mapping) and key in properties:
@@ -151,7 +153,7 @@ def _sendable(text: str, path: str) -> str:
 
 
 def _plain_number(value: float | decimal.Decimal, path: str) -> int | float:
-    """Return a number for JSON; refuse infinity, NaN and numbers with too many digits."""
+    """Convert a number for JSON; raise for infinity, NaN and numbers with too many digits."""
     if isinstance(value, decimal.Decimal):
         if not value.is_finite():
             raise Misfit(path, f"{value} is not a number that can be sent")
@@ -167,7 +169,7 @@ def _plain_number(value: float | decimal.Decimal, path: str) -> int | float:
 
 
 def without_bytes(value: Any) -> Any:
-    """Convert data for JSON: bytes as base64, which is the meaning of ``format: byte``."""
+    """Replace bytes in JSON data by base64 text, as ``format: byte`` requires."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, list):

@@ -16,31 +16,32 @@ from delf.machine.contexts import shared_task
 from delf_schemas.shapes import Shapes, safe_text
 
 Place = tuple[str, ...]
-"""The keys that lead to a value, with ``*`` for each index of a list."""
+"""The keys and list indexes that lead to a value, with ``*`` for every index."""
 Found = tuple[Place, str]
-"""A path in results with the type of a value found there, contrary to the declaration."""
+"""A place in an action's results, and the type of a value there that the schema forbids."""
 
 ANY_INDEX: Final = "*"
 _MAX_DEPTH: Final = 4
 _MAX_KEYS: Final = 40
 _MAX_ITEMS: Final = 10
 _MAX_SAMPLES: Final = 20
-_MAX_FOUND: Final = 100
-_ALIKE: Final = 3
-_CHARS: Final = 420
+_MAX_UNDECLARED: Final = 100
+_MIN_ALIKE: Final = 3
+_MAX_TYPE_CHARS: Final = 420
 _JSON: Final = "contentSchema"
 _MAX_LINES: Final = 1_000
 _MAX_LITERAL: Final = 20_000
-WRITTEN: Final = "x-written"
-"""The keyword for the notation of data in a text that is not a single JSON value."""
-LINES: Final = "lines"
-LITERAL: Final = "literal"
-MIXED: Final = "mixed"
+_NOTATION: Final = "x-written"
+"""The schema keyword for a text's notation if the text is not one JSON value: ``lines`` (JSON
+lines), ``literal`` (Python) or ``mixed``."""
+_LINES: Final = "lines"
+_LITERAL: Final = "literal"
+_MIXED: Final = "mixed"
 _KEYS: Final = {"properties", "additionalProperties"}
-_SEEN: Final = "x-seen"
-"""Marks the schema of a record whose other keys are missing in some results."""
-_AT_TIMES: Final = "x-at-times"
-"""Marks the schema of a text that is JSON in some results only."""
+_HAS_OPTIONAL_KEYS: Final = "x-seen"
+"""The schema keyword for a record that lacks some of its keys in some results."""
+_SOMETIMES_JSON: Final = "x-at-times"
+"""The schema keyword for a text that is JSON in some results and plain text in others."""
 
 
 class Store(Protocol):
@@ -51,15 +52,15 @@ class Store(Protocol):
         ...
 
     def write(self, value: Any) -> None:
-        """Keep plain data; log a warning if it cannot be written."""
+        """Save plain data; log a warning if the data cannot be written."""
         ...
 
 
 class Samples:
-    """The shapes of results that were seen, by action.
+    """Learns the shapes of each action's results from a sample of these results.
 
     Args:
-        store: Keeps them; None for this process alone.
+        store: Saves the shapes; None keeps the shapes in this process only.
     """
 
     def __init__(self, store: Store | None) -> None:
@@ -69,7 +70,7 @@ class Samples:
         stored = _mapping(None if store is None else store.read())
         self._shapes = _mapping(stored.get("shapes"))
         stored_places = _mapping(stored.get("found")).items()
-        self._found = {
+        self._undeclared = {
             name: dict.fromkeys(_parse_records(records)) for name, records in stored_places
         }
         self._counts: dict[str, int] = {}
@@ -77,36 +78,42 @@ class Samples:
         self._dirty = False
 
     def type_of(self, name: str) -> str | None:
-        """Return the type of an action's results, from those seen so far; None if none was seen."""
+        """Return the type of an action's results so far; None before the first result."""
         schema = self._shapes.get(name)
         if not isinstance(schema, dict):
             return None
-        return safe_text(Shapes(_NoReferences()), schema, "out", _CHARS)
+        return safe_text(Shapes(_NoReferences()), schema, "out", _MAX_TYPE_CHARS)
 
-    def found(self, name: str) -> frozenset[Found]:
-        """Return the undeclared types in an action's results, with their paths."""
-        return frozenset(self._found.get(name, ()))
+    def undeclared_types(self, name: str) -> frozenset[Found]:
+        """Return the types seen in an action's results that its schema does not declare.
+
+        Each type has the path of its value inside the result.
+        """
+        return frozenset(self._undeclared.get(name, ()))
 
     def wants(self, name: str) -> bool:
-        """Count a result of an action; return True for the first ones, to be sampled."""
+        """Count a result of an action; return True if the result belongs to the sample.
+
+        The sample has the first 20 results of each action.
+        """
         count = self._counts.get(name, 0)
         self._counts[name] = count + 1
         return count < _MAX_SAMPLES
 
     def note(self, name: str, value: Any) -> None:
-        """Learn the shape of a result; stored in the background."""
+        """Learn the shape of a result, and save the shape in the background."""
         merged_shape = merge_shapes(self._shapes.get(name), shape_of(value))
         if merged_shape != self._shapes.get(name):
             self._shapes[name] = merged_shape
             self._mark_changed()
 
-    def note_found(self, name: str, places: Iterable[Found]) -> frozenset[Found]:
-        """Record undeclared types in a result of an action; return the new ones."""
-        known_places = self._found.setdefault(name, {})
-        new = frozenset(places).difference(known_places)
-        if not new or len(known_places) >= _MAX_FOUND:
+    def note_undeclared(self, name: str, types: Iterable[Found]) -> frozenset[Found]:
+        """Record undeclared types in an action's result; return the types that are new."""
+        known_types = self._undeclared.setdefault(name, {})
+        new = frozenset(types).difference(known_types)
+        if not new or len(known_types) >= _MAX_UNDECLARED:
             return new
-        known_places.update(dict.fromkeys(sorted(new)))
+        known_types.update(dict.fromkeys(sorted(new)))
         self._mark_changed()
         return new
 
@@ -123,7 +130,7 @@ class Samples:
             self._dirty = False
             places_by_name = {
                 name: [[list(place), kind] for place, kind in each]
-                for name, each in self._found.items()
+                for name, each in self._undeclared.items()
             }
             content = {"shapes": dict(self._shapes), "found": places_by_name}
             await asyncio.to_thread(store.write, content)
@@ -135,12 +142,12 @@ class Samples:
 
 
 def place_of(path: Iterable[str | int]) -> Place:
-    """Return a path in which each index is replaced by ``*``, the same for all items of a list."""
+    """Replace each list index in a path by ``*``, so that all items of a list share one path."""
     return tuple(ANY_INDEX if isinstance(part, int) else part for part in path)
 
 
 def kind_at(value: Any, path: Iterable[str | int]) -> str | None:
-    """Return the type of the value that a path leads to; None if there is no such value."""
+    """Return the type's name of the value at a path; None if the path leads nowhere."""
     for part in path:
         try:
             value = value[part]
@@ -150,7 +157,7 @@ def kind_at(value: Any, path: Iterable[str | int]) -> str | None:
 
 
 def kind_of_value(value: Any) -> str:
-    """Return the type of a plain value in stub notation, without its parts."""
+    """Return the name of a value's type, as ``dict`` or ``None``."""
     return "None" if value is None else type(value).__name__
 
 
@@ -170,7 +177,7 @@ def _is_pair(value: Any) -> bool:
 
 
 class _NoReferences:
-    """The document of a learned schema, which refers to nothing."""
+    """The document of a learned schema, which has no references."""
 
     def absolute(self, ref: str) -> str:
         return ref
@@ -211,49 +218,48 @@ def shape_of(value: Any, depth: int = 0) -> dict[str, Any]:
 
 
 def _content(text: str) -> Mapping[str, Any]:
-    """Return the shape of data written as text, and its notation."""
+    """Return keywords with the shape and notation of data in a text; empty for plain text."""
     if not text.lstrip().startswith(("{", "[", "(")):
         return {}
-    for media_type, parser in _READERS:
+    for notation, parser in _PARSERS:
         try:
             value = parser(text)
         except (ValueError, SyntaxError, RecursionError, MemoryError):
             continue
-        return {_JSON: shape_of(value, 1), **({WRITTEN: media_type} if media_type else {})}
+        return {_JSON: shape_of(value, 1), **({_NOTATION: notation} if notation else {})}
     return {}
 
 
-def _lines(text: str) -> list[Any]:
-    """Parse JSON lines."""
+def _parse_json_lines(text: str) -> list[Any]:
     lines = text.strip().splitlines()
     if not 1 < len(lines) <= _MAX_LINES:
-        raise ValueError("one line, or many")
+        raise ValueError(f"JSON lines are 2 to {_MAX_LINES} lines")
     return [json.loads(line) for line in lines]
 
 
-def _literal(text: str) -> Any:
-    """Parse a value printed by Python, for servers that answer with ``str(result)``."""
+def _parse_python_literal(text: str) -> Any:
+    """Parse a Python literal, because some servers answer with ``str(result)``."""
     if len(text) > _MAX_LITERAL:
-        raise ValueError("too long")
+        raise ValueError("the text is too long to be parsed as a literal")
     value = ast.literal_eval(text.strip())
     return list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
 
 
-_READERS: Final[Sequence[tuple[str, Callable[[str], Any]]]] = (
+_PARSERS: Final[Sequence[tuple[str, Callable[[str], Any]]]] = (
     ("", json.loads),
-    (LINES, _lines),
-    (LITERAL, _literal),
+    (_LINES, _parse_json_lines),
+    (_LITERAL, _parse_python_literal),
 )
 
 
 def _is_keyed_by_id(shapes: list[dict[str, Any]]) -> bool:
-    """Return True if all of several objects have one shape, as in a dict of people by name."""
-    first = shapes[0] if len(shapes) >= _ALIKE else {}
+    """Return True if at least three objects all have the same shape, as people by name do."""
+    first = shapes[0] if len(shapes) >= _MIN_ALIKE else {}
     return bool(first.get("properties")) and all(shape == first for shape in shapes)
 
 
 def _is_name(key: str) -> bool:
-    # Signs in front of a name belong to a format (@type, $ref); signs within it show an address.
+    # A leading @ or $ belongs to a format (@type, $ref); inside a key, it shows an address.
     plain_name = key.lstrip("@$").replace("-", "_")
     if key[:1] == "@":
         plain_name = plain_name.replace(".", "_")
@@ -261,7 +267,7 @@ def _is_name(key: str) -> bool:
 
 
 def merge_shapes(first: Any, second: dict[str, Any]) -> dict[str, Any]:
-    """Return the shape that fits both samples and has the properties of each."""
+    """Merge two shapes to one that describes the samples of both."""
     if not isinstance(first, dict) or not first:
         return second
     old = cast("dict[str, Any]", first)
@@ -276,22 +282,23 @@ def merge_shapes(first: Any, second: dict[str, Any]) -> dict[str, Any]:
     contents = [shape[_JSON] for shape in texts if _JSON in shape]
     if contents:
         result[_JSON] = merge_shapes(contents[0], contents[-1])
-        ways = {shape.get(WRITTEN) for shape in texts if _JSON in shape}
-        if ways != {None}:
-            result[WRITTEN] = (ways.pop() or "") if len(ways) == 1 else MIXED
-        if len(contents) < len(texts) or any(_AT_TIMES in shape for shape in texts):
-            result[_AT_TIMES] = True
+        notations = {shape.get(_NOTATION) for shape in texts if _JSON in shape}
+        if notations != {None}:
+            result[_NOTATION] = (notations.pop() or "") if len(notations) == 1 else _MIXED
+        if len(contents) < len(texts) or any(_SOMETIMES_JSON in shape for shape in texts):
+            result[_SOMETIMES_JSON] = True
     return result
 
 
 def _merged_keys(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """Merge the keys of two shapes; return only the type of the values if no key is shared.
+    """Return schema keywords for the merged keys of two shapes.
 
-    Without a shared key, the keys depend on the arguments, such as the columns of a query.
+    Keys that differ completely depend on the call's arguments, as the columns of a query do. For
+    such keys, only the type of their values is returned.
     """
     objects = [shape for shape in (first, second) if _KEYS & shape.keys()]
     if len(objects) < 2:
-        kept_keys = (*_KEYS, "required", _SEEN)
+        kept_keys = (*_KEYS, "required", _HAS_OPTIONAL_KEYS)
         return {key: shape[key] for shape in objects for key in kept_keys if key in shape}
     first_properties, second_properties = (shape.get("properties", {}) for shape in objects)
     names = list(dict.fromkeys([*first_properties, *second_properties]))
@@ -305,7 +312,7 @@ def _merged_keys(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any
             name: merge_shapes(first_properties.get(name), second_properties.get(name, {}))
             for name in names
         }
-        marks = {_SEEN: True} if len(required) < len(names) else {}
+        marks = {_HAS_OPTIONAL_KEYS: True} if len(required) < len(names) else {}
         return {"properties": properties, "required": required, **marks}
     values: Any = None
     for shape in objects:

@@ -14,7 +14,7 @@ from delf_schemas.names import snake
 
 Mode = Literal["in", "out"]
 
-_WRITTEN: Final = {
+_NOTATIONS: Final = {
     "lines": "a value of JSON on each line, together",
     "literal": "a Python literal, for ast.literal_eval",
     "mixed": "JSON, or a Python literal",
@@ -26,8 +26,8 @@ _MAX_DEFAULT: Final = 24
 _MAX_MERGE: Final = 40
 _MAX_MERGED: Final = 400
 _MAX_OBJECTS: Final = 20
-_LARGE: Final = 16
-"""The number of properties above which an object begins with those that a script needs most."""
+_MAX_UNSORTED: Final = 16
+"""The number of properties above which an object's most important properties come first."""
 # Schemas that choose among each other can have exponentially many paths.
 _MAX_VISITS: Final = 4000
 _STRUCTURE: Final = frozenset({"type", "properties", "items", "enum", "const", "allOf", "anyOf"})
@@ -37,10 +37,10 @@ class Extent(NamedTuple):
     """The limits on how much of a schema its type shows.
 
     Args:
-        properties: The maximum number of properties of an object, by depth.
+        properties: The maximum number of properties of an object, for each nesting depth.
         literals: The maximum number of values of an enumeration.
         literal_chars: The maximum number of characters of these values.
-        choices: The maximum number of alternatives.
+        choices: The maximum number of alternatives of a union.
     """
 
     properties: tuple[int, ...]
@@ -57,24 +57,24 @@ class Extent(NamedTuple):
 SHORT: Final = Extent((14, 8, 5, 4), 12, _MAX_LITERAL_CHARS, 5)
 FULL: Final = Extent((100, 100, 100, 100, 100, 40), 1_000, 20_000, 20)
 FULL_CHARS: Final = 6_000
-"""The maximum number of characters of one type in full; a longer type loses depth.
+"""The maximum number of characters of one type in full; a longer type is shown less deeply nested.
 
-An enumeration counts as at most :data:`_COUNTED` schemas, because the text of the type omits most
-of its values. The values that a task names must still be found.
+Only the first 400 characters of each enumeration count. The rest stays in the type, because a
+search for tools must find the values that a task names.
 """
-_COUNTED: Final = 400
+_MAX_COUNTED_ENUM: Final = 400
 _ENUMERATION: Final = re.compile(r"Literal\[(?:[^\]'\"]|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")*\]")
 
 
 class Document(Protocol):
-    """The document in which schemas refer to each other."""
+    """The document that contains schemas and resolves the references among them."""
 
     def absolute(self, ref: str) -> str:
         """Return a reference in absolute form."""
         ...
 
     def resolve(self, node: Any) -> dict[str, Any]:
-        """Return a schema with its references followed: a mapping without ``$ref``.
+        """Return the schema that a node's references lead to, without ``$ref``.
 
         Raises:
             DelfError: If a reference cannot be resolved.
@@ -87,9 +87,9 @@ class Shapes:
 
     Args:
         document: The document, for resolving references.
-        budget: The maximum number of schemas to visit; the rest becomes ``Any``.
-        dates: Whether results have dates where the schema says so, instead of text.
-        extent: The parts of a schema to show.
+        budget: The maximum number of schemas to visit; further schemas become ``Any``.
+        dates: Whether results contain ``date`` and ``datetime`` objects instead of text.
+        extent: The limits on how much of a schema is shown.
     """
 
     def __init__(
@@ -103,15 +103,15 @@ class Shapes:
         self._document = document
         self._extent = extent
         self._dates = dates
-        self._left = math.inf if budget is None else budget
-        self._known: dict[tuple[str, int, str], str] = {}
-        self._named: dict[str, str] = {}
-        self._open: list[str] = []
-        self._recursive: set[str] = set()
+        self._remaining_budget = math.inf if budget is None else budget
+        self._cache: dict[tuple[str, int, str], str] = {}
+        self._recursive_names: dict[str, str] = {}
+        self._open_refs: list[str] = []
+        self._recursive_refs: set[str] = set()
         self._visits = 0
 
     def text(self, schema: Any, mode: Mode, limit: int) -> str:
-        """Return a schema's type, as deep as fits.
+        """Return a schema's type, nested as deeply as the limit allows.
 
         Args:
             schema: The schema.
@@ -123,54 +123,57 @@ class Shapes:
         """
         type_name = ""
         for depth in range(self._extent.depth, -1, -1):
-            self._open.clear()
-            self._recursive.clear()
+            self._open_refs.clear()
+            self._recursive_refs.clear()
             self._visits = 0
-            type_name = self._any_type(schema, depth, mode)
+            type_name = self._type_text(schema, depth, mode)
             if len(type_name) <= limit or _length_without_long_enums(type_name) <= limit:
                 return type_name
-        return _outline(type_name)
+        return _outer_type(type_name)
 
-    def _any_type(self, schema: Any, depth: int, mode: Mode) -> str:
+    def _type_text(self, schema: Any, depth: int, mode: Mode) -> str:
         self._visits += 1
-        self._left -= 1
-        if not isinstance(schema, dict) or self._visits > _MAX_VISITS or self._left < 0:
+        self._remaining_budget -= 1
+        if not isinstance(schema, dict) or self._visits > _MAX_VISITS or self._remaining_budget < 0:
             return "Any"
         node = cast("dict[str, Any]", schema)
         ref = node.get("$ref")
         if type(ref) is not str:
-            return self._schema(node, depth, mode)
+            return self._resolved_type_text(node, depth, mode)
         ref = self._document.absolute(ref)
-        if ref in self._open:
-            self._recursive.add(ref)
-            return self._name(ref)
+        if ref in self._open_refs:
+            self._recursive_refs.add(ref)
+            return self._recursive_name(ref)
         key = (ref, depth, mode)
-        known_type = self._known.get(key) if len(node) == 1 else None
-        if known_type is not None:
-            return known_type
-        self._open.append(ref)
-        text = self._schema(self._document.resolve(node), depth, mode)
-        self._open.pop()
-        if ref in self._recursive:
-            self._recursive.discard(ref)
-            name = self._name(ref)
+        cached_type = self._cache.get(key) if len(node) == 1 else None
+        if cached_type is not None:
+            return cached_type
+        self._open_refs.append(ref)
+        text = self._resolved_type_text(self._document.resolve(node), depth, mode)
+        self._open_refs.pop()
+        if ref in self._recursive_refs:
+            self._recursive_refs.discard(ref)
+            name = self._recursive_name(ref)
             text = f"({name} := {text})" if name in text else text
-        if len(node) == 1 and not self._recursive and self._visits <= _MAX_VISITS:
-            self._known[key] = text
+        if len(node) == 1 and not self._recursive_refs and self._visits <= _MAX_VISITS:
+            self._cache[key] = text
         return text
 
-    def _name(self, ref: str) -> str:
-        """Return the type's name for a model that contains itself."""
-        name = self._named.get(ref)
+    def _recursive_name(self, ref: str) -> str:
+        """Return the name of a type that contains itself, made from the reference to it."""
+        name = self._recursive_names.get(ref)
         if name is None:
             words = snake(ref.rstrip("#").rpartition("/")[2].partition(".")[0]).split("_")
             name = "".join(word.capitalize() for word in words if word)[:40]
-            name = name if name and name[0].isalpha() else f"Model{len(self._named) + 1}"
-            self._named[ref] = name
+            name = name if name and name[0].isalpha() else f"Model{len(self._recursive_names) + 1}"
+            self._recursive_names[ref] = name
         return name
 
-    def _schema(self, schema: dict[str, Any], depth: int, mode: Mode) -> str:
-        """Return the type of a schema, a union if ``type`` is a list or null is allowed."""
+    def _resolved_type_text(self, schema: dict[str, Any], depth: int, mode: Mode) -> str:
+        """Return the type of a schema that is not a reference.
+
+        The type is a union if ``type`` is a list or null is allowed.
+        """
         kind: Any = schema.get("type")
         nullable = schema.get("nullable") is True
         if isinstance(kind, list):
@@ -184,27 +187,27 @@ class Shapes:
                 ]
                 return _union(parts, self._extent.choices, nullable=nullable)
             kind = kinds[0] if kinds else "null"
-        text = self._special(schema, depth, mode)
+        text = self._choice_text(schema, depth, mode)
         if text is None:
             text = self._type_of_kind(kind, schema, depth, mode)
         return _union([text], self._extent.choices, nullable=nullable)
 
-    def _special(self, schema: dict[str, Any], depth: int, mode: Mode) -> str | None:
-        """Format enumerations, alternatives and combinations; None for a plain type."""
+    def _choice_text(self, schema: dict[str, Any], depth: int, mode: Mode) -> str | None:
+        """Format an enumeration, alternatives or ``allOf``; None for a schema without these."""
         if "const" in schema:
-            return _literals([schema["const"]], self._extent)
+            return _literal_type([schema["const"]], self._extent)
         values = schema.get("enum")
         if isinstance(values, list) and values:
-            return _literals(cast("list[Any]", values), self._extent)
-        whole_choices = self._whole_choices(schema, depth, mode)
-        if whole_choices is not None:
-            return whole_choices
+            return _literal_type(cast("list[Any]", values), self._extent)
+        object_choice = self._object_choice_text(schema, depth, mode)
+        if object_choice is not None:
+            return object_choice
         for word in ("oneOf", "anyOf"):
             choices: Any = schema.get(word)
             if isinstance(choices, list) and choices and "properties" not in schema:
                 choices_list = cast("list[Any]", choices)
                 parts = [
-                    self._any_type(choice, depth, mode)
+                    self._type_text(choice, depth, mode)
                     for choice in choices_list
                     if not isinstance(choice, dict) or _has_structure(cast("Any", choice))
                 ]
@@ -215,24 +218,28 @@ class Shapes:
             return self._all_of(schema, cast("list[Any]", parts), depth, mode)
         return None
 
-    def _whole_choices(self, schema: dict[str, Any], depth: int, mode: Mode) -> str | None:
-        """Format a choice of objects; each alternative repeats the common properties."""
+    def _object_choice_text(self, schema: dict[str, Any], depth: int, mode: Mode) -> str | None:
+        """Format an object with alternatives; each alternative repeats the common properties.
+
+        Returns:
+            None if the schema has no such alternatives.
+        """
         if "properties" not in schema and "allOf" not in schema:
             return None
         objects = object_choices(self._document, schema)
         if objects is None or len(objects) < 2:
             return None
-        parts = [self._object(o.properties, o.required, depth, mode) for o in objects]
+        parts = [self._object_text(o.properties, o.required, depth, mode) for o in objects]
         return _union(parts, self._extent.choices, nullable=False)
 
     def _all_of(self, schema: dict[str, Any], parts: list[Any], depth: int, mode: Mode) -> str:
         if len(parts) == 1 and "properties" not in schema:
-            return self._any_type(parts[0], depth, mode)
+            return self._type_text(parts[0], depth, mode)
         merged_object = merge_object(self._document, schema)
         if merged_object is not None and merged_object.properties:
-            return self._object(merged_object.properties, merged_object.required, depth, mode)
+            return self._object_text(merged_object.properties, merged_object.required, depth, mode)
         for part in parts:
-            text = self._any_type(part, depth, mode)
+            text = self._type_text(part, depth, mode)
             if text not in ("Any", "dict"):
                 return text
         return "Any" if merged_object is None else "dict"
@@ -242,8 +249,10 @@ class Shapes:
         if kind == "string" and mode == "out" and isinstance(content, dict) and depth > 0:
             # The result is a text that the script must decode.
             or_text = ", or plain text" if "x-at-times" in schema else ""
-            notation = _WRITTEN.get(str(schema.get("x-written", "")), "JSON")
-            return f"str ({notation}: {self._any_type(cast('Any', content), depth, mode)}{or_text})"
+            notation = _NOTATIONS.get(str(schema.get("x-written", "")), "JSON")
+            return (
+                f"str ({notation}: {self._type_text(cast('Any', content), depth, mode)}{or_text})"
+            )
         if kind == "bytes":  # learned from a value, not from JSON
             return "bytes"
         if kind == "string" and is_binary(schema):
@@ -255,29 +264,34 @@ class Shapes:
         if kind == "null":
             return "None"
         if kind == "array" or (kind is None and "items" in schema):
-            return f"list[{self._any_type(schema.get('items'), depth, mode)}]"
+            return f"list[{self._type_text(schema.get('items'), depth, mode)}]"
         properties = schema.get("properties")
         if isinstance(properties, dict) and properties:
             record_properties = cast("dict[str, Any]", properties)
             is_seen = schema.get("x-seen") is True
-            return self._object(record_properties, _names(schema), depth, mode, marks=is_seen)
+            return self._object_text(
+                record_properties, _names(schema), depth, mode, marks_optional=is_seen
+            )
         additional = schema.get("additionalProperties")
         if isinstance(additional, dict) and additional and depth > 0:
-            return f"dict[str, {self._any_type(cast('Any', additional), depth - 1, mode)}]"
+            return f"dict[str, {self._type_text(cast('Any', additional), depth - 1, mode)}]"
         if kind == "object" or isinstance(additional, dict):
             return "dict"
         return "bytes" if mode == "in" and is_binary(schema) else "Any"
 
-    def _object(
+    def _object_text(
         self,
         properties: dict[str, Any],
         required: set[str],
         depth: int,
         mode: Mode,
         *,
-        marks: bool = False,
+        marks_optional: bool = False,
     ) -> str:
-        """Format an object; optional keys are marked in parameters, else only with ``marks``."""
+        """Format an object.
+
+        Optional keys are marked with ``?`` in parameters, and in results if ``marks_optional``.
+        """
         if depth <= 0:
             return "dict"
         max_properties = self._extent.properties[
@@ -295,18 +309,18 @@ class Shapes:
             if len(lines) >= max_properties:
                 lines.append("...")
                 break
-            mark = "?" if (marks or mode == "in") and name not in required else ""
-            lines.append(f"{mark}{_quote_name(name)}: {self._any_type(part, depth - 1, mode)}")
+            mark = "?" if (marks_optional or mode == "in") and name not in required else ""
+            lines.append(f"{mark}{_quote_name(name)}: {self._type_text(part, depth - 1, mode)}")
         return f"{{{', '.join(lines)}}}" if lines else "dict"
 
 
 def _order(properties: dict[str, Any], required: set[str], mode: Mode) -> list[str]:
-    """Sort the properties of an object by importance for a shortened type.
+    """Sort the properties of an object by importance, because a shortened type omits the last.
 
-    Required properties come first, in parameters and large objects. In large objects, enumerations
-    are next.
+    In parameters and large objects, required properties come first. In large objects,
+    enumerations are next.
     """
-    is_large = len(properties) > _LARGE
+    is_large = len(properties) > _MAX_UNSORTED
     if mode == "out" and (not is_large or required.issuperset(properties)):
         required = set()
 
@@ -320,7 +334,7 @@ def _order(properties: dict[str, Any], required: set[str], mode: Mode) -> list[s
 
 
 def _has_structure(choice: dict[str, Any]) -> bool:
-    """Return True if an alternative declares a type, structure or reference of its own."""
+    """Return True if an alternative declares a type, structure or reference."""
     return "$ref" in choice or bool(_STRUCTURE & set(choice)) or "oneOf" in choice
 
 
@@ -331,17 +345,17 @@ def _names(schema: dict[str, Any]) -> set[str]:
 
 
 def _length_without_long_enums(text: str) -> int:
-    """Return the length of a type without the values of enumerations beyond their share."""
+    """Return the length of a type, counting at most 400 characters of each enumeration."""
     sizes = (len(match[0]) for match in _ENUMERATION.finditer(text))
-    return len(text) - sum(max(0, size - _COUNTED) for size in sizes)
+    return len(text) - sum(max(0, size - _MAX_COUNTED_ENUM) for size in sizes)
 
 
 def _quote_name(name: str) -> str:
     return json.dumps(name[:60]).replace("```", "'''")
 
 
-def _literals(values: list[Any], extent: Extent) -> str:
-    """Return the values of an enumeration as a ``Literal``; ``str`` for values too long to list."""
+def _literal_type(values: list[Any], extent: Extent) -> str:
+    """Format an enumeration as a ``Literal``, or as ``str`` if a value is too long."""
     plain_values = [v for v in values if isinstance(v, (str, int, float, bool)) and v != ""]
     none = " | None" if None in values else ""
     if any(
@@ -382,8 +396,8 @@ def _union(parts: list[str], choices: int, *, nullable: bool) -> str:
     return " | ".join(distinct_parts)
 
 
-def _outline(text: str) -> str:
-    """Return the shortest form of a type."""
+def _outer_type(text: str) -> str:
+    """Return only the outermost type of a type's text, as ``list`` for ``list[int]``."""
     for start in ("list[", "dict[", "Literal["):
         if text.startswith(start):
             return {"list[": "list", "dict[": "dict", "Literal[": "str"}[start]
@@ -391,7 +405,7 @@ def _outline(text: str) -> str:
 
 
 def safe_text(shapes: Shapes, schema: Any, mode: Mode, limit: int) -> str:
-    """Return a type, or Any where the document is broken at that place."""
+    """Return a schema's type; ``Any`` if the schema or a reference in it is invalid."""
     try:
         return shapes.text(schema, mode, limit)
     except (DelfError, RecursionError, TypeError, ValueError):
@@ -399,7 +413,7 @@ def safe_text(shapes: Shapes, schema: Any, mode: Mode, limit: int) -> str:
 
 
 def default_text(schema: Mapping[str, Any]) -> str:
-    """Return the default of a schema as Python; dots if it is long or missing."""
+    """Return a schema's default value as Python; ``...`` if the default is long or missing."""
     value: Any = schema.get("default")
     if isinstance(value, (bool, int, float)) or (isinstance(value, str) and value.isprintable()):
         text = repr(value)
@@ -426,8 +440,8 @@ class Merged:
     Args:
         properties: The properties by name.
         required: The names of required properties.
-        additional: Whether further properties are declared to be welcome.
-        nullable: Whether None is a value, too.
+        additional: Whether the schema declares that other properties are allowed.
+        nullable: Whether None is allowed.
     """
 
     properties: dict[str, Any]
@@ -439,7 +453,10 @@ class Merged:
 def merge_object(
     document: Document, schema: Any, depth: int = 0, visits: list[int] | None = None
 ) -> Merged | None:
-    """Return a schema as one object; None for another type, or a choice of objects.
+    """Merge an object schema and its ``allOf`` into one object.
+
+    Returns:
+        None if the schema describes another type or a choice of objects.
 
     Raises:
         DelfError: If a reference cannot be resolved.
@@ -516,10 +533,10 @@ def object_choices(
     resolved = document.resolve(schema)
     if resolved.get("type") not in (None, "object"):
         return None
-    base = merge_object(
+    common = merge_object(
         document, {k: v for k, v in resolved.items() if k not in ("allOf", "oneOf", "anyOf")}
     )
-    objects = [base or Merged({}, _names(resolved), additional=False, nullable=False)]
+    objects = [common or Merged({}, _names(resolved), additional=False, nullable=False)]
     groups = [[part] for part in _list_at(resolved, "allOf")]
     groups += [
         choices
@@ -527,24 +544,24 @@ def object_choices(
         if (choices := _list_at(resolved, word)) and not all(map(_only_requires, choices))
     ]
     for group in groups:
-        found_here: list[Merged] = []
+        variants: list[Merged] = []
         for choice in group:
             inner = object_choices(document, choice, visits)
             if inner is None:
                 return None
-            found_here += inner
-        if len(objects) * len(found_here) > _MAX_OBJECTS:
+            variants += inner
+        if len(objects) * len(variants) > _MAX_OBJECTS:
             return None
-        objects = [_merge_two(one, other) for one in objects for other in found_here]
+        objects = [_merge_two(base, variant) for base in objects for variant in variants]
     return objects
 
 
-def _merge_two(one: Merged, other: Merged) -> Merged:
+def _merge_two(first: Merged, second: Merged) -> Merged:
     return Merged(
-        {**one.properties, **other.properties},
-        one.required | other.required,
-        one.additional or other.additional,
-        one.nullable and other.nullable,
+        {**first.properties, **second.properties},
+        first.required | second.required,
+        first.additional or second.additional,
+        first.nullable and second.nullable,
     )
 
 

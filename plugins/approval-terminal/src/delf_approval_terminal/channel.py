@@ -48,11 +48,11 @@ class TerminalChannel:
             return terminal is not None
 
     async def decide(self, request: ApprovalRequest) -> Decision | None:
-        """Ask the person at the terminal; None if there is no terminal."""
+        """Ask the person at the terminal for a decision; None if there is no terminal."""
         return await self._ask_person(request, _Approval)
 
     async def answer(self, request: ApprovalRequest) -> Decision | None:
-        """Ask the person at the terminal a question; None if there is no terminal."""
+        """Ask the person at the terminal a script's question; None if there is no terminal."""
         return await self._ask_person(request, _Question)
 
     async def _ask_person(
@@ -72,7 +72,7 @@ class TerminalChannel:
 
 
 class _Request(ABC):
-    """A request on a terminal, until its decision."""
+    """A request at a terminal, shown until a person decides."""
 
     def __init__(self, terminal: Terminal, request: ApprovalRequest) -> None:
         self._terminal = terminal
@@ -103,7 +103,12 @@ class _Request(ABC):
 
     @abstractmethod
     async def _handle_answer(self, answer: str, *, ended: bool) -> Decision | None:
-        """Return the decision for an answer; None to ask again."""
+        """Return the decision for a typed line; None to ask again.
+
+        Args:
+            answer: The typed line; ``r`` at the end of the input.
+            ended: Whether the input has ended, as after Ctrl-D.
+        """
 
     async def _reject(self, *, ended: bool) -> Rejected:
         reason = None if ended else await self._terminal.ask("reason (may be empty): ")
@@ -122,16 +127,15 @@ class _Request(ABC):
 
 
 class _Question(_Request):
-    """A script's question on a terminal, until it is answered."""
+    """A script's question at a terminal."""
 
     async def _handle_answer(self, answer: str, *, ended: bool) -> Decision | None:
-        """Return the answer; None to ask again."""
         question = Question.from_request(self._request)
         assert question is not None  # noqa: S101 - only questions come here
-        is_free = not question.choices and question.answer == "text"
-        if ended or (not is_free and answer.lower() in ("r", "reject")):
+        takes_any_text = not question.choices and question.answer == "text"
+        if ended or (not takes_any_text and answer.lower() in ("r", "reject")):
             return await self._reject(ended=ended)
-        if not is_free and answer in ("v", "view"):
+        if not takes_any_text and answer in ("v", "view"):
             return self._show(whole=True)
         if answer in ("", "?"):
             return self._terminal.say(help_text(self._request))
@@ -145,14 +149,13 @@ class _Question(_Request):
 
 
 class _Approval(_Request):
-    """A request for approval on a terminal, until it is decided."""
+    """A request for approval at a terminal."""
 
     def __init__(self, terminal: Terminal, request: ApprovalRequest) -> None:
         super().__init__(terminal, request)
         self._is_call = request.code is None and not request.outcome_unknown
 
     async def _handle_answer(self, answer: str, *, ended: bool) -> Decision | None:
-        """Return the decision for an answer; None to ask again."""
         edited = self._editor.is_edited
         if self._is_call and not edited:
             match answer:
@@ -183,11 +186,11 @@ class _Approval(_Request):
         return None
 
     async def _approve_action(self, remember: Remember) -> Approved | None:
-        """Return an approval of all calls of the action; None to ask again."""
+        """Approve every call of the action if the person confirms; None to ask again."""
         when = "in this task" if remember == "task" else "from now on, until it is revoked"
         name = escape(self._request.action)
-        sure = f"approve every {name} {when}, whatever its arguments? y/n: "
-        if (await self._terminal.ask(sure) or "").lower() not in ("y", "yes"):
+        prompt = f"approve every {name} {when}, whatever its arguments? y/n: "
+        if (await self._terminal.ask(prompt) or "").lower() not in ("y", "yes"):
             return self._show()
         return Approved(remember=remember, covers="action")
 
@@ -197,7 +200,7 @@ class _Approval(_Request):
         return ChangesRequested(reason=wanted) if wanted else self._show()
 
     async def _ask_result(self) -> AlreadyDone | None:
-        """Ask for the result of a call that did happen; None at Ctrl-D, to ask on."""
+        """Ask for the result of a call that did happen; None at Ctrl-D, to ask again."""
         while (typed := await self._terminal.ask(_RESULT)) is not None:
             try:
                 return AlreadyDone(result=json.loads(typed or "null"))

@@ -37,14 +37,14 @@ _MAX_OFFERED: Final = 50
 
 @completes
 def _request_ids(ctx: click.Context) -> Iterable[str]:
-    """Return the requests that wait."""
+    """Return the ids of waiting requests, for shell completion."""
     requests = ask_journal(ctx, lambda j: j.find_requests(waiting=True, limit=_MAX_OFFERED))
     return [short_id(record.requested.request_id) for record in requests]
 
 
 @completes
 def _remembered_ids(ctx: click.Context) -> Iterable[str]:
-    """Return the decisions that are remembered."""
+    """Return the ids of remembered decisions, for shell completion."""
     decisions = ask_journal(ctx, answering.remembered_decisions)
     return [short_id(decision.request_id) for decision in decisions]
 
@@ -63,8 +63,8 @@ def approvals() -> None:
     """Look at calls and questions that wait for a person in any process, and decide about them.
 
     You may shorten an ID if it stays unique. A decision needs at least six characters of it. At
-    a terminal, a decision shows the request and asks you once more. The first answer counts, from
-    here, from the terminal of the run, or from its program.
+    a terminal, a decision shows the request and asks you once more. The first decision counts,
+    whether it comes from this command, from the terminal of the task, or from its program.
 
     \b
     delf approvals list
@@ -133,7 +133,7 @@ def approve(
     note: str | None,
     as_json: bool,
 ) -> None:
-    """Approve a call, or a script."""
+    """Approve the call or the script of a request."""
     if any_arguments and remember is None:
         raise click.UsageError("--any-arguments goes with --remember", ctx)
     lasts: Remember = "until_revoked" if remember == "until-revoked" else "task"
@@ -156,7 +156,7 @@ def approve(
 @as_json_option
 @click.pass_context
 def reject(ctx: click.Context, request_id: str, reason: str, as_json: bool) -> None:
-    """Reject a call, or a script."""
+    """Reject the call or the script of a request."""
     _answer(ctx, request_id, lambda _: Rejected(reason=reason), as_json=as_json)
 
 
@@ -182,8 +182,8 @@ def answer_command(ctx: click.Context, request_id: str, answer: str, as_json: bo
 def changes(ctx: click.Context, request_id: str, reason: str, as_json: bool) -> None:
     """Ask for changes: the call is not made, and the model plans again with your reason.
 
-    The task goes on with another script. Under a rule for several people you count as one who
-    shaped the next call, so another person has to approve it.
+    The task goes on with another script. If a rule requires the approval of several people,
+    another person than you has to approve the next call, because your reason shaped it.
     """
     if not reason.strip():
         raise click.UsageError("--reason is empty; say what the model should change", ctx)
@@ -281,7 +281,7 @@ def edit(ctx: click.Context, request_id: str, changes: tuple[str, ...], as_json:
 def remembered(ctx: click.Context, revoke: str | None, as_json: bool) -> None:
     """List the decisions that allow later calls until you revoke them.
 
-    The ID of a decision is that of its request. You may shorten it if it stays unique.
+    The ID of a decision is the ID of its request. You may shorten an ID if it stays unique.
     """
     if revoke is not None:
         decision = ask_journal(ctx, lambda journal: answering.revoke(journal, revoke, _BY))
@@ -304,23 +304,31 @@ def remembered(ctx: click.Context, revoke: str | None, as_json: bool) -> None:
 
 
 def _answer(
-    ctx: click.Context, text: str, decide: Callable[[Mapping[str, Any]], Any], *, as_json: bool
+    ctx: click.Context, id_text: str, decide: Callable[[Mapping[str, Any]], Any], *, as_json: bool
 ) -> None:
-    """Send a decision and report the outcome.
+    """Send a decision about a request, and print the outcome.
 
-    A person at a terminal first sees all facts, of the edited call if edited.
+    At a terminal, show the request and ask for confirmation first.
+
+    Args:
+        ctx: The context of the command.
+        id_text: The beginning of the request's id.
+        decide: Makes the decision from the call's arguments.
+        as_json: Whether to print JSON.
     """
-    found = ask_journal(ctx, lambda journal: answering.find_request(journal, text))
-    check_names(text, found.requested.request_id)
-    if sys.stdin.isatty() and found.waits:
-        decision = decide(found.requested.arguments)
+    request = ask_journal(ctx, lambda journal: answering.find_request(journal, id_text))
+    check_names(id_text, request.requested.request_id)
+    if sys.stdin.isatty() and request.waits:
+        decision = decide(request.requested.arguments)
         edited: Mapping[str, Any] = decision.arguments if isinstance(decision, Edited) else {}
-        for line in listing.facts_of(found, edited):
+        for line in listing.facts_of(request, edited):
             click.echo(line, err=True)
-        if not click.confirm(f"{found.requested.request_id}: decide so?", err=True):
+        if not click.confirm(f"{request.requested.request_id}: decide so?", err=True):
             click.echo("nothing was decided", err=True)
             ctx.exit(1)
-    record, decided = ask_journal(ctx, lambda journal: answering.send(journal, found, decide, _WHO))
+    record, decided = ask_journal(
+        ctx, lambda journal: answering.send(journal, request, decide, _WHO)
+    )
     if as_json:
         click.echo(json_text(answering.decided_data(record, decided), indent=2))
         return
@@ -330,12 +338,12 @@ def _answer(
     click.echo(f"{decided.decision}: {listing.line(record, decided.arguments)}")
 
 
-def _report(record: RequestRecord, what: str, *, as_json: bool) -> None:
-    """Report a request after a comment or an assignment."""
+def _report(record: RequestRecord, change: str, *, as_json: bool) -> None:
+    """Print a request after a comment or an assignment."""
     if as_json:
         click.echo(json_text(answering.request_data(record), indent=2))
         return
-    click.echo(f"{what}: {listing.line(record)}")
+    click.echo(f"{change}: {listing.line(record)}")
 
 
 def _pair(ctx: click.Context, text: str) -> tuple[str, str]:

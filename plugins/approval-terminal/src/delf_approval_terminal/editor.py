@@ -19,9 +19,9 @@ _CHOOSE: Final = "number or name, empty when done: "
 
 
 class Editor:
-    """Asks which argument to change, and for its value, until the person is done.
+    """Lets a person change the arguments of a call, one by one.
 
-    An invalid value is reported and not applied, so the arguments always fit the call.
+    An invalid value is reported and not applied, so the arguments are always valid.
 
     Args:
         terminal: The terminal.
@@ -36,11 +36,11 @@ class Editor:
 
     @property
     def is_edited(self) -> bool:
-        """True if anything differs from the request."""
+        """True if an argument differs from the request's."""
         return dict(self.arguments) != dict(self._request.arguments)
 
     async def ask(self) -> None:
-        """Ask until an empty line, or Ctrl-D."""
+        """Ask which argument to change, until an empty line or Ctrl-D."""
         while True:
             values = {**self.arguments}
             values |= {k: v for k, v in self._request.defaults.items() if k not in values}
@@ -60,7 +60,7 @@ class Editor:
                 self._terminal.complain(f"there is no argument {escape(choice)!r}")
 
     async def _change(self, name: str, old: Any) -> None:
-        """Let the person edit an argument; a refused text is kept for the next attempt."""
+        """Let the person edit an argument; an invalid text is offered again at the next attempt."""
         is_text = isinstance(old, str)
         text = old if is_text else json.dumps(old, ensure_ascii=False, indent=2, default=str)
         start_text = self._refused.pop(name, text)
@@ -81,7 +81,11 @@ class Editor:
             self._terminal.complain(escape(error.format_message()))
 
     async def _read_value(self, name: str, text: str, kind: str) -> str | None:
-        """Return the input of the person's editor or of a line; None to keep the old value."""
+        """Let the person edit a text, in the editor of ``VISUAL`` or ``EDITOR`` if one is set.
+
+        Returns:
+            None to keep the old value.
+        """
         if not (os.environ.get("VISUAL") or os.environ.get("EDITOR")):
             return await self._terminal.edit(f"{escape(name)}, as {kind}: ", text)
         typed = await asyncio.to_thread(click.edit, text, require_save=False)

@@ -16,15 +16,15 @@ from typing import Final, Self, TextIO
 
 from delf_approval_terminal.render import indent_pieces, style
 
-_CHARACTERS: Final = 6
-"""The indexes of the special characters in termios' list."""
+_CONTROL_CHARACTERS: Final = 6
+"""The index of the list of control characters in the attributes of ``termios.tcgetattr``."""
 _DISABLED: Final = b"\0" if sys.platform == "linux" else b"\xff"
-_LONGEST: Final = 4095
-"""The maximum length of a typed line; the system truncates longer lines."""
+_MAX_LINE_BYTES: Final = 4095
+"""The maximum number of bytes of a typed line; the system truncates longer lines."""
 
 
 _CTRL_C: Final = b"\x03"
-_CUT: Final = "that line was longer than a terminal can take; nothing was changed"
+_TOO_LONG_MESSAGE: Final = "that line was longer than a terminal can take; nothing was changed"
 
 
 class CtrlCError(Exception):
@@ -32,10 +32,10 @@ class CtrlCError(Exception):
 
 
 class Terminal:
-    """A terminal to ask on.
+    """A terminal at which a person is asked.
 
     Args:
-        descriptor: The descriptor for input.
+        descriptor: The file descriptor for input.
         output: The stream for output.
     """
 
@@ -53,7 +53,7 @@ class Terminal:
         # Duplicate the descriptor: other code may watch the standard input on this loop.
         descriptor = os.dup(sys.stdin.fileno())
         try:
-            with _ctrl_c_typed(descriptor):
+            with _ctrl_c_as_input(descriptor):
                 yield cls(descriptor, sys.stderr)
         finally:
             os.close(descriptor)
@@ -67,39 +67,39 @@ class Terminal:
         return max(20, columns or 80)  # some terminals report no width
 
     def forget_typed(self) -> None:
-        """Drop input that was typed before the question was visible."""
+        """Discard keys that were typed before the question was visible."""
         with suppress(termios.error):
             termios.tcflush(self._descriptor, termios.TCIFLUSH)
 
     def write(self, text: str) -> None:
-        """Write at once."""
+        """Write a text and flush the output."""
         self._output.write(text)
         self._output.flush()
 
-    def say(self, text: str, mark: str | None = None) -> None:
-        """Write lines that break between words."""
+    def say(self, text: str, style_name: str | None = None) -> None:
+        """Write lines, wrapped between words, in a style such as ``yellow``."""
         for line in text.split("\n"):
             for piece in indent_pieces(line, self.width):
-                self.write(f"{style(piece, mark) if mark else piece}\n")
+                self.write(f"{style(piece, style_name) if style_name else piece}\n")
 
     def complain(self, text: str) -> None:
-        """Report an invalid answer."""
+        """Report an invalid answer, in yellow."""
         self.say(text, "yellow")
 
     async def ask(self, prompt: str) -> str | None:
-        """Return the line that is typed after a prompt, stripped; None at Ctrl-D.
+        """Write a prompt and return the typed line, stripped; None at Ctrl-D.
 
-        A line that exceeds the terminal's input limit is asked for again.
+        Ask again if the line is longer than a terminal can read.
 
         Raises:
             CtrlCError: If Ctrl-C is typed.
         """
-        while len(typed := await self._line(prompt)) > _LONGEST:
-            self.complain(_CUT)
+        while len(typed := await self._read_line(prompt)) > _MAX_LINE_BYTES:
+            self.complain(_TOO_LONG_MESSAGE)
         return typed.decode("utf-8", "replace").strip() if typed else None
 
     async def edit(self, prompt: str, text: str) -> str | None:
-        """Open a text in a line editor; return the edited text, None at Ctrl-D.
+        """Let the person edit a text in the terminal; return the new text, None at Ctrl-D.
 
         Args:
             prompt: The prompt.
@@ -123,8 +123,8 @@ class Terminal:
             except KeyboardInterrupt:
                 raise CtrlCError from None
 
-    async def _line(self, prompt: str) -> bytes:
-        """Write a prompt and read a line, with its line break; empty at the end of the input."""
+    async def _read_line(self, prompt: str) -> bytes:
+        """Write a prompt and read a line with its line break; empty at the end of the input."""
         self.write("\n".join(indent_pieces(prompt, self.width)))
         typed = bytearray()
         while not typed.endswith(b"\n"):
@@ -160,30 +160,33 @@ class Terminal:
 
 
 @contextmanager
-def _ctrl_c_typed(descriptor: int) -> Generator[None]:
-    """End the line being read at Ctrl-C, if this process controls the terminal."""
+def _ctrl_c_as_input(descriptor: int) -> Generator[None]:
+    """Make Ctrl-C end the typed line instead of raising SIGINT.
+
+    A background process does not own the terminal and leaves it unchanged.
+    """
     try:
-        before = termios.tcgetattr(descriptor)
+        original_mode = termios.tcgetattr(descriptor)
     except termios.error:
-        before = None
-    if before is None or _is_in_background(descriptor):
+        original_mode = None
+    if original_mode is None or _is_in_background(descriptor):
         yield
         return
     mode = termios.tcgetattr(descriptor)
     # VEOL is a second end-of-line character: the system passes on the line with the Ctrl-C.
-    mode[_CHARACTERS][termios.VINTR] = _DISABLED
-    mode[_CHARACTERS][termios.VEOL] = _CTRL_C
+    mode[_CONTROL_CHARACTERS][termios.VINTR] = _DISABLED
+    mode[_CONTROL_CHARACTERS][termios.VEOL] = _CTRL_C
     termios.tcsetattr(descriptor, termios.TCSANOW, mode)
     try:
         yield
     finally:
         if not _is_in_background(descriptor):  # the shell owns the mode otherwise
             with suppress(termios.error):  # the terminal was closed
-                termios.tcsetattr(descriptor, termios.TCSANOW, before)
+                termios.tcsetattr(descriptor, termios.TCSANOW, original_mode)
 
 
 def _is_in_background(descriptor: int) -> bool:
-    """Return True for a background job, which would be stopped if it changed terminal modes."""
+    """Return True for a background process, which the system stops if it changes the terminal."""
     try:
         return os.tcgetpgrp(descriptor) != os.getpgrp()
     except OSError:  # not the session's terminal: no job control

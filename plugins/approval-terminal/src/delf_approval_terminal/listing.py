@@ -20,12 +20,12 @@ from delf_cli.streams import answers, wrap_text
 from delf_cli.tables import cut, one_line, project_column
 from delf_cli.tables import table as runs_table
 
-_LONGEST: Final = 60
+_MAX_VALUE_CHARS: Final = 60
 _INDENT: Final = "  "
-_NOT_WRAPPED: Final = 1_000_000
-"""Columns where the output is not a terminal."""
-_IN_THE_LINE: Final = (FactKind.QUESTION, FactKind.EFFECT, FactKind.ACTION)
-"""Facts that are part of the list's line."""
+_UNLIMITED: Final = 1_000_000
+"""The width of an output that is not a terminal, whose lines are not wrapped."""
+_SHOWN_KINDS: Final = (FactKind.QUESTION, FactKind.EFFECT, FactKind.ACTION)
+"""Kinds of facts that other columns of the list show already."""
 _COLOURS: Final = {
     "waiting": "yellow",
     "approved": "green",
@@ -36,7 +36,12 @@ _COLOURS: Final = {
 
 
 def line(record: RequestRecord, edited: Mapping[str, Any] | None = None) -> str:
-    """Summarise a request in one line, with edited arguments."""
+    """Describe a request in one line.
+
+    Args:
+        record: The request.
+        edited: The arguments that a person changed.
+    """
     request = record.requested
     arguments = {**request.arguments, **(edited or {})}
     if request.is_question:
@@ -60,7 +65,7 @@ def table(records: Sequence[RequestRecord]) -> list[str]:
             name,
             _age(record.requested.at),
             "question" if record.requested.is_question else record.requested.effect,
-            _marks(record),
+            _warnings(record),
             *folder,
             line(record),
         )
@@ -69,20 +74,23 @@ def table(records: Sequence[RequestRecord]) -> list[str]:
     return runs_table(rows, ("id", "waits", "effect", "look at", *project, "call"))
 
 
-def _marks(record: RequestRecord) -> str:
-    """Name the dangerous or unusual facts of a request, the heaviest first; ``-`` for none."""
-    marked_facts = [
+def _warnings(record: RequestRecord) -> str:
+    """Name the kinds of facts that need attention, dangerous kinds first; ``-`` without such.
+
+    A required fact is one that the person must see before deciding.
+    """
+    notable_facts = [
         fact
         for fact in facts(record.requested, record.so_far)
-        if fact.required and fact.weight != "information" and fact.kind not in _IN_THE_LINE
+        if fact.required and fact.weight != "information" and fact.kind not in _SHOWN_KINDS
     ]
-    marked_facts.sort(key=lambda fact: fact.weight != "danger")
-    kinds = dict.fromkeys(fact.kind.value.replace("_", " ") for fact in marked_facts)
+    notable_facts.sort(key=lambda fact: fact.weight != "danger")
+    kinds = dict.fromkeys(fact.kind.value.replace("_", " ") for fact in notable_facts)
     return f"! {', '.join(kinds)}" if kinds else "-"
 
 
 def remembered_line(decision: RememberedDecision) -> str:
-    """Describe the covered calls in one line."""
+    """Describe in one line the calls that a remembered decision allows."""
     who = f"{decision.worker}: " if decision.worker else ""
     if decision.arguments is None:
         flows = "".join(f"; lets pass {rule}" for rule in decision.flow_rules)
@@ -133,7 +141,7 @@ def facts_of(
 
     Args:
         record: The request.
-        edited: Arguments that a person changes.
+        edited: The arguments that a person changes.
     """
     request = as_edited(record.requested, {**record.requested.arguments, **edited})
     if request.outcome_unknown:
@@ -146,8 +154,8 @@ def facts_of(
 
 
 def columns() -> int:
-    """Return the width of the output; unlimited without a terminal."""
-    return shutil.get_terminal_size().columns if answers().isatty() else _NOT_WRAPPED
+    """Return the width of the output in columns; practically unlimited without a terminal."""
+    return shutil.get_terminal_size().columns if answers().isatty() else _UNLIMITED
 
 
 def _age(at: float) -> str:
@@ -160,4 +168,4 @@ def _age(at: float) -> str:
 
 
 def _short(value: Any) -> str:
-    return cut(repr(value), _LONGEST)
+    return cut(repr(value), _MAX_VALUE_CHARS)

@@ -58,57 +58,58 @@ _MAX_CHARACTERS: Final = 1000
 _MAX_ARGUMENTS: Final = 30
 _MAX_CHANGES: Final = 5
 _INDENT: Final = "    "
-_GOES_ON: Final = "↳ "
-_FRAME: Final = range(0x2500, 0x2580)
-"""Box-drawing characters, escaped so that no content imitates the frame."""
-_MARKS: Final = {"bold": "1", "dim": "2", "red": "1;31", "yellow": "1;33", "green": "1;32"}
+_CONTINUATION: Final = "↳ "
+_BOX_DRAWING: Final = range(0x2500, 0x2580)
+"""The code points of box-drawing characters, which are escaped in content, so that no content
+imitates the frame of a request."""
+_STYLES: Final = {"bold": "1", "dim": "2", "red": "1;31", "yellow": "1;33", "green": "1;32"}
 
 
-def style(text: str, mark: str) -> str:
-    """Return a text with a colour, unless ``NO_COLOR`` is set."""
+def style(text: str, name: str) -> str:
+    """Return a text in a style, such as ``red`` or ``bold``; plain if ``NO_COLOR`` is set."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return text
-    return f"\x1b[{_MARKS[mark]}m{text}\x1b[0m"
+    return f"\x1b[{_STYLES[name]}m{text}\x1b[0m"
 
 
 def escape(text: str) -> str:
-    """Escape a text for one line, including frame characters."""
+    """Escape control characters, line breaks and box-drawing characters in a text."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_in_line(c) for c in visible(text))
+    return "".join(_escaped(c) for c in visible(text))
 
 
-def _in_line(character: str) -> str:
-    if character not in "\n\t" and ord(character) not in _FRAME:
+def _escaped(character: str) -> str:
+    if character not in "\n\t" and ord(character) not in _BOX_DRAWING:
         return character
     return character.encode("unicode_escape").decode("ascii")
 
 
 def fold(text: str, width: int) -> Iterator[str]:
-    """Split a line of printable characters to a width, between words if possible."""
-    piece, used = "", 0
+    """Wrap a line of printable characters to a width, between words if possible."""
+    piece, used_cells = "", 0
     for character in text:
         cells = 2 if unicodedata.east_asian_width(character) in "WF" else 1
-        if used + cells > width and piece:
+        if used_cells + cells > width and piece:
             end = piece.rfind(" ") + 1
             end = end if end > width // 2 else len(piece)
             yield piece[:end]
             piece = piece[end:]
-            used = _cells(piece)
+            used_cells = _cells(piece)
         piece += character
-        used += cells
+        used_cells += cells
     yield piece
 
 
 def indent_pieces(line: str, width: int) -> Iterator[str]:
-    """Split a line to a width, indenting the later pieces."""
-    inner = line[: len(line) - len(line.lstrip(" "))][: width // 2]
+    """Wrap a line to a width, and indent the continuation lines."""
+    line_indent = line[: len(line) - len(line.lstrip(" "))][: width // 2]
     pieces = fold(line, width)
     first = next(pieces)
     yield first
     rest = line[len(first) :]
     if rest:
-        indent = inner + _INDENT
+        indent = line_indent + _INDENT
         yield from (f"{indent}{piece}" for piece in fold(rest, max(1, width - len(indent))))
 
 
@@ -118,12 +119,12 @@ def _cells(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a request as lines of printable characters.
+    """A section of a shown request, in lines of printable characters.
 
     Args:
         lines: The lines.
-        unseen: The number of omitted characters, which the person has not seen.
-        is_script: Whether the lines are a script, in which wrapped lines are marked.
+        unseen: The number of omitted characters.
+        is_script: Whether the lines are a script, whose continuation lines are marked.
     """
 
     lines: Sequence[str]
@@ -132,12 +133,12 @@ class Part:
 
 
 def value_part(value: Any, *, whole: bool, width: int = 80) -> Part:
-    """Return a value in lines.
+    """Format an argument's value in lines.
 
     Args:
-        value: A validated argument.
-        whole: Whether to show all of the value instead of its beginning.
-        width: The width for wrapping containers.
+        value: The validated value.
+        whole: Whether to show the whole value instead of its beginning.
+        width: The width in columns to which lists and dicts are wrapped.
     """
     if isinstance(value, str) and "\n" in value:
         return _text_part(value, whole=whole)
@@ -159,7 +160,7 @@ def value_part(value: Any, *, whole: bool, width: int = 80) -> Part:
 
 
 def _text_part(text: str, *, whole: bool) -> Part:
-    """Return a text of several lines, or its beginning."""
+    """Format a text in lines; only its beginning unless ``whole``."""
     start = text if whole else text[:_MAX_CHARACTERS]
     if not whole and start.count("\n") >= _MAX_LINES:
         start = "\n".join(start.split("\n", _MAX_LINES)[:_MAX_LINES])
@@ -199,49 +200,58 @@ def request_text(
     waiting: int = 0,
     whole: bool = False,
 ) -> str:
-    """Return a request in its frame, for a terminal."""
+    """Format a request for a terminal, in a frame.
+
+    Args:
+        request: The request.
+        arguments: The arguments, edited or as requested.
+        width: The width of the terminal in columns.
+        edited: Whether the person has edited the arguments.
+        waiting: The number of other requests that wait for the terminal.
+        whole: Whether to show all facts in full.
+    """
     mark = "yellow" if can_be_undone(request.effect) else "red"
     request = as_edited(request, arguments)
     question, effect, *other_facts = facts(request)
     waiting_note = f" · {waiting} more waiting" if waiting else ""
     title = f"{_line(question.text)} · {effect.note} {_line(effect.text)}{waiting_note}"
     lines = [f"{style('┌', mark)} {style(piece, mark)}" for piece in fold(title, width - 2)]
-    bar, room = style("│", mark), width - 3
+    bar, content_width = style("│", mark), width - 3
     question_or_none = Question.from_request(request)
     whole = whole or (question_or_none is not None and _takes_any_text(question_or_none))
-    body, omitted_chars = fact_lines(request, other_facts, room, whole=whole)
+    body, omitted_chars = fact_lines(request, other_facts, content_width, whole=whole)
     lines += [f"{bar} {line}" for line in (*body, *(["(edited by you)"] if edited else []))]
     menu = _menu(request, edited=edited, unseen=omitted_chars)
-    lines += _close_card(_keys(menu, room), mark)
+    lines += _close_frame(_wrap_menu(menu, content_width), mark)
     return "\n".join(lines) + "\n"
 
 
 def fact_lines(
-    request: ApprovalRequest, found: Sequence[Fact], width: int, *, whole: bool
+    request: ApprovalRequest, shown_facts: Sequence[Fact], width: int, *, whole: bool
 ) -> tuple[list[str], int]:
-    """Lay out facts in lines of this width, and count the characters that are omitted.
+    """Format facts in lines of a width, and count the omitted characters.
 
     Args:
         request: The request, or its event.
-        found: The facts, as :func:`delf.protocols.facts.facts` returns them.
-        width: The columns.
-        whole: Show every fact in full.
+        shown_facts: The facts, as :func:`delf.protocols.facts.facts` returns them.
+        width: The width in columns.
+        whole: Whether to show every fact in full.
     """
     parts: list[Part] = []
-    remaining_facts: list[Fact] = []
+    omitted_facts: list[Fact] = []
     arguments = 0
-    for fact in found:
+    for fact in shown_facts:
         arguments += fact.kind is FactKind.ARGUMENT
-        if fact.about and arguments > _MAX_ARGUMENTS and not whole and not _is_marked(fact):
-            remaining_facts.append(fact)
+        if fact.about and arguments > _MAX_ARGUMENTS and not whole and not _needs_attention(fact):
+            omitted_facts.append(fact)
             continue
         parts.append(_fact_part(request, fact, width, whole=whole))
-    if remaining_facts:
-        unseen = sum(len(fact.label) + len(fact.text) for fact in remaining_facts)
-        values = sum(fact.kind is not FactKind.ORIGIN for fact in remaining_facts)
-        parts.append(Part([f"… {values} more arguments; v shows them"], unseen))
+    if omitted_facts:
+        unseen = sum(len(fact.label) + len(fact.text) for fact in omitted_facts)
+        omitted_values = sum(fact.kind is not FactKind.ORIGIN for fact in omitted_facts)
+        parts.append(Part([f"… {omitted_values} more arguments; v shows them"], unseen))
     is_call = request.code is None and not request.is_question
-    if is_call and not any(fact.about for fact in found):
+    if is_call and not any(fact.about for fact in shown_facts):
         parts.append(Part(["(no arguments)"]))
     lines = [
         piece
@@ -254,22 +264,22 @@ def fact_lines(
     return lines, sum(part.unseen for part in parts)
 
 
-def _is_marked(fact: Fact) -> bool:
+def _needs_attention(fact: Fact) -> bool:
     return fact.required and fact.weight != "information"
 
 
 def _fact_part(request: ApprovalRequest, fact: Fact, width: int, *, whole: bool) -> Part:
-    """Format a fact: an argument as Python, a script by line, other facts as text.
+    """Format a fact: an argument as Python, a script by line, another fact as text.
 
     Args:
         request: The request, which has the values of arguments.
         fact: The fact.
-        width: The columns.
+        width: The width in columns.
         whole: Whether to show the fact in full instead of its beginning.
     """
-    values = {FactKind.ARGUMENT: request.arguments, FactKind.DEFAULT: request.defaults}
-    if fact.kind in values:
-        return _value(fact, values[fact.kind][fact.about], whole=whole, width=width)
+    omitted_values = {FactKind.ARGUMENT: request.arguments, FactKind.DEFAULT: request.defaults}
+    if fact.kind in omitted_values:
+        return _argument_part(fact, omitted_values[fact.kind][fact.about], whole=whole, width=width)
     if fact.kind is FactKind.ORIGIN:
         if not whole and not fact.required:
             return Part([])
@@ -287,15 +297,15 @@ def _fact_part(request: ApprovalRequest, fact: Fact, width: int, *, whole: bool)
 
 
 def _last_lines(fact: Fact) -> Part:
-    """Return the last lines of a long list; earlier lines are not needed for a decision."""
+    """Return the heading and the last lines of a list; a decision does not need earlier lines."""
     lines = fact.text.split("\n")
     last_lines = [f"{_INDENT}{escape(line)}" for line in lines[-_MAX_CHANGES:]]
     more = [f"{_INDENT}… more before these; v shows them"] if len(lines) > _MAX_CHANGES else []
     return Part([f"{escape(fact.heading)}:", *more, *last_lines])
 
 
-def _value(fact: Fact, value: Any, *, whole: bool, width: int) -> Part:
-    """Format an argument as a script would write it."""
+def _argument_part(fact: Fact, value: Any, *, whole: bool, width: int) -> Part:
+    """Format an argument as ``label = value``, with the value as Python."""
     label, note = escape(fact.label), f" ({escape(fact.note)})" if fact.note else ""
     part = value_part(value, whole=whole, width=width - max(len(_INDENT), _cells(label) + 3))
     first, *more = part.lines
@@ -304,26 +314,26 @@ def _value(fact: Fact, value: Any, *, whole: bool, width: int) -> Part:
     return Part([f"{label}{note} =", *(f"{_INDENT}{line}" for line in part.lines)], part.unseen)
 
 
-def _close_card(lines: Iterator[str], mark: str) -> list[str]:
-    """Return the last lines of a card, including its bottom edge."""
+def _close_frame(lines: Iterator[str], mark: str) -> list[str]:
+    """Add the left edge of the frame to the last lines, and its bottom corner to the very last."""
     *more, last = lines
     return [*(f"{style('│', mark)} {line}" for line in more), f"{style('└', mark)} {last}"]
 
 
 def _menu(request: ApprovalRequest, *, edited: bool, unseen: int) -> str:
-    """Return the keys with their labels, which warn if parts of the request are not shown."""
+    """Return the keys with their labels, and how many characters of the request are not shown."""
     note = f", {unseen:,} character{'s' * (unseen != 1)} unseen" if unseen else ""
     if (question := Question.from_request(request)) is not None:
         return f"{_answers(question)}{note}{'' if _takes_any_text(question) else _MORE}"
-    no = "r reject · c ask for changes" if request.takes_changes else "r reject"
+    reject_keys = "r reject · c ask for changes" if request.takes_changes else "r reject"
     if request.code is not None:
-        return f"a approve{note} · {no} · v view all · ? help"
+        return f"a approve{note} · {reject_keys} · v view all · ? help"
     if request.outcome_unknown:
         return f"a make it again{note} · h it did happen · r reject · v view all · ? help"
     if edited:
-        return f"a approve as edited{note} · {no} · e edit · v view all · ? help"
+        return f"a approve as edited{note} · {reject_keys} · e edit · v view all · ? help"
     alike = f"A every {escape(request.action)} in this task"
-    return f"a approve{note} · {no} · e edit · {alike} · v view all · ? help"
+    return f"a approve{note} · {reject_keys} · e edit · {alike} · v view all · ? help"
 
 
 _MORE: Final = " · r answer nothing · v view all · ? help"
@@ -346,8 +356,8 @@ def _answers(question: Question) -> str:
             return "type your answer · Ctrl-D answer nothing"
 
 
-def _keys(menu: str, width: int) -> Iterator[str]:
-    """Yield a menu in lines that break between its keys."""
+def _wrap_menu(menu: str, width: int) -> Iterator[str]:
+    """Wrap a menu between its keys."""
     line = ""
     for key in menu.split(" · "):
         longer = f"{line} · {key}" if line else key
@@ -359,7 +369,7 @@ def _keys(menu: str, width: int) -> Iterator[str]:
 
 
 def help_text(request: ApprovalRequest) -> str:
-    """Return the meaning of each answer to a request."""
+    """Return an explanation of each possible answer to a request."""
     if (question := Question.from_request(request)) is not None:
         return TEXT_HELP if _takes_any_text(question) else CHOICE_HELP
     if request.outcome_unknown:
@@ -377,12 +387,14 @@ def script_source(code: str) -> list[str]:
 
 
 def _mark_continuations(line: str, width: int) -> Iterator[str]:
-    """Split a script's line, marking continuation pieces unmistakably."""
+    """Wrap a line of a script, and put ``↳`` before each continuation line."""
     first = next(fold(line, width))
     yield first
     rest = line[len(first) :]
     if rest:
-        yield from (_GOES_ON + piece for piece in fold(rest, max(1, width - len(_GOES_ON))))
+        yield from (
+            _CONTINUATION + piece for piece in fold(rest, max(1, width - len(_CONTINUATION)))
+        )
 
 
 def _line(text: str) -> str:

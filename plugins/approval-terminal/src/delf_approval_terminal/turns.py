@@ -12,9 +12,9 @@ Waiter = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
 
 
 class Turns:
-    """A fair lock of the terminal.
+    """A fair lock for the terminal.
 
-    ``interrupted`` is True from a Ctrl-C until a line is entered, also at the next request.
+    ``interrupted`` is True from a Ctrl-C until the person enters a line, even for a later request.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Turns:
 
     @property
     def waiting(self) -> int:
-        """Count the requests that wait for their turn."""
+        """The number of requests that wait for the terminal."""
         return len(self._waiting)
 
     @asynccontextmanager
@@ -35,30 +35,30 @@ class Turns:
         try:
             yield
         finally:
-            self._pass_on()
+            self._release()
 
     async def _acquire(self) -> None:
-        """Acquire the terminal, after all requests that wait already."""
+        """Wait until all earlier requests have released the terminal, and acquire it."""
         loop = asyncio.get_running_loop()
         with self._lock:
             if not self._is_held:
                 self._is_held = True
                 return
-            mine: asyncio.Future[None] = loop.create_future()
-            waiter = (loop, mine)
+            acquired: asyncio.Future[None] = loop.create_future()
+            waiter = (loop, acquired)
             self._waiting.append(waiter)
         try:
-            await mine
+            await acquired
         except asyncio.CancelledError:
             with self._lock:
                 is_waiting = waiter in self._waiting
                 if is_waiting:
                     self._waiting.remove(waiter)
             if not is_waiting:  # the lock was already passed to us
-                self._pass_on()
+                self._release()
             raise
 
-    def _pass_on(self) -> None:
+    def _release(self) -> None:
         with self._lock:
             while self._waiting:
                 loop, future = self._waiting.popleft()

@@ -13,10 +13,10 @@ from delf.messages import FilePart, ImagePart, Part
 
 MAX_ITEMS: Final = 20
 MAX_BYTES: Final = 20 * 1024 * 1024
-"""The maximum number of bytes of attachments in one call."""
+"""The maximum number of bytes of all attachments of one call together."""
 
 IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
-_BEGINNINGS: Final = {
+_SIGNATURES: Final = {
     b"\x89PNG\r\n\x1a\n": "image/png",
     b"\xff\xd8\xff": "image/jpeg",
     b"GIF87a": "image/gif",
@@ -27,12 +27,12 @@ _TEXTS: Final = ("application/json", "application/xml", "application/yaml")
 
 
 class Attachments:
-    """Turns ``file_data`` into parts of a message.
+    """Converts the argument ``file_data`` to parts of a message.
 
     Args:
-        files: The readable input files: the paths that scripts use, mapped to the names of the
-            files.
-        read: Reads a file by its name, with the content that a person was asked about.
+        files: A mapping from each path or name that scripts may use to the name of an input file.
+        read: Returns the content of an input file, up to a number of bytes. If a person approved
+            the file, the content is the one that the person approved.
     """
 
     def __init__(self, files: Mapping[str, str], read: Callable[[str, int], bytes]) -> None:
@@ -40,14 +40,15 @@ class Attachments:
         self._read = read
 
     async def parts(self, items: Sequence[Any]) -> tuple[Part, ...]:
-        """Return the parts of a message.
+        """Convert items to the parts of a message.
 
         Args:
-            items: Each the name of an input file, bytes, ``(name, bytes)``, or a file that a
-                call gave.
+            items: The attachments. Each is the name of an input file, bytes, ``(name, bytes)``, or
+                a mapping with ``name`` and ``data``, as calls return files.
 
         Raises:
-            ToolExecutionError: For something else, an unknown name, or too much.
+            ToolExecutionError: If an item is invalid, a name is unknown, or the items are too many
+                or too large.
         """
         if len(items) > MAX_ITEMS:
             raise ToolExecutionError(
@@ -92,17 +93,20 @@ def _too_large() -> ToolExecutionError:
 
 
 def _name_and_bytes(item: Any, number: int) -> tuple[str, bytes | None]:
-    """Return the name, and the bytes if present."""
+    """Return an attachment's name and bytes; None in place of bytes for a file's name."""
     match item:
         case str() | PurePath():
             return str(item), None
         case bytes():
             return f"file-{number}", item
-        case [str() as given, bytes() as data] | {"name": str() as given, "data": bytes() as data}:
-            return given, data  # as calls give files, such as attachments of mails
+        case [str() as name_text, bytes() as data] | {
+            "name": str() as name_text,
+            "data": bytes() as data,
+        }:
+            return name_text, data  # as calls give files, such as attachments of mails
         case _:
             raise ToolExecutionError(
-                f"file_data: item {number} is not a name of an input file, no bytes, and no "
+                f"file_data: item {number} must be the name of an input file, bytes, or "
                 "(name, bytes)"
             )
 
@@ -125,8 +129,8 @@ def _media_type(name: str, data: bytes) -> str | None:
     None if the type is unknown.
     """
     # Providers refuse an image whose type is wrong, and names often are.
-    for beginning, kind in _BEGINNINGS.items():
-        if data.startswith(beginning):
+    for signature, kind in _SIGNATURES.items():
+        if data.startswith(signature):
             return kind
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"

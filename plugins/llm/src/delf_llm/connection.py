@@ -13,7 +13,7 @@ from delf.protocols.formats import InputFile, InstalledFormats
 from delf.tools.action import Action
 from delf.tools.signature import Parameter
 
-_SHOWN: Final = (
+_SHOWN_PARAMETERS: Final = (
     Parameter(name="prompt", type_text="str"),
     Parameter(name="file_data", type_text="list", default_text="[]"),
 )
@@ -30,10 +30,10 @@ class LLM(Connection):
         self._files = {name: file.name for file in files for name in (file.name, file.visible)}
 
     async def actions(self) -> Sequence[Action]:
-        """Return the only action, described briefly because every prompt contains it."""
+        """Return the action ``call``, described briefly because every prompt contains it."""
         (item,) = await super().actions()
-        few = "file_data: input files' names, or bytes"
-        return (replace(item, summary=few, parameters=_SHOWN),)
+        summary = "file_data: input files' names, or bytes"
+        return (replace(item, summary=summary, parameters=_SHOWN_PARAMETERS),)
 
     @action(effect="read")
     async def call(
@@ -43,13 +43,13 @@ class LLM(Connection):
 
         Args:
             prompt: The question, with all that is needed to answer it.
-            file_data: What it is about: names of input files, bytes, or ``(name, bytes)``.
-            context: The task that asks, and pays.
+            file_data: The files of the question: names of input files, bytes, or ``(name, bytes)``.
+            context: The task, whose budget pays for the call.
 
         Raises:
-            ToolExecutionError: For an empty or too long prompt, and for what is not a file.
-            BudgetExceededError: Before anything is spent.
-            LLMExecutionError: If the model failed for good.
+            ToolExecutionError: If the prompt is empty or too long, or a file is invalid.
+            BudgetExceededError: If the budget is exhausted; the model is not called.
+            LLMExecutionError: If the model failed after retries.
         """
         if not prompt.strip():
             raise ToolExecutionError("the prompt is empty")

@@ -44,7 +44,7 @@ class Results:
             for name in (tool.output_schema or {}).get("properties", ())
             if (kind := samples.type_of(f"{key} {name}"))
         }
-        return samples.type_of(key), samples.found(key) | contents
+        return samples.type_of(key), samples.undeclared_types(key) | contents
 
     async def learn(self, tool: types.Tool, value: Any) -> str:
         """Learn from a result.
@@ -61,12 +61,12 @@ class Results:
         for name, text in _texts(value):
             samples.note(f"{key} {name}", text)
         faults = await asyncio.to_thread(self._faults, tool, key, value)
-        reported = self._reported.setdefault(key, set(samples.found(key)))
+        reported = self._reported.setdefault(key, set(samples.undeclared_types(key)))
         new_faults = {fault: path for fault, path in faults.items() if fault not in reported}
         reported.update(new_faults)
         declared = result_text(tool.output_schema) if new_faults else ""
         fault = {each for each in new_faults if with_types(declared, [each]) != declared}
-        samples.note_found(key, fault)
+        samples.note_undeclared(key, fault)
         nulls = (each for each in new_faults if each[1] == "None")
         return ", ".join(
             f"{each[1]} at {new_faults[each]}" for each in new_faults if each in {*fault, *nulls}

@@ -140,7 +140,7 @@ class Caller:
         self._found[name] |= new_faults
         declared = compile_full(call.api.document, call.entry, call.api.full_shapes).returns
         useful_faults = {each for each in new_faults if with_types(declared, [each]) != declared}
-        self.samples.note_found(name, useful_faults)
+        self.samples.note_undeclared(name, useful_faults)
 
     def _warn_once(self, action: str, faults: list[str]) -> None:
         """Warn once about arguments that are sent although the specification forbids them."""

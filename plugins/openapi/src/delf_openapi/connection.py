@@ -294,7 +294,9 @@ class APITool(Connection[OpenAPISettings]):
             full_entry = compile_full(api.document, entry, api.full_shapes)
             arguments = [_parameter(a) for a in full_entry.arguments if a.arg in names]
             samples = self._caller.samples
-            observed = frozenset[Found]() if samples is None else samples.found(entry.spot.name)
+            observed = (
+                frozenset[Found]() if samples is None else samples.undeclared_types(entry.spot.name)
+            )
             returns = with_types(full_entry.returns, observed)
             return FullTypes(
                 parameters=tuple(arguments), returns=returns, notes=full_entry.result_notes
