@@ -219,7 +219,7 @@ def test_request_can_be_answered_after_resume(here, journal, monkeypatch):
 
 
 def test_approving_for_a_stopped_process_reports_that_it_did_not_respond(here, monkeypatch):
-    monkeypatch.setattr(answering, "SECONDS", 0.2)
+    monkeypatch.setattr(answering, "RESPONSE_SECONDS", 0.2)
     with running(here, SEND) as run:
         name = run.request()
         os.kill(run.process.pid, signal.SIGSTOP)

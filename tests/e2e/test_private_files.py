@@ -15,7 +15,7 @@ from pathlib import Path
 from delf import Agent, Chat, Memory, tool
 from delf_chat.lines import _history, history_file
 from delf_runner_dbos.settings import RunnerSettings
-from delf_cli.progress import is_news
+from delf_cli.progress import mark_as_shown
 from platformdirs import user_data_path
 
 @tool(effect="write", confirm=True)
@@ -32,7 +32,7 @@ with Agent(
     assert agent.run("change it").text == "changed"
 memory.close()
 _history(history_file())
-is_news("something")
+mark_as_shown("something")
 url = RunnerSettings().url(user_data_path("delf"), Path())
 assert url.startswith("sqlite:///")
 """

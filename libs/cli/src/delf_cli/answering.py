@@ -40,14 +40,21 @@ from delf_engine.approvals.talk import KIND as TALK
 from delf_engine.approvals.talk import Assignment, Comment, Talk, check_talk, talk_data
 from delf_engine.views.requests import request_view
 
-SECONDS: Final = 15.0
-"""The timeout in seconds for the waiting process, which answers at once unless suspended."""
-_LOOK_SECONDS: Final = 1.0
-_SHOWN: Final = 5
+RESPONSE_SECONDS: Final = 15.0
+"""Seconds to wait until the process that works on the task has recorded an answer.
+
+The process usually responds immediately, unless it is suspended.
+"""
+_POLL_SECONDS: Final = 1.0
+_MAX_SUGGESTIONS: Final = 5
 
 
 def state_of_request(record: RequestRecord) -> str:
-    """Return the state of a request: ``waiting``, a decision, ``interrupted`` or ``over``."""
+    """Return the state of an approval request.
+
+    A decided request has its decision as state, such as ``approved`` or ``rejected``. Other states
+    are ``waiting``, ``interrupted`` (the task can be resumed) and ``over`` (the task has ended).
+    """
     if record.decided is not None:
         return record.decided.decision
     if record.waits:
@@ -70,22 +77,22 @@ def request_data(record: RequestRecord) -> dict[str, Any]:
             for one in record.so_far
             if isinstance(one, ApprovalCommented)
         ],
-        "decided": None if decision is None else _decision(decision),
+        "decided": None if decision is None else _decision_fields(decision),
     }
 
 
 def decided_data(
     record: RequestRecord, decision: ApprovalDecided | ApprovalVoted
 ) -> dict[str, Any]:
-    """Return a decision as JSON-ready data."""
-    rule, decision_fields = ApprovalRule.from_data(record.requested.rule), _decision(decision)
+    """Return the decision of a request as JSON-ready data, with the request's id."""
+    rule = ApprovalRule.from_data(record.requested.rule)
+    decision_fields = _decision_fields(decision)
     if rule is not None and rule.needs_others and decision_fields["decision"] == "edited":
         decision_fields["is_final"] = False  # another person must approve the edit
     return {"request_id": record.requested.request_id, **decision_fields}
 
 
-def _decision(decision: ApprovalDecided | ApprovalVoted) -> dict[str, Any]:
-    """Return a decision or a first vote as plain data."""
+def _decision_fields(decision: ApprovalDecided | ApprovalVoted) -> dict[str, Any]:
     is_vote = isinstance(decision, ApprovalVoted)
     arguments = None if is_vote or decision.arguments is None else dict(decision.arguments)
     return {
@@ -104,7 +111,10 @@ def _decision(decision: ApprovalDecided | ApprovalVoted) -> dict[str, Any]:
 
 
 def remembered_data(decision: RememberedDecision) -> dict[str, Any]:
-    """Return a remembered decision as JSON-ready data; ``arguments`` is None for any arguments."""
+    """Return a remembered decision as JSON-ready data.
+
+    ``arguments`` is None if the decision applies to calls with any arguments.
+    """
     arguments = None if decision.arguments is None else dict(decision.arguments)
     return {
         "request_id": decision.request_id,
@@ -160,7 +170,8 @@ async def find_request(
     Args:
         journal: The journal.
         text: The id, or a prefix.
-        sees: Returns True if requests of an owner are visible; all are when omitted.
+        sees: Returns True if the person may see requests of the given task owner. When omitted,
+            all requests are visible.
 
     Raises:
         UnknownRequestError: If no request, or more than one, matches.
@@ -185,10 +196,15 @@ async def find_request(
 
 
 def _several(text: str, names: Sequence[str]) -> UnknownRequestError:
-    name_list = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+    name_list = _name_list(names)
     return UnknownRequestError(
         f"more than one request begins with {text!r}", hint=f"one of: {name_list}"
     )
+
+
+def _name_list(names: Sequence[str]) -> str:
+    ellipsis = ", …" if len(names) > _MAX_SUGGESTIONS else ""
+    return ", ".join(names[:_MAX_SUGGESTIONS]) + ellipsis
 
 
 async def send(
@@ -202,7 +218,7 @@ async def send(
     Args:
         journal: The journal.
         record: The request.
-        decide: Returns the decision, given the journalled arguments.
+        decide: Returns the decision for the call's arguments as recorded in the journal.
         decider: The person who decides.
 
     Returns:
@@ -215,7 +231,7 @@ async def send(
         DelfError: If the answer does not fit the request, the person may not give it, or the other
             process does not respond.
     """
-    _check_waits(record)
+    _require_waiting(record)
     request = record.requested
     decision = decide(request.arguments)
     check_fits(request, decision)
@@ -223,7 +239,7 @@ async def send(
         raise DelfError(refusal, hint="the team's rules are in [agent.approval_rules]")
     if request.rule.get("two_of") and isinstance(decision, Approved):
         await _check_votes(journal, request, decider)
-    # Before the answer is sent: the decision may come before anybody could look for it.
+    # Subscribe before sending, to receive even an immediate decision.
     live = journal.subscribe(request.task_id)
     data = answer_data(request.request_id, request.digest, decision, decider)
     position = await journal.post(request.task_id, KIND, data)
@@ -279,13 +295,12 @@ async def assign(
         DelfError: If the person may not approve the request, or the other process does not
             respond.
     """
-    _check_waits(record)
-    able = [] if person is None else [one.name for one in await assignable(journal, record)]
-    if person is not None and person not in able:
-        names = ", ".join(able[:_SHOWN]) + (", …" if len(able) > _SHOWN else "")
+    _require_waiting(record)
+    approvers = [] if person is None else [one.name for one in await assignable(journal, record)]
+    if person is not None and person not in approvers:
         raise DelfError(
             f"{person[:80]!r} may not approve this request",
-            hint=f"one of: {names}" if able else "delf users add NAME",
+            hint=f"one of: {_name_list(approvers)}" if approvers else "delf users add NAME",
         )
     return await _post_and_wait(journal, record, Assignment(person), who)
 
@@ -294,27 +309,27 @@ async def _post_and_wait(
     journal: SharedJournal, record: RequestRecord, talk: Talk, decider: Decider
 ) -> RequestRecord:
     """Post a comment or an assignment to the task's process, and wait for the recorded event."""
-    _check_waits(record)
+    _require_waiting(record)
     request = record.requested
     check_talk(talk, record.so_far)
     live = journal.subscribe(request.task_id)
     position = await journal.post(
         request.task_id, TALK, talk_data(request.request_id, talk, decider)
     )
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + RESPONSE_SECONDS
+    talk_kinds, end_kinds = (ApprovalCommented, ApprovalAssigned), (ApprovalDecided, TaskFinished)
     while time.monotonic() < deadline:
-        event = await _next(live)
-        is_talk = isinstance(event, (ApprovalCommented, ApprovalAssigned))
-        if event is None or is_talk or isinstance(event, (ApprovalDecided, TaskFinished)):
-            now = await find_request(journal, request.request_id)
-            if any(one.note == position for one in now.so_far):
-                return now
-            _check_waits(now)
+        event = await _next_or_timeout(live)
+        if event is None or isinstance(event, (*talk_kinds, *end_kinds)):
+            current = await find_request(journal, request.request_id)
+            if any(earlier.note == position for earlier in current.so_far):
+                return current
+            _require_waiting(current)
     raise _no_response(request.request_id)
 
 
 async def assignable(journal: SharedJournal, record: RequestRecord) -> Sequence[Person]:
-    """Return the people to whom a request can be assigned: those who may approve it."""
+    """Return the people who may approve a request, and to whom it can be assigned."""
     try:
         people = await journal.people()
     except ConfigurationError:
@@ -322,8 +337,7 @@ async def assignable(journal: SharedJournal, record: RequestRecord) -> Sequence[
     return deciders(record.requested, record.task.key, people)
 
 
-def _check_waits(record: RequestRecord) -> None:
-    """Raise the reason that a request cannot be answered any more."""
+def _require_waiting(record: RequestRecord) -> None:
     name, decision, task = record.requested.request_id, record.decided, record.task
     if record.waits:
         return
@@ -373,10 +387,13 @@ def why_not_approve(record: RequestRecord, decider: Decider) -> str | None:
 async def _wait_for_decision(
     journal: SharedJournal, request_id: str, live: AsyncIterator[Event], note: int
 ) -> ApprovalDecided | ApprovalVoted:
-    """Wait for the decision of a request, from this answer or another."""
-    deadline = time.monotonic() + SECONDS
+    """Wait for the decision of a request, or for the vote from the answer at position ``note``.
+
+    Another person's answer may have decided the request first.
+    """
+    deadline = time.monotonic() + RESPONSE_SECONDS
     while time.monotonic() < deadline:
-        event = await _next(live)
+        event = await _next_or_timeout(live)
         if isinstance(event, ApprovalDecided) and event.request_id == request_id:
             return event
         if isinstance(event, ApprovalVoted) and event.note == note:
@@ -389,13 +406,13 @@ async def _wait_for_decision(
             ]
             if record.decided is not None:
                 return record.decided
-            _check_waits(record)
+            _require_waiting(record)
     raise _no_response(request_id)
 
 
 def _no_response(request_id: str) -> DelfError:
     return DelfError(
-        f"the process of {request_id!r} has not taken the answer within {SECONDS:g} s",
+        f"the process of {request_id!r} has not taken the answer within {RESPONSE_SECONDS:g} s",
         hint=f"it may still: delf approvals show {short_id(request_id)}",
     )
 
@@ -406,8 +423,12 @@ async def _check_edit(
     decision: ApprovalDecided,
     live: AsyncIterator[Event],
 ) -> None:
-    """Wait until the other process has validated the edited arguments; raise if invalid."""
-    call_id, deadline = record.requested.call_id, time.monotonic() + SECONDS
+    """Wait until the task's process has validated the edited arguments.
+
+    Raises:
+        ApprovalRejectedError: If the arguments are invalid, so that no call was made.
+    """
+    call_id, deadline = record.requested.call_id, time.monotonic() + RESPONSE_SECONDS
     later_events: list[Event] = list(await journal.read(decision.task_id, decision.seq))
     while time.monotonic() < deadline:
         for event in later_events:
@@ -420,14 +441,13 @@ async def _check_edit(
                 )
             if isinstance(event, TaskFinished):
                 return
-        event = await _next(live)
+        event = await _next_or_timeout(live)
         later_events = [] if event is None else [event]
 
 
-async def _next(live: AsyncIterator[Event]) -> Event | None:
-    """Return the next event, or None after a timeout."""
+async def _next_or_timeout(live: AsyncIterator[Event]) -> Event | None:
     try:
-        async with asyncio.timeout(_LOOK_SECONDS):
+        async with asyncio.timeout(_POLL_SECONDS):
             return await anext(live)
     except (TimeoutError, StopAsyncIteration):
         return None

@@ -17,8 +17,8 @@ def limit_option(default: int, words: str, *, highest: int | None = None) -> Cal
 
     Args:
         default: The number of items without the option.
-        words: The help of the option.
-        highest: The highest number that the user may give; None for any.
+        words: The help text of the option.
+        highest: The highest number that the user may give; None for no limit.
     """
     return click.option(
         "--limit",

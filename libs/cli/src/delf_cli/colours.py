@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import click
 
-from delf_cli.streams import answers
+from delf_cli.streams import real_stdout
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,7 +29,10 @@ def choose(choice: When) -> None:
 
 
 def explicit_choice() -> bool | None:
-    """Return the explicit choice of colours; None to decide for each stream."""
+    """Return whether the environment turns colours on or off.
+
+    None means that each stream has colours if the stream is a terminal.
+    """
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):
@@ -44,7 +47,7 @@ def has_colours(stream: TextIO) -> bool:
 
 
 def apply(ctx: click.Context) -> None:
-    """Apply the choice to click's own output, in a context and its children."""
+    """Apply the choice of colours to click's output, in a context and its child contexts."""
     ctx.find_root().color = ctx.color = explicit_choice()
 
 
@@ -52,7 +55,7 @@ def console(stream: TextIO | None = None, **options: Any) -> Console:
     """Make a rich console that follows the choice of colours."""
     from rich.console import Console
 
-    file = stream or answers()
+    file = stream or real_stdout()
     if not has_colours(file):
         options["color_system"] = None
     return Console(file=file, **options)

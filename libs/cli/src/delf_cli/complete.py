@@ -19,13 +19,16 @@ from delf_cli.ids import short_id
 from delf_cli.state import state_of
 
 _MAX_IDS: Final = 50
-_MODELS: Final = ("llm", "light_llm", "heavy_llm", "vision_llm")
+_MODEL_KEYS: Final = ("llm", "light_llm", "heavy_llm", "vision_llm")
 
 Completer = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 def completes(find: Callable[[click.Context], Iterable[str]]) -> Completer:
-    """Make a completer from a function that returns candidates; a failure completes nothing."""
+    """Make a shell completer from a function that returns all candidates.
+
+    If the function fails, the completer returns no candidates.
+    """
 
     @functools.wraps(find)
     def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -57,11 +60,11 @@ def sandboxes(ctx: click.Context) -> Iterable[str]:
 
 @completes
 def models(ctx: click.Context) -> Iterable[str]:
-    """Return the models named in this project."""
+    """Return the models that delf.toml and the environment variables name."""
     agent = document(ctx).get("agent", {})
-    model_names = [agent.get(key) for key in _MODELS]
-    model_names += [os.environ.get(f"DELF_{key.upper()}") for key in _MODELS]
-    return [text for text in (_model(item) for item in model_names) if text]
+    model_names = [agent.get(key) for key in _MODEL_KEYS]
+    model_names += [os.environ.get(f"DELF_{key.upper()}") for key in _MODEL_KEYS]
+    return [text for text in (_model_name(item) for item in model_names) if text]
 
 
 @completes
@@ -92,5 +95,5 @@ def document(ctx: click.Context) -> dict[str, Any]:
     return data
 
 
-def _model(item: Any) -> str | None:
+def _model_name(item: Any) -> str | None:
     return cast("dict[str, str]", item).get("model") if isinstance(item, dict) else item

@@ -32,39 +32,38 @@ KINDS: Final[Mapping[Kind, str]] = {
     "ask": "choose models",
     "set": "set, too",
 }
-"""The kinds of effects in display order."""
+"""The heading of each kind of effect, in display order."""
 
-_COMMANDS: Final = frozenset({"command", "commands", "args", "rules", "cwd", "env"})
-_PERMISSIONS: Final = re.compile(
+_COMMAND_KEYS: Final = frozenset({"command", "commands", "args", "rules", "cwd", "env"})
+_PERMISSION_KEY: Final = re.compile(
     r"allow|approv|confirm|isolation|sandbox|effects|annotations|sampling|others|trust|flows|mode$"
     r"|^unpriced|budget|learn|default|libs"
 )
 _ADDRESS: Final = re.compile(
     r"\b([A-Za-z][A-Za-z0-9+.-]{0,20})://(?:[^\s/?#@]*@)?([^\s/?#,;'\"<>\\]*)"
 )
-_HERE: Final = frozenset({"sqlite", "file", "duckdb"})
-_HOST: Final = re.compile(r"(^|_)(host|hostname|server|endpoint|base_url|url)s?$")
-_REFERENCE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_]\w*)")
-_DOCUMENTS: Final = frozenset({".json", ".toml", ".yaml", ".yml"})
-_DASHES: Final = "---"
-_SPECIFICATION: Final = frozenset({"openapi", "swagger"})
-_SERVER: Final = re.compile(r"\b(servers|host|basePath|schemes|tokenUrl|authorizationUrl)\b")
-"""Matches the keys of servers in a specification, whose other addresses do not count."""
-_MODELS: Final = frozenset((name,) for name in LLM_FIELDS)
-_VALUE: Final = 200
-_DEEP: Final = 3
-"""The maximum number of path parts shown of a file with instructions."""
+_LOCAL_SCHEMES: Final = frozenset({"sqlite", "file", "duckdb"})
+_ADDRESS_KEY: Final = re.compile(r"(^|_)(host|hostname|server|endpoint|base_url|url)s?$")
+_VARIABLE_REFERENCE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_]\w*)")
+_DOCUMENT_SUFFIXES: Final = frozenset({".json", ".toml", ".yaml", ".yml"})
+_FRONT_MATTER_MARK: Final = "---"
+_SPECIFICATION_KEYS: Final = frozenset({"openapi", "swagger"})
+_SERVER_KEY: Final = re.compile(r"\b(servers|host|basePath|schemes|tokenUrl|authorizationUrl)\b")
+"""Matches the keys of an OpenAPI specification whose addresses delf contacts."""
+_MODEL_PATHS: Final = frozenset((name,) for name in LLM_FIELDS)
+_MAX_VALUE_CHARACTERS: Final = 200
+_MAX_PATH_PARTS: Final = 3
 _MAX_BYTES: Final = 16 * 1024 * 1024
-_MAX_YAML: Final = 256 * 1024
+_MAX_YAML_BYTES: Final = 256 * 1024
 _MAX_BRACKETS: Final = 200
 
 
 @dataclass(frozen=True, kw_only=True)
 class Effect:
-    """An effect of the files.
+    """Something that a file of a project folder makes delf do once the folder is trusted.
 
     Args:
-        kind: The kind.
+        kind: The kind of effect.
         what: The program, address or file that would be used.
         where: The file and the key of the setting.
     """
@@ -75,17 +74,17 @@ class Effect:
 
 
 def effects(folder: Folder) -> list[Effect]:
-    """Return the effects of a folder's files without repeats, by kind and file order."""
-    effects_by_kind: dict[Effect, None] = {}
-    for effect in _effects(folder):
-        effects_by_kind.setdefault(effect)
+    """Return the distinct effects of a folder's files, grouped by kind.
+
+    Effects of one kind are in the order of the files.
+    """
+    distinct_effects = dict.fromkeys(_effects_by_file(folder))
     order = list(KINDS)
-    return sorted(effects_by_kind, key=lambda effect: order.index(effect.kind))
+    return sorted(distinct_effects, key=lambda effect: order.index(effect.kind))
 
 
-def _effects(folder: Folder) -> Iterator[Effect]:
-    """Yield the effects of each file of a folder, by the kind of file."""
-    root, remaining_bytes = folder.root, _MAX_YAML
+def _effects_by_file(folder: Folder) -> Iterator[Effect]:
+    root, remaining_bytes = folder.root, _MAX_YAML_BYTES
     for name in folder.items:
         path = root / name
         if path == folder.file:
@@ -95,11 +94,10 @@ def _effects(folder: Folder) -> Iterator[Effect]:
         elif path.suffix == ".py" or os.access(path, os.X_OK):
             yield Effect(kind="run", what=name, where=name)
         elif path.suffix.lower() == ".md":
-            parts = name.split("/")  # group the files of a deep folder, such as a skill
-            short_name = name if len(parts) <= _DEEP else "/".join([*parts[: _DEEP - 1], "…"])
+            short_name = _name_of_outer_folder(name)
             yield Effect(kind="instruct", what=short_name, where=short_name)
-        elif path.suffix in _DOCUMENTS or _has_settings(path, root):
-            if path.suffix not in _DOCUMENTS:  # Markdown with settings on top
+        elif path.suffix in _DOCUMENT_SUFFIXES or _has_front_matter(path, root):
+            if path.suffix not in _DOCUMENT_SUFFIXES:  # Markdown with settings on top
                 yield Effect(kind="run", what=name, where=name)
             if path.suffix not in (".json", ".toml"):
                 remaining_bytes -= path.stat().st_size if is_file(path) else 0
@@ -108,17 +106,28 @@ def _effects(folder: Folder) -> Iterator[Effect]:
             yield Effect(kind="set", what=name, where=name)
 
 
-def _has_settings(path: Path, root: Path) -> bool:
-    """Return True if a file starts with YAML front matter."""
+def _name_of_outer_folder(name: str) -> str:
+    """Return ``a/b/…`` for a deeper path, so that the files of a skill count as one effect."""
+    parts = name.split("/")
+    if len(parts) <= _MAX_PATH_PARTS:
+        return name
+    return "/".join([*parts[: _MAX_PATH_PARTS - 1], "…"])
+
+
+def _has_front_matter(path: Path, root: Path) -> bool:
     try:
         content = read_file(path, root, _MAX_BYTES) or b""
     except ConfigurationError:
         return True  # reading the settings reports the error
-    return content.decode("utf-8-sig", "replace").lstrip().startswith(_DASHES)
+    return content.decode("utf-8-sig", "replace").lstrip().startswith(_FRONT_MATTER_MARK)
 
 
 def _file_effects(name: str, path: Path, folder: Folder, *, too_much: bool) -> Iterator[Effect]:
-    """Yield the effects of a configuration file; show a file that cannot be parsed."""
+    """Yield the effects of the settings in a JSON, TOML, YAML or Markdown file.
+
+    A file that cannot be parsed counts as one that runs code. ``too_much`` is True if the folder
+    has more YAML than delf parses.
+    """
     text = ""
     try:
         content = read_file(path, folder.root, _MAX_BYTES) or b""
@@ -130,11 +139,11 @@ def _file_effects(name: str, path: Path, folder: Folder, *, too_much: bool) -> I
         document = _document(path, text)
     except (ConfigurationError, ValueError, RecursionError, ImportError) as error:
         yield Effect(kind="run", what=f"{name}, which cannot be shown: {error}", where=name)
-        yield from _text_effects(text[:_MAX_YAML], name, folder.root)
+        yield from _text_effects(text[:_MAX_YAML_BYTES], name, folder.root)
         return
     found_effects = list(_document_effects(name, document, folder.root))
-    if not document.keys().isdisjoint(_SPECIFICATION):
-        found_effects = [effect for effect in found_effects if _SERVER.search(effect.where)]
+    if not document.keys().isdisjoint(_SPECIFICATION_KEYS):
+        found_effects = [effect for effect in found_effects if _SERVER_KEY.search(effect.where)]
     yield from (effect for effect in found_effects if effect.kind != "set")
     # A file of harmless settings only is one line, which names the file.
     if all(effect.kind == "set" for effect in found_effects):
@@ -153,8 +162,8 @@ def _document(path: Path, text: str) -> Mapping[str, Any]:
             raise ValueError(f"it has more than {_MAX_BRACKETS} brackets")
         import yaml  # installed by the plugins that read YAML
 
-        if path.suffix not in _DOCUMENTS:
-            text = text.partition(_DASHES)[2].partition(f"\n{_DASHES}")[0]
+        if path.suffix not in _DOCUMENT_SUFFIXES:
+            text = text.partition(_FRONT_MATTER_MARK)[2].partition(f"\n{_FRONT_MATTER_MARK}")[0]
         try:
             document = _plain(cast("Any", yaml).compose(text, Loader=yaml.SafeLoader), set())
         except yaml.YAMLError as error:
@@ -163,7 +172,7 @@ def _document(path: Path, text: str) -> Mapping[str, Any]:
 
 
 def _plain(node: Any, visited_ids: set[int]) -> Any:
-    """Convert a YAML document to plain data with scalars as text, expanding each alias once."""
+    """Convert a YAML node to dicts, lists and texts; an alias is expanded only once."""
     if node is None or isinstance(node.value, str):
         return None if node is None else node.value
     if id(node) in visited_ids:
@@ -198,40 +207,44 @@ def _document_effects(name: str, document: Mapping[str, Any], root: Path) -> Ite
 def _value_effects(
     path: tuple[str, ...], key: str, value: Any, file: str, place: str
 ) -> Iterator[Effect]:
-    """Yield the effects of a setting, by its name and value."""
+    """Yield the effects that a setting has because of its name, such as ``command``."""
     last = path[-1] if path else ""
     text = f"{key} = {_display_value(value)}"
     inner = path[1:] if path[:1] == ("agent",) else path[2:]  # drop the connection's name
     setting_names = {*inner, last, last.rpartition("_")[2]}
-    if not _COMMANDS.isdisjoint(setting_names) or (last == "type" and value == "shell"):
+    if not _COMMAND_KEYS.isdisjoint(setting_names) or (last == "type" and value == "shell"):
         yield Effect(kind="start", what=text, where=file)
     elif last == "type" and isinstance(value, str) and "." in value:
         yield Effect(kind="run", what=f"the class {value}", where=place)
-    elif any(_PERMISSIONS.search(part) for part in (last, *inner)):
+    elif any(_PERMISSION_KEY.search(part) for part in (last, *inner)):
         yield Effect(kind="loosen", what=text, where=file)
-    elif _HOST.search(last) and isinstance(value, str) and "://" not in value:
+    elif _ADDRESS_KEY.search(last) and isinstance(value, str) and "://" not in value:
         yield Effect(kind="contact", what=_display_value(value), where=place)
     elif path[:1] == ("agent",) and _names_model(path[1:]):
         yield Effect(kind="ask", what=text, where=file)
 
 
 def _names_model(path: tuple[str, ...]) -> bool:
-    return path[:1] == ("embedder",) or (path[:1] in _MODELS and path[1:] in ((), ("model",)))
+    return path[:1] == ("embedder",) or (path[:1] in _MODEL_PATHS and path[1:] in ((), ("model",)))
 
 
 def _text_effects(text: str, place: str, root: Path) -> Iterator[Effect]:
-    """Yield the effects of a text value under any name."""
+    """Yield the effects of addresses, variables and outside paths in the text of a setting."""
     for scheme, host in dict.fromkeys(_ADDRESS.findall(text)):
-        if scheme.lower() not in _HERE:
+        if scheme.lower() not in _LOCAL_SCHEMES:
             yield Effect(kind="contact", what=f"{scheme}://{host}", where=place)
-    for variable in _REFERENCE.findall(text):
+    for variable in _VARIABLE_REFERENCE.findall(text):
         yield Effect(kind="read", what=variable, where=place)
     if _leads_out(text, root):
         yield Effect(kind="reach", what=_display_value(text), where=place)
 
 
 def _leads_out(text: str, root: Path) -> bool:
-    path = text.partition("://")[2] if text.split("://", maxsplit=1)[0].lower() in _HERE else text
+    path = (
+        text.partition("://")[2]
+        if text.split("://", maxsplit=1)[0].lower() in _LOCAL_SCHEMES
+        else text
+    )
     if not path.startswith(("/", "~", "..")) and "/../" not in path:
         return False
     whole_path = os.path.normpath(root / os.path.expanduser(path))  # noqa: PTH111
@@ -240,7 +253,7 @@ def _leads_out(text: str, root: Path) -> bool:
 
 def _display_value(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    if len(text) <= _VALUE:
+    if len(text) <= _MAX_VALUE_CHARACTERS:
         return text
-    half = _VALUE // 2
+    half = _MAX_VALUE_CHARACTERS // 2
     return f"{text[:half]} … {text[-half:]} ({len(text):,} characters)"

@@ -35,7 +35,7 @@ UNDECIDED: Final = 3
 BROKEN_PIPE: Final = 128 + 13
 INTERRUPTED: Final = 130
 _COLOURS: Final = {"error": "red", "warning": "yellow", "hint": "cyan"}
-_COMMANDS: Final = {
+_HINTS: Final = {
     JournalUnavailableError.code: "--journal none does the task and keeps nothing of it",
     SandboxUnavailableError.code: "delf doctor says which sandboxes work on this machine and why "
     "others do not",
@@ -48,8 +48,8 @@ _COMMANDS: Final = {
     UndecidedCallError.code: "resume the task where a person can be asked, as on a terminal; or "
     "say beforehand what to do with such calls: delf resume ID --settle again, or --settle done",
 }
-"""Hints for the command line, instead of those for Python, by error code."""
-_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+"""Hints for users of the command line, by error code; the errors' own hints are for Python."""
+_UNWRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
 class InterruptedRunError(Exception):
@@ -82,15 +82,15 @@ def report(
     *,
     debug: bool = False,
     clean: Callable[[str], str] = str,
-    left_out: str | None = None,
+    omitted_hint: str | None = None,
 ) -> int:
     """Print an error to stderr; return the exit status.
 
     Args:
         error: The raised exception, or the error of a task.
         debug: Whether to print the traceback.
-        clean: Redacts the output.
-        left_out: The prefix of a hint to omit, because the caller prints a better one.
+        clean: Redacts secrets in a text to print.
+        omitted_hint: The beginning of a hint to omit, because the caller prints a better hint.
 
     Returns:
         The exit status.
@@ -101,40 +101,39 @@ def report(
             trace = without_passwords("".join(traceback.format_exception(error)))
             click.echo(clean(trace), err=True, nl=False)
         say("error" if message != "interrupted" else "", clean(message))
-        if hint and not (left_out and hint.startswith(left_out)):
+        if hint and not (omitted_hint and hint.startswith(omitted_hint)):
             say("hint", clean(hint))
     except BrokenPipeError:
-        streams.hush()
+        streams.ignore_broken_pipe()
         return BROKEN_PIPE
     except OSError:  # such as a full disk
-        streams.finish()
+        streams.flush_or_drop()
     return exit_status(error)
 
 
 def report_json(error: BaseException, *, clean: Callable[[str], str] = str) -> None:
-    """Print an error to stdout as JSON."""
+    """Print an error to stdout as JSON, redacted by ``clean``."""
     message, hint = _message_and_hint(error)
     code = error.code if isinstance(error, DelfError) else None
     report = {"message": clean(message), "hint": clean(hint) if hint else None, "code": code}
     try:
         click.echo(json.dumps({"error": report}, ensure_ascii=False))
     except OSError:
-        streams.hush()
+        streams.ignore_broken_pipe()
 
 
 def _message_and_hint(error: BaseException) -> tuple[str, str | None]:
-    """Return the message and the hint of an error."""
     if isinstance(error, DelfError):
         return error.message, hint_of(error)
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        return f"{_path(error)} needs a command", f"{_path(error)} --help"
+        return f"{_typed_command(error)} needs a command", f"{_typed_command(error)} --help"
     if isinstance(error, click.UsageError):
-        return error.format_message(), f"{_path(error)} --help"
+        return error.format_message(), f"{_typed_command(error)} --help"
     if isinstance(error, click.ClickException):
         return error.format_message(), None
     if isinstance(error, (KeyboardInterrupt, click.Abort, InterruptedRunError)):
         return "interrupted", None
-    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+    if isinstance(error, OSError) and error.errno in _UNWRITABLE:
         return f"{error.filename or 'the output'} cannot be written: {error.strerror}", None
     text = " ".join(without_passwords(str(error)).split())
     name = type(error).__name__
@@ -145,22 +144,24 @@ def _message_and_hint(error: BaseException) -> tuple[str, str | None]:
 
 
 def hint_of(error: DelfError) -> str | None:
-    """Return an error's hint for the command line: a command instead of Python code, if known."""
+    """Return an error's hint for the command line.
+
+    If a command helps, the hint names the command instead of the Python code of the error's hint.
+    """
     if isinstance(error, EnvironmentKeyError) and (error.hint or "").startswith("export "):
         name = error.variable
         return f"delf keys set {name}, which asks for it and keeps it; or export {name}=…"
-    is_usual = error.hint == error.default_hint
-    return _COMMANDS.get(error.code, error.hint) if is_usual else error.hint
+    is_default_hint = error.hint == error.default_hint
+    return _HINTS.get(error.code, error.hint) if is_default_hint else error.hint
 
 
-def _path(error: click.UsageError) -> str:
-    """Return the command as typed."""
+def _typed_command(error: click.UsageError) -> str:
     return error.ctx.command_path if error.ctx is not None else "delf"
 
 
 def say(label: str, message: str) -> None:
     """Print a labelled line to stderr: ``error: …``, ``hint: …``, ``warning: …``."""
     head = click.style(f"{label}:", fg=_COLOURS.get(label), bold=True) + " " if label else ""
-    room = len(label) + 2 if label else 0
-    text = head + streams.wrap_text(visible(message), head=room, stream=sys.stderr)
+    head_width = len(label) + 2 if label else 0
+    text = head + streams.wrap_text(visible(message), head=head_width, stream=sys.stderr)
     click.echo(text, err=True, color=colours.explicit_choice())  # click may have no current context

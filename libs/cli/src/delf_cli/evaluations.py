@@ -12,7 +12,7 @@ from delf.protocols.services import Service
 class ProjectEvaluations(Protocol):
     """The evaluations of a project.
 
-    A protocol, because a server works without the plugin that brings evaluations.
+    The plugin ``evals`` implements this protocol. A server works without the plugin.
     """
 
     def names(self) -> Sequence[str]:
@@ -20,15 +20,15 @@ class ProjectEvaluations(Protocol):
         ...
 
     def runs(self, name: str) -> int:
-        """Return the number of kept runs of a data set."""
+        """Return the number of stored runs of a data set."""
         ...
 
     def report(self, name: str, number: int = 1) -> Mapping[str, Any]:
-        """Return the report of a run as data; number 1 is the last run."""
+        """Return the report of a run of a data set; number 1 is the most recent run."""
         ...
 
 
 EVALUATIONS: Final[Service[Callable[[Path], ProjectEvaluations]]] = Service(
     "Evaluations", None, "evaluations"
 )
-"""Returns the evaluations of the project in a folder."""
+"""A plugin's function that returns the evaluations of the project in a given folder."""

@@ -18,10 +18,10 @@ T = TypeVar("T")
 
 _SIGNALS: Final = ("SIGINT", "SIGTERM", "SIGHUP")
 BUSY_SECONDS: Final = 2.0
-"""The seconds after a signal until a blocked event loop is named."""
-_AGAIN: Final = "press Ctrl-C again to end the process at once"
-_LEFT_SECONDS: Final = 1.0
-"""The seconds that remaining tasks get to end after their cancellation."""
+"""Seconds after a signal until a warning names the function that blocks the event loop."""
+_CTRL_C_HINT: Final = "press Ctrl-C again to end the process at once"
+_CLEAN_UP_SECONDS: Final = 1.0
+"""Seconds that cancelled asyncio tasks have for their clean-up."""
 
 
 def run_until_done(
@@ -61,24 +61,27 @@ def run_until_done(
 
 
 def _close(runner: asyncio.Runner) -> None:
-    """Close a runner, which would wait forever for tasks that ignore their cancellation."""
+    """Close a runner, abandoning tasks that ignore their cancellation.
+
+    ``asyncio.Runner.close`` would wait for such tasks forever.
+    """
     loop = runner.get_loop()
     unfinished_tasks = asyncio.all_tasks(loop)
     for task in unfinished_tasks:
         task.cancel()
     if unfinished_tasks:
         _, unfinished_tasks = loop.run_until_complete(
-            asyncio.wait(unfinished_tasks, timeout=_LEFT_SECONDS)
+            asyncio.wait(unfinished_tasks, timeout=_CLEAN_UP_SECONDS)
         )
     if unfinished_tasks:
-        loop.set_exception_handler(_ignore)  # the default one would log each abandoned task
+        loop.set_exception_handler(_log_nothing)  # the default one would log each abandoned task
         loop.close()
     else:
         runner.close()
 
 
-def _ignore(_loop: asyncio.AbstractEventLoop, _context: dict[str, Any]) -> None:
-    """Report nothing."""
+def _log_nothing(_loop: asyncio.AbstractEventLoop, _context: dict[str, Any]) -> None:
+    return
 
 
 class _Stop:
@@ -91,10 +94,10 @@ class _Stop:
         self._task: asyncio.Task[Any] | None = None
         # A signal handler may interrupt code that holds a lock: it starts no thread and takes no
         # lock, but writes to a pipe.
-        self._signalled, self._signal = os.pipe()
+        self._pipe_reader, self._pipe_writer = os.pipe()
 
     def watch(self, task: asyncio.Task[Any] | None) -> None:
-        """Handle signals from now on by stopping a task."""
+        """Install signal handlers that cancel an asyncio task."""
         self._task = task
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._tell_if_blocked, args=(loop,), daemon=True).start()
@@ -103,34 +106,34 @@ class _Stop:
             if number is None or signal.getsignal(number) is signal.SIG_IGN:
                 continue  # keep ignoring SIGHUP under nohup
             try:
-                loop.add_signal_handler(number, self._take, number)
+                loop.add_signal_handler(number, self._cancel_task, number)
             except (NotImplementedError, ValueError, RuntimeError):
                 return  # Windows, or not in the main thread: Ctrl-C works as Python has it
-            # The loop is woken as before; this also runs while something blocks the loop.
+            # Python also wakes the loop for the handler above; this one runs even if it is blocked.
             signal.signal(number, self._count)
             signal.siginterrupt(number, False)
 
     def _count(self, number: int, _frame: object) -> None:
-        """Count a signal; end the process at the second."""
+        """Count a signal; end the process at the second signal."""
         self._received += 1
         if self._received > 1:  # the clean-up hangs, or the person does not want to wait for it
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
-        os.write(self._signal, b"\0")
+        os.write(self._pipe_writer, b"\0")
 
     def _tell_if_blocked(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Wait for a signal, and name the function that keeps the event loop from taking it."""
-        if os.read(self._signalled, 1):
+        """Wait for a signal, and warn if a function blocks the event loop for two seconds."""
+        if os.read(self._pipe_reader, 1):
             time.sleep(BUSY_SECONDS)
             if self.number is None and not loop.is_closed():
-                errors.say("warning", f"not stopped yet{busy_at(loop)}; {_AGAIN}")
-        os.close(self._signalled)
+                errors.say("warning", f"not stopped yet{busy_at(loop)}; {_CTRL_C_HINT}")
+        os.close(self._pipe_reader)
 
     def close(self) -> None:
         """End the thread that waits for a signal."""
-        os.close(self._signal)
+        os.close(self._pipe_writer)
 
-    def _take(self, number: int) -> None:
+    def _cancel_task(self, number: int) -> None:
         self.number = number
         if self._task is not None:
             if number != signal.SIGINT:

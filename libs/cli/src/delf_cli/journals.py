@@ -28,7 +28,7 @@ JournalT = TypeVar("JournalT", bound=SupportsClose)
 
 
 def project_journal(project: Project, host: PluginHost) -> Journal:
-    """Make the journal of a project, without opening it."""
+    """Make the journal object of a project, without opening the journal."""
     name = journal_name(project, host)
     return make_journal(host, name, project.plugin_options, project.environ)
 

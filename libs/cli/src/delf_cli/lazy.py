@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 
 
 class BareGroup(click.Group):
-    """A group with a default command, as for ``delf runs --json``.
+    """A group with a default command: ``delf runs --json`` means ``delf runs list --json``.
 
     Args:
-        bare_command: The default command.
+        bare_command: The name of the default command.
     """
 
     def __init__(self, *args: Any, bare_command: str | None = None, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._bare = bare_command
+        self._default_command = bare_command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Insert the default command before bare options."""
+        """Insert the name of the default command if the arguments name no command."""
         asks_for_help = not {"-h", "--help"}.isdisjoint(args) or ctx.resilient_parsing
         begins_with_option = not args or args[0].startswith("-")
-        # Names of commands are those of all plugins, which are not loaded for other groups.
-        if self._bare is not None and begins_with_option and not asks_for_help:
+        # Checked first, because list_commands discovers all plugins.
+        if self._default_command is not None and begins_with_option and not asks_for_help:
             names_command = not set(self.list_commands(ctx)).isdisjoint(args)
-            args = args if names_command else [self._bare, *args]
+            args = args if names_command else [self._default_command, *args]
         return super().parse_args(ctx, args)
 
 
@@ -44,7 +44,8 @@ class LazyGroup(BareGroup):
     groups to which plugins add commands, such as ``plugins``.
 
     Args:
-        lazy: The commands by name, each as ``module:attribute`` with its summary.
+        lazy: A mapping from command name to a pair: the ``module:attribute`` to import, and the
+            summary for ``--help``.
         group: The prefix of plugin commands that belong to this group, such as ``"plugins "``;
             empty for the program itself.
     """
@@ -61,7 +62,7 @@ class LazyGroup(BareGroup):
         self._group = group
 
     def summaries(self, ctx: click.Context) -> dict[str, str]:
-        """Return the summary of each command by name, without plugins that fail to load."""
+        """Return a mapping from command name to summary, without plugins that fail to load."""
         from delf.specs import CommandSpec
 
         specs = state_of(ctx).discover().specs(CommandSpec)
@@ -75,7 +76,7 @@ class LazyGroup(BareGroup):
         }
 
     def _own_name(self, spec: CommandSpec) -> str:
-        """Return a plugin command's name within this group; empty if it belongs elsewhere."""
+        """Return a plugin command's name within this group; empty for another group's command."""
         name = spec.name.removeprefix(self._group)
         return "" if " " in name or (self._group and name == spec.name) else name
 
@@ -101,7 +102,7 @@ class LazyGroup(BareGroup):
             raise
 
     def _from_plugin(self, ctx: click.Context, name: str) -> click.Command:
-        """Import a plugin's command, with an error that suggests similar names."""
+        """Import a plugin's command; for an unknown name, the error suggests similar names."""
         from delf.specs import CommandSpec
 
         host = state_of(ctx).discover()

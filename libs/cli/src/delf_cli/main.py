@@ -22,14 +22,17 @@ COMMANDS: Final = {
 
 
 class Program(LazyGroup):
-    """The commands of the core and of plugins; errors become one line and an exit status."""
+    """The program, with the commands of plugins.
+
+    An error is printed as one line, and determines the exit status.
+    """
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Parse the program's own flags, and handle ``--help`` and ``--version``."""
         try:
             return super().make_context(*args, **extra)
         except BrokenPipeError:
-            streams.hush()
+            streams.ignore_broken_pipe()
             raise click.exceptions.Exit(errors.BROKEN_PIPE) from None
 
     def invoke(self, ctx: click.Context) -> None:
@@ -38,9 +41,9 @@ class Program(LazyGroup):
             try:
                 super().invoke(ctx)
             finally:
-                streams.answers().flush()
+                streams.real_stdout().flush()
         except BrokenPipeError:
-            streams.hush()
+            streams.ignore_broken_pipe()
             ctx.exit(errors.BROKEN_PIPE)
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
@@ -96,24 +99,24 @@ take_everywhere(cli)
 def main() -> int:
     """Run the program as the entry point of a process; return the exit status."""
     status = run_program()
-    _leave_stuck_threads(status)
+    _exit_despite_stuck_threads(status)
     return status
 
 
 def run_program() -> int:
     """Run the program within a process that continues; return the exit status."""
     streams.prepare()
-    streams.keep_for_answers()
+    streams.reserve_stdout()
     try:
         status: int = cli.main(standalone_mode=False)
     finally:
-        streams.finish()
-        streams.give_back()
+        streams.flush_or_drop()
+        streams.restore_stdout()
     return status
 
 
-def _leave_stuck_threads(status: int) -> None:
-    """Exit immediately if a thread cannot be cancelled, because Python would wait for it."""
+def _exit_despite_stuck_threads(status: int) -> None:
+    """Exit immediately if a thread of delf still runs, because Python would wait for its end."""
     threads = [thread for thread in threading.enumerate() if thread.name.startswith("delf-")]
     threads = [thread for thread in threads if not thread.daemon]
     for thread in threads:

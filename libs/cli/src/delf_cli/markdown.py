@@ -17,10 +17,13 @@ _WORD: Final = re.compile(r"[^\W_]+")
 
 
 class _Table(TableElement):
-    """A table that wraps cells between words, or stacks rows if the columns do not fit."""
+    """A Markdown table that wraps cells between words.
+
+    If the terminal is too narrow for the columns, each row becomes a block of ``name: cell`` lines.
+    """
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Render the table, or a block of lines for each row."""
+        """Render the table, or each row as a block of lines on a narrow terminal."""
         head = [] if self.header is None or self.header.row is None else self.header.row.cells
         heads = [cell.content.copy() for cell in head]
         rows = [] if self.body is None else [[c.content for c in r.cells] for r in self.body.rows]
@@ -29,7 +32,7 @@ class _Table(TableElement):
         if sum(min_widths) + 3 * len(min_widths) <= options.max_width:
             yield _draw_table(heads, rows, min_widths)
         else:
-            yield from _below_one_another(heads, rows)
+            yield from _rows_as_blocks(heads, rows)
 
 
 def _longest_word(cell: Text) -> int:
@@ -48,7 +51,7 @@ def _draw_table(heads: list[Text], rows: list[list[Text]], min_widths: list[int]
     return table
 
 
-def _below_one_another(heads: list[Text], rows: list[list[Text]]) -> Iterator[Text]:
+def _rows_as_blocks(heads: list[Text], rows: list[list[Text]]) -> Iterator[Text]:
     for number, row in enumerate(rows):
         if number:
             yield Text("")
@@ -58,8 +61,6 @@ def _below_one_another(heads: list[Text], rows: list[list[Text]]) -> Iterator[Te
 
 
 class _Answer(Markdown):
-    """Markdown whose wide tables become lists, and whose HTML is shown as text."""
-
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
         "table_open": _Table,
@@ -67,7 +68,9 @@ class _Answer(Markdown):
 
 
 def render_markdown(text: str, width: int) -> Markdown | None:
-    """Render an answer; return None if the rendering would lose text.
+    """Render an answer as Markdown, with HTML as plain text.
+
+    Return None if the rendering would lose words.
 
     Args:
         text: The answer without control characters.

@@ -20,16 +20,21 @@ from delf_engine.redact import Redactor
 
 @asynccontextmanager
 async def tell_observers(ctx: click.Context) -> AsyncGenerator[Callable[[PersonChange], None]]:
-    """Open the project's observers; yield a function that passes changes of people to them."""
+    """Open the project's observers, and close them when the block ends.
+
+    Yields:
+        A function that reports a change to the observers: an added, changed or removed person, or
+        a changed key of a person.
+    """
     state = state_of(ctx)
     project = state.load_project()
     host = state.discover(project.environ)
     context = PluginContext(environ=project.environ)
 
-    def make_one(kind: type[ObserverSpec], name: str) -> Any:
+    def make_observer(kind: type[ObserverSpec], name: str) -> Any:
         with using_environ(project.environ):
             return make(host, host.spec(kind, name), project.plugin_options, context)
 
-    observers = open_observers(host, project.observers, make_one, Redactor(project.secrets()))
+    observers = open_observers(host, project.observers, make_observer, Redactor(project.secrets()))
     async with aclosing(observers):
         yield observers.tell

@@ -10,9 +10,9 @@ import click
 from delf_cli import complete
 from delf_cli.pruning import SECONDS
 
-HANDING: Final = ("queue", "key", "retries", "retry_after")
-"""Options that are valid only with ``--detach``."""
-_MODES: Final = {
+DETACH_OPTIONS: Final = ("queue", "key", "retries", "retry_after")
+"""Options that are valid only together with ``--detach``."""
+_APPROVAL_MODES: Final = {
     "ask": "interactive",
     "all": "approve_all",
     "none": "strict",
@@ -63,7 +63,7 @@ _OPTIONS: Final = (
     ),
     click.Option(
         ["--approve"],
-        type=click.Choice(tuple(_MODES)),
+        type=click.Choice(tuple(_APPROVAL_MODES)),
         help="Calls that need approval: ask for each (the default), allow all, deny all; `reads` "
         "denies every call that changes something.",
     ),
@@ -163,26 +163,29 @@ _OPTIONS: Final = (
 )
 
 
-def run_options(without: Iterable[str] = (), *, handing: bool = False) -> list[click.Parameter]:
+def run_options(without: Iterable[str] = (), *, detach: bool = False) -> list[click.Parameter]:
     """Return the options of ``delf run`` for another command.
 
     Args:
         without: Names of options that the command does not take.
-        handing: Whether to include ``--detach`` and the options for runners.
+        detach: Whether to include ``--detach`` and the options that need ``--detach``.
     """
-    left_out = {*without, *(() if handing else ("detach", *HANDING))}
-    return [option for option in _OPTIONS if option.name not in left_out]
+    omitted_names = {*without, *(() if detach else ("detach", *DETACH_OPTIONS))}
+    return [option for option in _OPTIONS if option.name not in omitted_names]
 
 
 def flags_of(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options that are fields of the agent's configuration."""
+    """Convert options of ``delf run`` to fields of the agent's configuration.
+
+    A field is None if its option was not given.
+    """
     model = {"model": options["llm"], "base_url": options["base_url"]}
     return {
         "llm": {key: value for key, value in model.items() if value is not None} or None,
         "memory": options["memory"],
         "strategy": options.get("strategy"),
         "sandbox": options["sandbox"],
-        "approval_mode": options["approve"] and _MODES[options["approve"]],
+        "approval_mode": options["approve"] and _APPROVAL_MODES[options["approve"]],
         "confirm_mode": options["confirm_mode"],
         "flows": options.get("flows"),
         "wait_approvals": options["wait_approvals"] or None,
@@ -198,14 +201,13 @@ def flags_of(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def remaining_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the remaining options as fields of :class:`Options`.
+    """Return the options that are fields of :class:`Options` and not of the configuration.
 
     Raises:
-        click.UsageError: If two forms of output are chosen.
+        click.UsageError: If both ``--json`` and ``--events`` are given.
     """
     if options["as_json"] and options["events"]:
         ctx = click.get_current_context()
         raise click.UsageError("--json and --events cannot be used together", ctx)
-    names = ("connections", "tool_files", "overrides", "calls", "verbose")
-    names += ("as_json", "events")
+    names = ("connections", "tool_files", "overrides", "calls", "verbose", "as_json", "events")
     return {name: options[name] for name in names}

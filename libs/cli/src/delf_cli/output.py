@@ -20,7 +20,7 @@ from delf_cli import colours
 from delf_cli.errors import say
 from delf_cli.script_view import script_lines, scripts_of
 from delf_cli.story import cut, printed_so_far
-from delf_cli.streams import answers, wrap_text
+from delf_cli.streams import real_stdout, wrap_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,10 +32,14 @@ _MARKDOWN: Final = re.compile(
     r"|\[[^\]\n]+\]\([^)\n]+\)",
     re.MULTILINE,
 )
+_MAX_DEPTH: Final = 100
 
 
 class Screen:
-    """Writes to stderr: coloured without control characters on a terminal, plain elsewhere."""
+    """Writes text to stderr.
+
+    On a terminal, the text is coloured, and control characters are escaped.
+    """
 
     def __init__(self) -> None:
         self.console: Console | None = None
@@ -86,7 +90,7 @@ def show_answer(text: str) -> None:
     """Write the answer to stdout, rendered as Markdown on a terminal."""
     if not text.strip():
         return
-    if not answers().isatty():
+    if not real_stdout().isatty():
         click.echo(text, nl=not text.endswith("\n"))
         return
     text = visible(text)
@@ -127,7 +131,11 @@ def show_end(response: Response, screen: Screen) -> None:
 
 
 def show_stopped(events: Sequence[Event], screen: Screen) -> bool:
-    """Write the outcome of a stopped task; return False if the task has no end."""
+    """Write the outcome of a stopped task.
+
+    Returns:
+        False if nothing was written, because the events do not contain the end of the task.
+    """
     from delf_engine.response import past_response
 
     if not events or not isinstance(events[-1], TaskFinished):
@@ -139,7 +147,7 @@ def show_stopped(events: Sequence[Event], screen: Screen) -> bool:
 
 
 def show_printed(response: Response, screen: Screen) -> None:
-    """Write the output of a task without an answer."""
+    """Write what the scripts of a task without an answer printed."""
     printed = response.text if response.text.strip() else printed_so_far(response.events)
     if printed.strip():
         screen.line(f"printed {response.before_it_ended}:", "dim")
@@ -166,30 +174,30 @@ def format_count(number: int, noun: str) -> str:
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
-    """Encode any value as valid JSON."""
+    """Encode any value as valid JSON; values that JSON lacks become text."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
         text.encode()
     except (TypeError, ValueError, RecursionError):  # UnicodeEncodeError is a ValueError
-        text = json.dumps(_plain(value), allow_nan=False, indent=indent)
+        text = json.dumps(_json_data(value), allow_nan=False, indent=indent)
     return text
 
 
-def _plain(value: Any, depth: int = 0) -> Any:
-    """Convert a value to JSON data: non-finite numbers and unknown types to text."""
+def _json_data(value: Any, depth: int = 0) -> Any:
+    """Convert a value to JSON data; non-finite numbers and unknown types become text."""
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if value is None or isinstance(value, (bool, int, str)):
         return value
-    if depth > 100:
+    if depth > _MAX_DEPTH:
         return "…"
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value).items()
-        return {str(key): _plain(item, depth + 1) for key, item in items}
+        return {str(key): _json_data(item, depth + 1) for key, item in items}
     if isinstance(value, (list, tuple)):
-        return [_plain(item, depth + 1) for item in cast("list[Any]", value)]
+        return [_json_data(item, depth + 1) for item in cast("list[Any]", value)]
     try:
-        return _plain(to_jsonable(value), depth + 1)
+        return _json_data(to_jsonable(value), depth + 1)
     except UnsupportedValueError:
         return repr(value)
 
@@ -210,9 +218,18 @@ def response_json(response: Response, **extra_fields: Any) -> str:
 
 
 def failure_json(error: str, **extra_fields: Any) -> str:
-    """Encode a failed start as a JSON object with the fields of a response."""
-    fields: dict[str, Any] = {"text": "", "value": None, "status": False}
-    fields |= {"state": TaskState.FAILED}
-    fields |= {"error": error, "cost_usd": None, "duration_ms": 0, "files": {}}
-    fields |= {"used_tools": False, "changes": [], "trace": None}
+    """Encode the error of a task that could not start, with the fields of a response."""
+    fields: dict[str, Any] = {
+        "text": "",
+        "value": None,
+        "status": False,
+        "state": TaskState.FAILED,
+        "error": error,
+        "cost_usd": None,
+        "duration_ms": 0,
+        "files": {},
+        "used_tools": False,
+        "changes": [],
+        "trace": None,
+    }
     return json_text({**extra_fields, **fields})

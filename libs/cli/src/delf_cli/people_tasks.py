@@ -1,4 +1,4 @@
-"""The interface to the budgets and notices of a server's people, for runners of their tasks."""
+"""The interface through which runners apply the users' budgets and send users notifications."""
 
 from __future__ import annotations
 
@@ -15,40 +15,43 @@ if TYPE_CHECKING:
 
 
 class PeopleTasks(Protocol):
-    """The budgets and notices of a server's people, for their tasks in another process.
+    """The budgets and notifications of a server's users, for tasks that a runner does.
 
-    A protocol, because runners work without the plugin that brings a server.
+    The plugin ``serve`` implements this protocol. A runner works without the plugin.
     """
 
     @property
     def defaults(self) -> Mapping[str, Any]:
-        """Defaults for settings of the agents that the project does not set."""
+        """A mapping from agent setting to the value to use if the project does not set it."""
         ...
 
     async def ledger(self, holder: str, within: Ledger) -> Ledger | None:
-        """Return the ledger with the budgets of a task's owner; None without a budget.
+        """Return a ledger that also applies the budgets of a task's owner.
 
         Args:
             holder: The owner of the task.
             within: The ledger of the agent that does the task.
+
+        Returns:
+            The ledger; None if the owner has no budget.
         """
         ...
 
     def listener(self, task: str, holder: str) -> Callable[[Event], None]:
-        """Return a listener that notifies a task's owner of its end.
+        """Return an event listener that notifies a task's owner when the task ends.
 
         Args:
-            task: The words of the task.
+            task: The text of the task.
             holder: The owner of the task.
         """
         ...
 
     async def aclose(self) -> None:
-        """Drop unsent notices. Idempotent."""
+        """Drop unsent notifications. Idempotent."""
         ...
 
 
 PEOPLE_TASKS: Final[Service[Callable[[AnyProject, SharedJournal], PeopleTasks]]] = Service(
     "people_tasks", None, "budgets and notices of people"
 )
-"""Opens the budgets and notices of a project's people."""
+"""A plugin's function that returns the users' budgets and notifications for a project."""

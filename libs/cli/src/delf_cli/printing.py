@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 class TaskPrinter:
-    """Prints tasks. Implements :class:`delf_engine.views.trace.PrintsTasks`."""
+    """Prints events and summaries of tasks.
+
+    Implements :class:`delf_engine.views.trace.PrintsTasks`.
+    """
 
     def tell_of_event(self, event: Event) -> None:
         """Print a line about an event to stderr."""

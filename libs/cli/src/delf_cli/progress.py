@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.spinner import Spinner
 
-_DOING: Final = {
+_STEP_TEXTS: Final = {
     "recall": "remembering",
     "setup": "getting tools ready",
     "select": "choosing tools",
@@ -36,23 +36,23 @@ _DOING: Final = {
     "compose": "finishing",
 }
 REPLAYING: Final = "replaying what was done"
-_WIDEST: Final = 50
-_LAST_LINES: Final = 8
-"""The maximum number of lines of output shown while a script runs."""
+_MAX_CALL_CHARACTERS: Final = 50
+_MAX_OUTPUT_LINES: Final = 8
 
 
 class Narrator:
-    """Writes warnings, and details if requested, as they happen.
+    """An event listener that writes warnings and, if requested, details of a task.
 
     Args:
         screen: The output.
-        calls: Write a line for each call.
-        verbose: Write each step, model call, script and tool call, and printed text unless a live
-            status shows it.
-        waits: Write how to answer requests that are not asked on this terminal.
-        asks: Whether approvals are asked on this terminal; those about interrupted calls always
-            are.
-        root: The project's folder, for which set-up warnings are shown once.
+        calls: Whether to write a line for each call.
+        verbose: Whether to write each step, model call, script and tool call, and printed text
+            unless a live status shows the text.
+        waits: Whether approvals are waited for elsewhere; the listener then writes the command
+            that answers a request.
+        asks: Whether approvals are asked on this terminal. Approvals of interrupted calls are
+            asked in any case.
+        root: The project's folder, for which each set-up warning is shown only once.
     """
 
     def __init__(
@@ -70,20 +70,20 @@ class Narrator:
         self._asks = asks
         self._waits = waits
         self._calls = calls
-        self._what: dict[int, str] = {}
+        self._purposes: dict[int, str] = {}
         self._verbose = verbose
         self._scripts = 0
-        self._begun = False
+        self._has_step = False
 
     def __call__(self, event: ev.Event) -> None:
-        """Write a line about an event, if the options ask for it."""
-        self._begun = self._begun or isinstance(event, ev.StepStarted)
+        """Write a line about an event if the options ask for the event."""
+        self._has_step = self._has_step or isinstance(event, ev.StepStarted)
         match event:
-            case ev.Warned() if self._was_shown(event):
+            case ev.Warned() if self._is_known_warning(event):
                 pass
             case ev.Warned() if self._screen.console is not None:
                 warning = wrap_text(f"warning: {event.message}", stream=sys.stderr)
-                self._screen.line(warning, "yellow")  # above the moving line
+                self._screen.line(warning, "yellow")  # above the live status
             case ev.Warned():
                 say("warning", event.message)
             case ev.ScriptGenerated():
@@ -93,7 +93,7 @@ class Narrator:
                 elif self._screen.console is not None:
                     text = summarise_script(event.code, self._scripts)
                     self._screen.line(f"  {text} (delf runs code {event.task_id[5:12]})", "dim")
-            case ev.ApprovalRequested() if self._waits and _asks(event, self._asks):
+            case ev.ApprovalRequested() if self._waits and _is_for_person(event, self._asks):
                 name = event.request_id
                 requested = "answer" if event.is_question else "approval"
                 about = event.message if event.is_question else event.action
@@ -109,17 +109,19 @@ class Narrator:
             case _ if self._verbose:
                 self._tell(event)
             case ev.CallStarted() if self._calls:
-                self._what[event.call_id] = purpose(event)
+                self._purposes[event.call_id] = purpose(event)
             case ev.CallFinished() if self._calls:
-                line = call_line(event, self._what.pop(event.call_id, ""), self._screen.width)
+                call_purpose = self._purposes.pop(event.call_id, "")
+                line = call_line(event, call_purpose, self._screen.width)
                 self._screen.line(f"  {line}", "dim")
             case _:
                 pass
 
-    def _was_shown(self, event: ev.Warned) -> bool:
-        """Return whether a set-up warning was already shown for this project."""
-        of_set_up = not self._begun and self._root is not None and not self._verbose
-        return of_set_up and not is_news(f"{self._root}\n{event.message}")
+    def _is_known_warning(self, event: ev.Warned) -> bool:
+        """Return True if a set-up warning was shown in an earlier task of this project."""
+        if self._has_step or self._root is None or self._verbose:
+            return False
+        return not mark_as_shown(f"{self._root}\n{event.message}")
 
     def _tell(self, event: ev.Event) -> None:
         text = story(event)
@@ -127,20 +129,24 @@ class Narrator:
             self._screen.line(text, "dim")
 
 
-def _asks(event: ev.ApprovalRequested, asks: bool) -> bool:
-    """Return True if a person is asked about a request.
+def _is_for_person(event: ev.ApprovalRequested, asks: bool) -> bool:
+    """Return True if a request is answered by a person instead of a rule.
 
     Args:
         event: The request.
-        asks: Whether people are asked for approvals.
+        asks: Whether the approval mode asks a person for approvals.
     """
     if event.is_question:
         return not event.by_policy
     return asks or event.outcome_unknown
 
 
-def is_news(text: str) -> bool:
-    """Return True if this user has not seen a text yet, and remember the text."""
+def mark_as_shown(text: str) -> bool:
+    """Record on disk that this user was shown a text.
+
+    Returns:
+        True if the text was not recorded before, or cannot be recorded.
+    """
     from platformdirs import user_state_path
 
     name = hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()[:32]
@@ -159,13 +165,13 @@ class LiveStatus:
     """A live status line: current step, calls, seconds.
 
     The line is hidden while a person is asked, from ``ApprovalRequested`` to ``ApprovalDecided``. A
-    thread redraws it a few times a second, whatever the number of events.
+    thread redraws the line eight times a second.
 
     Args:
         console: The terminal.
-        asks: Whether approvals are asked on this terminal; those about interrupted calls always
-            are.
-        doing: The text of the first step.
+        asks: Whether approvals are asked on this terminal. Approvals of interrupted calls are
+            asked in any case.
+        doing: The text shown until the first step.
     """
 
     def __init__(self, console: Console, *, asks: bool, doing: str = "starting") -> None:
@@ -174,11 +180,11 @@ class LiveStatus:
         self._live: Live | None = None
         self._started = time.monotonic()
         self._waiting: set[str] = set()
-        self._doing = doing
+        self._activity = doing
         self._calls = 0
-        self._running: dict[int, str] = {}
+        self._running_calls: dict[int, str] = {}
         self._spinner: Spinner | None = None
-        self._printed = deque[str]([""], maxlen=_LAST_LINES + 1)
+        self._printed_lines = deque[str]([""], maxlen=_MAX_OUTPUT_LINES + 1)
 
     def start(self) -> None:
         """Show the line."""
@@ -204,24 +210,24 @@ class LiveStatus:
             live.stop()
 
     def __call__(self, event: ev.Event) -> None:
-        """Process an event."""
+        """Update the line from an event."""
         match event:
             case ev.TaskResumed():
-                self._doing = REPLAYING
+                self._activity = REPLAYING
             case ev.StepStarted():
-                self._doing = _DOING.get(event.step, event.step)
+                self._activity = _STEP_TEXTS.get(event.step, event.step)
                 if event.step == "generate" and event.attempt > 1:
-                    self._doing = f"writing script {event.attempt}"
+                    self._activity = f"writing script {event.attempt}"
             case ev.Printed():
                 first, *further_lines = event.text.split("\n")
-                self._printed[-1] += first
-                self._printed.extend(further_lines)
+                self._printed_lines[-1] += first
+                self._printed_lines.extend(further_lines)
             case ev.CallStarted():
-                self._running[event.call_id] = event.description or event.action
+                self._running_calls[event.call_id] = event.description or event.action
             case ev.CallFinished():
                 self._calls += 1
-                self._running.pop(event.call_id, None)
-            case ev.ApprovalRequested() if _asks(event, self._asks):
+                self._running_calls.pop(event.call_id, None)
+            case ev.ApprovalRequested() if _is_for_person(event, self._asks):
                 self._waiting.add(event.request_id)
                 self.stop()
             case ev.ApprovalDecided() if event.request_id in self._waiting:
@@ -239,17 +245,18 @@ class LiveStatus:
         from rich.table import Table
         from rich.text import Text
 
-        parts = [self._doing]
-        running_calls = list(self._running.values())
+        parts = [self._activity]
+        running_calls = list(self._running_calls.values())
         if running_calls:
             rest_note = f" and {len(running_calls) - 1} more" if len(running_calls) > 1 else ""
-            parts.append(cut(visible(running_calls[-1]).replace("\n", " "), _WIDEST) + rest_note)
+            newest_call = visible(running_calls[-1]).replace("\n", " ")
+            parts.append(cut(newest_call, _MAX_CALL_CHARACTERS) + rest_note)
         if self._calls:
             parts.append(format_count(self._calls, "call"))
         parts.append(f"{time.monotonic() - self._started:.1f} s")
         row = Table.grid(padding=(0, 1))
         text = Text(" · ".join(parts), no_wrap=True, overflow="ellipsis")
         row.add_row(self._spinner or "", text)
-        lines = [line for line in list(self._printed)[-_LAST_LINES:] if line]
+        lines = [line for line in list(self._printed_lines)[-_MAX_OUTPUT_LINES:] if line]
         printed = (Text(f"  {visible(line)}", no_wrap=True, overflow="ellipsis") for line in lines)
         return Group(*printed, row)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 else:
     _Type = click.ParamType  # takes no arguments before click 8.2
 
-_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 # At most nine digits: longer durations would not fit into a date.
 _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*([smhdw]?)", re.IGNORECASE)
 _DEFAULT_AGE: Final = "30d"
@@ -29,13 +29,13 @@ class Duration(_Type):
     The value is a float of seconds.
 
     Args:
-        seconds: Whether a plain number is accepted as seconds, which must be above zero.
+        seconds: Whether to accept a number without a unit, as seconds, and to reject zero.
     """
 
     name = "duration"
 
     def __init__(self, *, seconds: bool = False) -> None:
-        self._seconds = seconds
+        self._accepts_plain_seconds = seconds
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -53,14 +53,13 @@ class Duration(_Type):
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return float(value)
         duration_match = _DURATION.fullmatch(str(value).strip())
-        # A number without a unit is a number of seconds, or no duration.
-        unit = (
-            (duration_match[2].lower() or "s")
-            if duration_match and (duration_match[2] or self._seconds)
-            else None
+        unit = duration_match[2].lower() if duration_match else ""
+        if not unit and self._accepts_plain_seconds:
+            unit = "s"
+        seconds = (
+            float(duration_match[1]) * _UNIT_SECONDS[unit] if duration_match and unit else None
         )
-        seconds = float(duration_match[1]) * _UNITS[unit] if duration_match and unit else 0.0
-        if unit is None or (self._seconds and not seconds):
+        if seconds is None or (self._accepts_plain_seconds and not seconds):
             value_text = repr(str(value)[:40])
             self.fail(f"{value_text} is not a duration; write 30d, 12h, 90m, 45s or 2w", param, ctx)
         return seconds
@@ -75,9 +74,9 @@ class Pruning:
     """The options of a ``prune`` command.
 
     Args:
-        older_than: Only items older than so many seconds; None for any age.
-        keep: The number of newest items to keep in any case.
-        dry_run: Only show what would be removed.
+        older_than: The age in seconds above which items are removed; None for any age.
+        keep: The number of newest items to keep, whatever their age.
+        dry_run: Whether to show the items without removing them.
     """
 
     older_than: float | None
@@ -91,7 +90,7 @@ def can_ask() -> bool:
 
 
 def _format_duration(seconds: float) -> str:
-    """Format a duration in days, hours, minutes or seconds: the largest unit not above it."""
+    """Format a duration in the largest fitting unit, such as ``1.5 days``."""
     for unit, length in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
         if seconds >= length:
             return f"{seconds / length:g} {unit}"
@@ -129,10 +128,9 @@ def prune_options(*, older_than: str, keep: str) -> Callable[[Callable[..., Any]
                 pruned_part = (
                     "all" if age is None else f"all that is older than {_format_duration(age)}"
                 )
-                but = f" but the newest {keep}" if keep else ""
-                click.confirm(
-                    f"Remove {pruned_part}{but}? There is no way back", abort=True, err=True
-                )
+                exception = f" but the newest {keep}" if keep else ""
+                question = f"Remove {pruned_part}{exception}? There is no way back"
+                click.confirm(question, abort=True, err=True)
             pruning_options = Pruning(older_than=age, keep=keep or 0, dry_run=dry_run)
             return command(*args, pruning=pruning_options, **options)
 

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 class DraftRoutine(Protocol):
-    """A routine made from a task, not yet saved; a protocol like :class:`AgentRoutines`."""
+    """A routine that was made from a task and is not saved yet.
+
+    The plugin ``routines`` implements this protocol.
+    """
 
     routine: Any
     differences: Sequence[str]
@@ -22,7 +25,7 @@ class DraftRoutine(Protocol):
 
     @property
     def change(self) -> str:
-        """The file's content, or a diff if it replaces a file."""
+        """The content of the routine's file; a diff if the routine replaces a file."""
         ...
 
     def keep(self) -> object:
@@ -31,19 +34,22 @@ class DraftRoutine(Protocol):
 
 
 class RunsRoutine(Protocol):
-    """A routine of an agent; a protocol like :class:`AgentRoutines`."""
+    """A saved routine of an agent.
+
+    The plugin ``routines`` implements this protocol.
+    """
 
     routine: Any
 
     def task(self, inputs: Mapping[str, object]) -> str:
-        """Return the task that runs the routine."""
+        """Return the text of a task that calls the routine with inputs."""
         ...
 
 
 class AgentRoutines(Protocol):
-    """The routines of an agent's project: the export ``Routines`` of a plugin.
+    """The routines of an agent's project.
 
-    A protocol, because servers and commands work without that plugin.
+    The plugin ``routines`` implements this protocol. Servers and commands work without the plugin.
     """
 
     def __init__(self, agent: Agent[Any]) -> None: ...
@@ -57,12 +63,25 @@ class AgentRoutines(Protocol):
         ...
 
     async def adraft(self, task_id: str, name: str, *, fixed: Sequence[str] = ()) -> DraftRoutine:
-        """Make a routine from a task, for review before it is saved."""
+        """Make a routine from a task, to be reviewed and then saved.
+
+        Args:
+            task_id: The id of the task.
+            name: The name of the routine.
+            fixed: The names of proposed parameters whose values stay constants in the script.
+        """
         ...
 
     @staticmethod
     def task_of(root: Path, trust: Trust, name: str, values: Mapping[str, object]) -> str:
-        """Return the task that runs a routine of a project."""
+        """Return the text of a task that calls a routine of a project.
+
+        Args:
+            root: The project's folder.
+            trust: The trust decisions of the user.
+            name: The name of the routine.
+            values: A mapping from parameter to value.
+        """
         ...
 
 

@@ -16,29 +16,29 @@ if TYPE_CHECKING:
     from delf_engine.project.any_project import AnyProject
 
 ITEM: Final = "item"
-"""The script variable with the item that started a schedule's task."""
+"""The name of the script variable that holds the item for which a schedule started the task."""
 ROUTINE: Final = "routine"
-"""The strategy whose tasks are calls of routines."""
+"""The name of the strategy whose task texts are calls of routines."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """A task that runners do at set times, or for each new item that a reading call returns.
+    """A task that runners start at set times, once or for each new item of a read call's result.
 
     Args:
         name: The name in the project.
-        cron: The times: minute, hour, day, month, weekday.
+        cron: The times as a cron expression: minute, hour, day, month, weekday.
         task: The task, in plain words.
         zone: The time zone of the times; UTC when None.
-        each: The call whose new items start the task, such as ``gmail.search(query="is:unread")``;
-            None to start the task at each time.
+        each: A read call such as ``gmail.search(query="is:unread")``, for each new item of which
+            the task is started. None to start the task once at each time.
         id_field: The field that identifies an item; by default ``id``. An item without the field is
             identified by its whole content, so a changed item counts as new.
         queue: The queue for the tasks.
-        setup: The data that a runner needs to set up the agent.
+        setup: The data that a runner needs to create the agent.
         key: The person for whom the tasks are done; the local user when None.
-        paused: Whether nothing is started until it is resumed.
-        last: The Unix time at which it last started something or looked.
+        paused: Whether the schedule is paused and starts no task.
+        last: The Unix time of the last firing; None before the first.
     """
 
     name: str
@@ -59,11 +59,11 @@ class Firing:
     """The outcome of one scheduled time.
 
     Args:
-        at: The Unix time.
-        state: The state; ``queued`` until a runner takes the task.
-        task_ids: The tasks that were started.
-        test: Whether the task was a test run, which may only read.
-        note: The findings, or the reason for a failure.
+        at: The scheduled Unix time.
+        state: The state; ``queued`` until a runner claims the task.
+        task_ids: The ids of the tasks that were started.
+        test: Whether the firing was a test run, whose task may only read.
+        note: A remark, such as why no task was started, or the reason for a failure.
     """
 
     at: float
@@ -79,8 +79,9 @@ class RoutineCall:
 
     Args:
         routine: The name of the routine.
-        values: The literal values, by parameter.
-        parts: The places in the item whose values the call gets, by parameter.
+        values: A mapping from parameter to literal value.
+        parts: A mapping from parameter to the keys that lead to a value inside the item, such as
+            ``("id",)`` for ``item["id"]``.
     """
 
     routine: str
@@ -92,70 +93,75 @@ class RoutineCall:
         """Parse the task of a schedule.
 
         Raises:
-            ConfigurationError: If the task is no call of a routine.
+            ConfigurationError: If the text is not a call of a routine.
         """
-        try:
-            call = ast.parse(task.strip(), mode="eval").body
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            call = None
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.args:
-            places = {one.arg: _place(one.value) for one in call.keywords if one.arg}
-            parts = {name: place for name, place in places.items() if place is not None}
-            try:
-                values = {
-                    one.arg: ast.literal_eval(one.value)
-                    for one in call.keywords
-                    if one.arg and one.arg not in parts
-                }
-            except ValueError:
-                values = None
-            if values is not None and all(one.arg for one in call.keywords):
-                return cls(routine=call.func.id, values=values, parts=parts)
-        raise ConfigurationError(
+        error = ConfigurationError(
             f"{task[:80]!r} is not a call of a routine",
             hint=f'as report(month="2026-10"), or report(mail={ITEM}["id"]) for each item',
         )
+        try:
+            call = ast.parse(task.strip(), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise error from None
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
+            raise error
+        values: dict[str, Any] = {}
+        parts: dict[str, Sequence[str | int]] = {}
+        for argument in call.keywords:
+            if argument.arg is None:  # **mapping
+                raise error
+            keys = _item_keys(argument.value)
+            if keys is not None:
+                parts[argument.arg] = keys
+                continue
+            try:
+                values[argument.arg] = ast.literal_eval(argument.value)
+            except ValueError:
+                raise error from None
+        return cls(routine=call.func.id, values=values, parts=parts)
 
     def of(self, item: Any) -> str:
-        """Return the call with values from an item filled in.
+        """Return the text of the call, with ``parts`` replaced by values from an item.
 
         Raises:
-            ConfigurationError: If the item has no text or number where a value is needed.
+            ConfigurationError: If a value inside the item is missing, or no text or number.
         """
         values = {**self.values}
-        for name, place in self.parts.items():
+        for name, keys in self.parts.items():
             value: Any = item
-            for key in place:
+            for key in keys:
                 try:
                     value = value[key]
                 except (LookupError, TypeError):
                     value = None
             if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-                key_path = "".join(f"[{key!r}]" for key in place)
+                key_path = "".join(f"[{key!r}]" for key in keys)
                 raise ConfigurationError(f"the item has no text or number at {ITEM}{key_path}")
             values[name] = value
         return f"{self.routine}({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 
 
-def _place(node: ast.expr) -> tuple[str | int, ...] | None:
-    """Return the keys of ``item["a"][0]``; None for another expression."""
+def _item_keys(node: ast.expr) -> tuple[str | int, ...] | None:
+    """Return ``("a", 0)`` for ``item["a"][0]``; None for any other expression."""
     keys: list[str | int] = []
     while isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
         if not isinstance(node.slice.value, (str, int)):
             return None
         keys.append(node.slice.value)
         node = node.value
-    return tuple(reversed(keys)) if isinstance(node, ast.Name) and node.id == ITEM else None
+    is_item = isinstance(node, ast.Name) and node.id == ITEM
+    return tuple(reversed(keys)) if is_item else None
 
 
 class Schedules(Protocol):
-    """The schedules of a project. Each method raises a DelfError if its database is away.
+    """The schedules of a project.
 
-    A protocol, because a server works without the plugin that brings runners and schedules.
+    Each method raises a DelfError if the database is unreachable. The plugin ``runner-dbos``
+    implements this protocol. A server works without the plugin.
     """
 
     async def all(self) -> Sequence[Schedule]:
-        """Return all schedules, by name."""
+        """Return all schedules, sorted by name."""
         ...
 
     async def find(self, name: str) -> Schedule:
@@ -179,14 +185,17 @@ class Schedules(Protocol):
         ...
 
     async def pause(self, name: str, *, paused: bool) -> None:
-        """Pause or resume a schedule. Items that came during the pause are found after it."""
+        """Pause or resume a schedule.
+
+        Items that arrive during a pause start tasks once the schedule is resumed.
+        """
         ...
 
     async def test(self, name: str) -> str:
-        """Run the schedule's task once now on a runner, rejecting all calls that change something.
+        """Run the schedule's task once on a runner, rejecting all calls that change something.
 
         Returns:
-            The name of the test run, to pass to :meth:`firing`.
+            The id of the test run, to pass to :meth:`firing`.
         """
         ...
 
@@ -206,4 +215,4 @@ class Schedules(Protocol):
 SCHEDULES: Final[Service[Callable[[AnyProject], Schedules]]] = Service(
     "open_schedules", None, "schedules"
 )
-"""Opens the schedules of a project."""
+"""A plugin's function that opens the schedules of a project."""

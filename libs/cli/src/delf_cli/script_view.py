@@ -11,12 +11,10 @@ from delf.records import dataclass
 from delf.terminal import visible
 from delf_cli.story import call_line, purpose
 
-_AROUND: Final = 8
-"""The number of lines shown before and after the failing line of a long script."""
-_WHOLE: Final = 40
-_CALLS_OF_A_LINE: Final = 3
-_PRINTED: Final = 20
-"""The maximum number of output lines shown for a script, from its end."""
+_CONTEXT_LINES: Final = 8
+_MAX_WHOLE_LINES: Final = 40
+_MAX_CALLS_PER_LINE: Final = 3
+_MAX_PRINTED_LINES: Final = 20
 
 
 @dataclass(kw_only=True)
@@ -24,10 +22,11 @@ class ScriptRun:
     """A script and its execution.
 
     Args:
-        number: The number in the task.
-        code: The text.
-        calls: The calls by script line; 0 for calls whose line is unknown.
-        printed: The output.
+        number: The number of the script within the task, from 1.
+        code: The Python text.
+        calls: A mapping from line number to descriptions of the calls in that line; calls whose
+            line is unknown are under 0.
+        printed: The printed texts.
         status: The final status; None if the script has not ended.
         failed_at: The failing line, if known.
         error: The error message, if the script failed.
@@ -43,7 +42,12 @@ class ScriptRun:
 
 
 def scripts_of(events: Iterable[ev.Event], width: int | None = None) -> list[ScriptRun]:
-    """Return the scripts of a task in order."""
+    """Return the scripts of a task in order.
+
+    Args:
+        events: The events of the task.
+        width: The terminal's width, to which call descriptions are cut; None without a terminal.
+    """
     script_runs: list[ScriptRun] = []
     begun_calls: dict[int, tuple[int, str]] = {}
     for event in events:
@@ -77,9 +81,9 @@ def script_lines(
 
     Args:
         script: The script.
-        of: The number of scripts of the task.
-        whole_script: Whether to include all lines and the output; otherwise only lines around the
-            failing one of a long script.
+        of: The total number of scripts of the task.
+        whole_script: Whether to include all lines and the output. Otherwise a long script is cut
+            to the lines around the failing line.
         width: The terminal's width; None without a terminal.
     """
     head = f"script {script.number}" + (f" of {of}" if of > 1 else "")
@@ -87,41 +91,44 @@ def script_lines(
     code = visible(script.code.rstrip()).split("\n")
     error_line = visible(script.error.strip().split("\n")[-1]) if script.error else None
     line_numbers = range(1, len(code) + 1)
-    at = script.failed_at
-    if not whole_script and len(code) > _WHOLE and at is not None:
-        line_numbers = range(max(1, at - _AROUND), min(len(code), at + _AROUND) + 1)
+    failed_line = script.failed_at
+    if not whole_script and len(code) > _MAX_WHOLE_LINES and failed_line is not None:
+        first, last = (
+            max(1, failed_line - _CONTEXT_LINES),
+            min(len(code), failed_line + _CONTEXT_LINES),
+        )
+        line_numbers = range(first, last + 1)
     if line_numbers and line_numbers[0] > 1:
         yield f"      … {line_numbers[0] - 1} lines before"
     for number in line_numbers:
-        mark = ">" if number == at else " "
+        mark = ">" if number == failed_line else " "
         yield _cut(f"{mark}{number:4d}  {code[number - 1]}", width)
-        yield from _calls(script.calls.get(number, ()))
-        if number == at and error_line:
+        yield from _call_lines(script.calls.get(number, ()))
+        if number == failed_line and error_line:
             yield _cut(f"       {error_line}", width)
     if line_numbers and line_numbers[-1] < len(code):
         yield f"      … {len(code) - line_numbers[-1]} lines after"
-    yield from _calls(script.calls.get(0, ()))
-    if at is None and error_line:
+    yield from _call_lines(script.calls.get(0, ()))
+    if failed_line is None and error_line:
         yield _cut(f"       {error_line}", width)
     if not whole_script:
         return
     printed = "".join(script.printed).rstrip("\n")
     lines = visible(printed).split("\n") if printed else []
-    if len(lines) > _PRINTED:
-        yield f"  printed, the last {_PRINTED} of {len(lines):,} lines:"
-    for line in lines[-_PRINTED:]:
+    if len(lines) > _MAX_PRINTED_LINES:
+        yield f"  printed, the last {_MAX_PRINTED_LINES} of {len(lines):,} lines:"
+    for line in lines[-_MAX_PRINTED_LINES:]:
         yield _cut(f"  | {line}", width)
 
 
-def _calls(lines: Sequence[str]) -> Iterator[str]:
-    for line in lines[:_CALLS_OF_A_LINE]:
-        yield f"       {line}"
-    if len(lines) > _CALLS_OF_A_LINE:
-        yield f"       → and {len(lines) - _CALLS_OF_A_LINE:,} more calls"
+def _call_lines(calls: Sequence[str]) -> Iterator[str]:
+    for call in calls[:_MAX_CALLS_PER_LINE]:
+        yield f"       {call}"
+    if len(calls) > _MAX_CALLS_PER_LINE:
+        yield f"       → and {len(calls) - _MAX_CALLS_PER_LINE:,} more calls"
 
 
 def _cut(line: str, width: int | None) -> str:
-    """Truncate a line to the terminal's width, keeping its indentation."""
     return line if width is None or len(line) <= width else f"{line[: width - 1]}…"
 
 

@@ -32,7 +32,7 @@ from delf_cli.interrupt import run_until_done
 from delf_cli.progress import REPLAYING, LiveStatus, Narrator
 from delf_cli.state import State
 from delf_cli.story import short_name
-from delf_cli.streams import answers
+from delf_cli.streams import real_stdout
 from delf_cli.summary import summary_of
 from delf_engine.agent import Agent, leave_tasks
 from delf_engine.agent_context import as_chat
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from delf_engine.project.project import Project
     from delf_engine.task_options import HandingIn
 
-TIMEOUT: Final = 300.0
-_SHOW: Final = "delf runs show"
-"""The last line of output after a failed run, with the task's id."""
+TIMEOUT_SECONDS: Final = 300.0
+_SHOW_COMMAND: Final = "delf runs show"
+_MAX_TOOL_NAMES: Final = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,17 +55,18 @@ class Options:
     """The options of ``delf run``.
 
     Args:
-        flags: Fields of the agent's configuration; None means not given.
+        flags: A mapping from field of the agent's configuration to value; None for an option that
+            was not given.
         connections: Names of connections.
-        tool_files: Python files with tools.
-        overrides: ``KEY=VALUE`` texts.
-        calls: Write a line for each call to stderr.
-        verbose: Write each step, script and call to stderr, and at the end the trace's summary.
-        as_json: Write the response as JSON.
-        events: Write events as JSON lines.
-        conversation: The stored conversation to continue.
+        tool_files: Paths of Python files with tools.
+        overrides: The ``KEY=VALUE`` texts of ``--set``.
+        calls: Whether to write a line for each call to stderr.
+        verbose: Whether to write each step, script and call to stderr, and a summary at the end.
+        as_json: Whether to write the response as JSON.
+        events: Whether to write each event as a line of JSON.
+        conversation: The id of the stored conversation to continue.
         resumes: Whether the run resumes a task, whose recorded steps are replayed first.
-        schema: The JSON Schema of the answer, if typed.
+        schema: The JSON Schema of the answer; None for a text answer.
     """
 
     flags: Mapping[str, Any]
@@ -81,7 +82,7 @@ class Options:
     schema: Mapping[str, Any] | None = None
 
     def to_record(self, state: State) -> dict[str, Any]:
-        """Return the data with which ``delf resume`` can create the same agent again."""
+        """Return the options as data from which ``delf resume`` creates the same agent again."""
         flags = {name: value for name, value in self.flags.items() if value is not None}
         return {
             "folder": str(Path.cwd()),
@@ -95,7 +96,7 @@ class Options:
 
 
 Work = Callable[[Agent, Mapping[str, Any]], Coroutine[Any, Any, "Response"]]
-"""A function that works with an agent, given its listener."""
+"""An async function that does a task, given an agent and keyword arguments with listeners."""
 
 
 def run_session(state: State, task: str, options: Options) -> int:
@@ -137,30 +138,30 @@ def work_session(state: State, do: Work, options: Options) -> int:
     screen = output.Screen()
     try:
         setup = Setup.of(state, options)
-        # The project may have added to them, such as ``verbose``.
-        options = setup.options
-        show = partial(_write, options, screen, state, _SHOW if setup.keeps else None)
-        response, status, stop = _do(setup, do, options, screen, show)
+        options = setup.options  # with ``verbose`` of the project
+        omitted_hint = _SHOW_COMMAND if setup.is_journalled else None
+        show = partial(_write_response, options, screen, state, omitted_hint)
+        response, status, stop = _run_work(setup, do, options, screen, show)
     except DelfError as error:
         if options.as_json:
             click.echo(output.failure_json(state.clean(error.message)))
         return errors.report(error, debug=state.debug, clean=state.clean)
     is_reported = options.as_json or options.events or response.status or status == errors.USAGE
-    if not is_reported and setup.keeps:
+    if not is_reported and setup.is_journalled:
         name = response.trace.task_id.removeprefix("task_")[:7]
         next_command = "resume" if response.state is TaskState.INTERRUPTED else "runs show"
         errors.say("hint", f"delf {next_command} {name}")
     return status if stop is None else stop.status
 
 
-def detach(state: State, task: str, options: Options, handing: HandingIn) -> int:
-    """Hand a task to a runner, and print its id.
+def detach(state: State, task: str, options: Options, submission: HandingIn) -> int:
+    """Submit a task to a queue for runners, and print the task's id.
 
     Args:
         state: The program's flags.
         task: The task.
         options: The options, from which the runner's agent is created.
-        handing: The queue and its options.
+        submission: The queue, and options such as the number of retries.
 
     Returns:
         The exit status.
@@ -169,36 +170,35 @@ def detach(state: State, task: str, options: Options, handing: HandingIn) -> int
 
     async def submit() -> str:
         async with Setup.of(state, options).agent() as agent:
-            how: HandingIn = {**handing, "setup": options.to_record(state)}
-            return await agent.asubmit(task, output=options.schema, **how)
+            with_setup: HandingIn = {**submission, "setup": options.to_record(state)}
+            return await agent.asubmit(task, output=options.schema, **with_setup)
 
     task_id = asyncio.run(submit())
-    click.echo(
-        json.dumps({"task_id": task_id, "queue": handing["queue"]}) if options.as_json else task_id
-    )
+    submitted = {"task_id": task_id, "queue": submission["queue"]}
+    click.echo(json.dumps(submitted) if options.as_json else task_id)
     return errors.OK
 
 
-def _write(
+def _write_response(
     options: Options,
     screen: output.Screen,
     state: State,
-    left_out: str | None,
+    omitted_hint: str | None,
     response: Response,
 ) -> int:
-    """Write a response; return the exit status."""
+    """Write a response as the options ask; return the exit status."""
     if options.as_json:
         click.echo(output.response_json(response))
     elif response.status and not options.events:
         is_data = options.schema is not None
         output.show_answer(output.json_text(response.value, indent=2) if is_data else response.text)
-        answers().flush()
+        real_stdout().flush()
     if not (response.status or options.as_json or options.events):
         output.show_failure(response, screen)
     status = errors.OK if response.status else errors.FAILED
     if response.exception is not None and response.state is not TaskState.STOPPED:
         status = errors.report(
-            response.exception, debug=state.debug, clean=state.clean, left_out=left_out
+            response.exception, debug=state.debug, clean=state.clean, omitted_hint=omitted_hint
         )
     if options.verbose:
         screen.line(summary_of(response.trace, width=screen.width), "dim")
@@ -209,13 +209,7 @@ def _write(
 
 @dataclass(frozen=True)
 class Setup:
-    """The components of a command's agent.
-
-    Args:
-        project: The configuration.
-        host: The plugins.
-        options: The options of the command.
-    """
+    """The project, plugins and options from which a command creates its agent."""
 
     project: Project
     host: PluginHost
@@ -223,7 +217,7 @@ class Setup:
 
     @classmethod
     def of(cls, state: State, options: Options) -> Setup:
-        """Load the project and plugins for some options, and print warnings.
+        """Load the project and the plugins, and print warnings about them.
 
         Raises:
             DelfError: If a setting or plugin cannot be used.
@@ -237,25 +231,25 @@ class Setup:
 
     @property
     def journal_was_chosen(self) -> bool:
-        """True if the user configured a destination for events."""
+        """True if the user configured a journal."""
         return "journal" in self.project.agent.model_fields_set
 
     @property
-    def keeps(self) -> bool:
-        """True if events are stored where `delf runs` finds them."""
+    def is_journalled(self) -> bool:
+        """True if events are stored in a journal that `delf runs` reads."""
         return journal_name(self.project, self.host) != IN_PROCESS
 
     @property
-    def keeps_nothing(self) -> bool:
-        """True if the user chose to keep events in memory only."""
+    def in_memory_was_chosen(self) -> bool:
+        """True if the user configured that events are in memory only."""
         return self.journal_was_chosen and self.project.agent.journal == IN_PROCESS
 
     def agent(self, **more: Any) -> Agent:
         """Create an agent."""
         config = self.project.agent
         if "timeout" not in config.model_fields_set:
-            waits = config.approval_timeout if config.wait_approvals else 0.0
-            more = {"timeout": TIMEOUT + waits, **more}
+            approval_seconds = config.approval_timeout if config.wait_approvals else 0.0
+            more = {"timeout": TIMEOUT_SECONDS + approval_seconds, **more}
         if self.options.conversation is not None:
             conversation_options = {"persist": True, "conversation_id": self.options.conversation}
             more = {"chat": as_chat(conversation_options, self.host), **more}
@@ -270,17 +264,21 @@ class Setup:
         )
 
     async def start(self, agent: Agent | None = None, *, must_keep: bool = False) -> Agent:
-        """Start and return the agent; without a journal if the default journal is not writable.
+        """Start an agent, and return the started agent.
 
-        The chat is then kept in memory, too.
+        If the default journal is not writable, a new agent without a journal is started, whose
+        chat is in memory, too.
 
         Args:
-            agent: The agent to start; a new one when omitted.
-            must_keep: Whether to raise instead if the journal is not writable.
+            agent: The agent to start; a new agent when omitted.
+            must_keep: Whether an unwritable journal always raises.
+
+        Raises:
+            JournalUnavailableError: If a journal that was chosen or is needed is not writable.
         """
         agent = agent or self.agent()
         try:
-            await self._begin(agent)
+            await self._start_in_time(agent)
         except JournalUnavailableError as error:
             is_chosen = error.chosen or self.journal_was_chosen
             if must_keep or is_chosen or self.options.conversation is not None:
@@ -288,16 +286,16 @@ class Setup:
             errors.say("warning", f"nothing of this task is kept: {error.message}")
         else:
             return agent
-        # The conversation is kept by the same unwritable journal.
+        # The chat would be stored in the same unwritable journal.
         chat = agent.chat
         if chat is not None:
             chat = chat.in_memory()
         agent = self.agent(journal=IN_PROCESS, chat=chat)
-        await self._begin(agent)
+        await self._start_in_time(agent)
         return agent
 
-    async def _begin(self, agent: Agent) -> None:
-        """Start the agent, within the task's timeout if one is given.
+    async def _start_in_time(self, agent: Agent) -> None:
+        """Start the agent within the task's timeout, if the user configured a timeout.
 
         Raises:
             TaskTimeoutError: If the start takes longer, for example because a container engine does
@@ -310,7 +308,7 @@ class Setup:
             async with limit:
                 await agent.astart()
         except TimeoutError:
-            # Another timeout, such as that of a plugin, has its own message.
+            # A TimeoutError that a plugin raises has a message of its own.
             if not limit.expired():
                 raise
             raise TaskTimeoutError(
@@ -329,17 +327,18 @@ def _tools(project: Project, options: Options) -> list[Any]:
     return tools
 
 
-def _do(
+def _run_work(
     setup: Setup,
     do: Work,
     options: Options,
     screen: output.Screen,
     show: Callable[[Response], int],
 ) -> tuple[Response, int, errors.InterruptedRunError | None]:
-    """Run work with an agent, and show its response before the agent stops.
+    """Run work with an agent, and show the response before the agent stops.
 
     Returns:
-        The response, the exit status, and the signal that stopped the work, if any.
+        The response, the exit status that ``show`` returned, and the signal that stopped the work
+        (None if no signal came).
 
     Raises:
         InterruptedRunError: If a signal came before the task started.
@@ -365,23 +364,23 @@ def _do(
     listeners += [live] if live is not None else []
     lines = EventLines()
 
-    kept_flags: list[bool] = []
-    outcomes: list[tuple[Response, int]] = []
+    is_resumable = False
+    shown: tuple[Response, int] | None = None
 
     async def work() -> None:
+        nonlocal is_resumable, shown
         if options.events:
             listeners.append(lines)
             lines.watch()
         started = await setup.start(agent)
         # Known only after the start, which may fall back to a journal in memory.
-        kept_flags.append(setup.keeps and started is agent)
+        is_resumable = setup.is_journalled and started is agent
         try:
             response = await do(started, {"listeners": listeners})
             if live is not None:
                 live.stop()
-            # Shown before the agent stops: closing its tools may take long, and a signal may cut
-            # it.
-            outcomes.append((response, show(response)))
+            # Shown first: to close the tools may take long, and a signal may interrupt that.
+            shown = response, show(response)
         finally:
             await started.astop()
 
@@ -389,20 +388,17 @@ def _do(
         live.start()
     began = time.monotonic()
     try:
-        run_until_done(work, lambda: leave_tasks(agent) if any(kept_flags) else None)
+        run_until_done(work, lambda: leave_tasks(agent) if is_resumable else None)
     except errors.InterruptedRunError as stop:
-        # The reader of stdout has gone: that is the end of a pipe and no interruption.
-        if lines.broken:
+        if lines.is_broken:  # EventLines cancelled the run; there was no signal
             raise BrokenPipeError from None
         if live is not None:
             live.stop()
-        # The answer is on the screen already; the signal came while the agent stopped.
-        if outcomes:
-            return *outcomes[0], stop
-        # The task has its end in the journal, and only the response did not get here.
+        if shown is not None:  # the signal came while the agent stopped
+            return *shown, stop
         if events and isinstance(events[-1], TaskFinished):
             response = past_response(events, events[-1])
-        elif any(kept_flags) and events:
+        elif is_resumable and events:
             message = f"{stop} ended its process; it can be resumed"
             response = left_response(events, message, time.monotonic() - began)
         else:
@@ -411,51 +407,62 @@ def _do(
     finally:
         if live is not None:
             live.stop()
-    return *outcomes[0], None
+    assert shown is not None  # noqa: S101 - work shows the response or raises
+    return *shown, None
 
 
 def named_tools(agent: Agent) -> str:
     """Return the names of an agent's tools as a short text."""
     names = [item.name for item in agent.tools]
-    tool_list = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-    return tool_list or "no tools"
+    omitted_count = len(names) - _MAX_TOOL_NAMES
+    rest_note = f" and {omitted_count} more" if omitted_count > 0 else ""
+    return ", ".join(names[:_MAX_TOOL_NAMES]) + rest_note or "no tools"
 
 
 class EventLines:
-    """Writes each event to stdout, and stops the run when the reader is gone."""
+    """An event listener that writes each event to stdout as a line of JSON.
+
+    When the reader of stdout is gone, the listener cancels the run.
+    """
 
     def __init__(self) -> None:
-        self.broken = False
-        self._stop: Callable[[], object] = bool
+        self.is_broken = False
+        self._run: asyncio.Task[Any] | None = None
 
     def watch(self) -> None:
-        """Take the current asyncio task as the run to stop."""
-        task = asyncio.current_task()
-        if task is not None:
-            self._stop = task.cancel
+        """Cancel the current asyncio task when the reader of stdout is gone."""
+        self._run = asyncio.current_task()
 
     def __call__(self, event: Event) -> None:
         """Write an event."""
-        if self.broken:
+        if self.is_broken:
             return
         try:
-            click.echo(output.event_line(event), file=answers())
-            answers().flush()
+            click.echo(output.event_line(event), file=real_stdout())
+            real_stdout().flush()
         except BrokenPipeError:
-            self.broken = True
-            self._stop()
+            self.is_broken = True
+            if self._run is not None:
+                self._run.cancel()
 
 
 def restore_options(state: State, options: Options, record: Mapping[str, Any]) -> Options:
-    """Merge a task's stored options under the given ones, and change to its folder.
+    """Complete the given options with a task's stored options, and change to the task's folder.
+
+    Options given now take precedence.
+
+    Args:
+        state: The program's flags, which get the stored config file and plugin files.
+        options: The options of the current command.
+        record: The stored options, as :meth:`Options.to_record` returned them.
 
     Raises:
         ConfigurationError: If the folder is gone, or an option contained a secret.
     """
     if "folder" not in record:
         return options  # the task did not come from the command line
-    # Before the folder changes: the user's paths are relative to the present one.
-    options = _with_whole_paths(state, options)
+    # Resolved before the folder changes: the user's paths are relative to the current folder.
+    options = _with_absolute_paths(state, options)
     folder = str(record["folder"])
     try:
         os.chdir(folder)
@@ -465,19 +472,16 @@ def restore_options(state: State, options: Options, record: Mapping[str, Any]) -
             hint="if the project was moved: delf resume ID --here, in its new folder",
         ) from None
     state.config = state.config or record["config"]
-    # Files of code are named, and never loaded: whoever resumes a task says what runs here.
+    # Stored code files are never loaded: only the person who resumes a task chooses code.
     state.absent = tuple(file for file in record.get("plugins", ()) if file not in state.plugin)
     flags = {name: value for name, value in options.flags.items() if value is not None}
-    # The options of this command win over those of the task, one by one.
-    override_keys = {text.partition("=")[0] for text in options.overrides}
-    overrides = [
-        text for text in record["overrides"] if text.partition("=")[0] not in override_keys
-    ]
-    kept_options = {
+    given_keys = {text.partition("=")[0] for text in options.overrides}
+    overrides = [text for text in record["overrides"] if text.partition("=")[0] not in given_keys]
+    stored_options = {
         f"--{name.replace('_', '-')}": v for name, v in record["flags"].items() if name not in flags
     }
-    kept_options |= {f"--set {text.partition('=')[0]}=…": text for text in overrides}
-    for option, value in kept_options.items():
+    stored_options |= {f"--set {text.partition('=')[0]}=…": text for text in overrides}
+    for option, value in stored_options.items():
         if REDACTED in repr(value):
             raise ConfigurationError(
                 f"the option {option} of the task holds a secret, which the journal does not keep",
@@ -492,8 +496,8 @@ def restore_options(state: State, options: Options, record: Mapping[str, Any]) -
     )
 
 
-def _with_whole_paths(state: State, options: Options) -> Options:
-    """Return the options with absolute paths, which are valid in any folder."""
+def _with_absolute_paths(state: State, options: Options) -> Options:
+    """Make the paths in ``state`` absolute; return the options with absolute paths."""
     absolute, flags = os.path.abspath, dict(options.flags)
     state.config = state.config and absolute(state.config)
     state.plugin = tuple(map(absolute, state.plugin))
@@ -507,10 +511,10 @@ def _with_whole_paths(state: State, options: Options) -> Options:
 
 
 def plugin_warnings(host: PluginHost, project: Project) -> Iterator[str]:
-    """Yield a warning for each ``[plugins.NAME]`` of a missing plugin.
+    """Yield a warning for each ``[plugins.NAME]`` whose plugin is not installed.
 
     Args:
-        host: The plugins, which are not imported.
+        host: The discovered plugins.
         project: The project.
     """
     for name in project.plugin_options:
@@ -520,18 +524,19 @@ def plugin_warnings(host: PluginHost, project: Project) -> Iterator[str]:
 
 
 def log_to_stderr(state: State) -> None:
-    """Log redacted warnings to stderr, one line each; everything with tracebacks if ``--debug``."""
+    """Log warnings to stderr, redacted and one line each.
+
+    With ``--debug``, all messages are logged, with tracebacks.
+    """
     root = logging.getLogger()
-    for old in [handler for handler in root.handlers if isinstance(handler, _Lines)]:
+    for old in [handler for handler in root.handlers if isinstance(handler, _StderrHandler)]:
         root.removeHandler(old)  # left by an earlier run in this process
-    root.addHandler(_Lines(logging.DEBUG if state.debug else logging.WARNING, state.clean))
+    root.addHandler(_StderrHandler(logging.DEBUG if state.debug else logging.WARNING, state.clean))
     logging.captureWarnings(True)
     logging.getLogger("delf").setLevel(logging.DEBUG if state.debug else logging.NOTSET)
 
 
-class _Lines(logging.Handler):
-    """A log handler for stderr, with tracebacks only in debug mode."""
-
+class _StderrHandler(logging.Handler):
     def __init__(self, level: int, clean: Callable[[str], str]) -> None:
         super().__init__(level)
         self._clean = clean

@@ -21,20 +21,22 @@ if TYPE_CHECKING:
     from delf_engine.redact import Redactor
 
 
-_ABSENT: Final = "the task began with --plugin {path}: give this file again"
+_ABSENT_PLUGIN: Final = "the task began with --plugin {path}: give this file again"
 
 
 @dataclass()
 class State:
-    """The flags that every command accepts.
+    """The flags that every command accepts, and objects that commands share.
 
     Args:
-        debug: Show tracebacks.
-        no_plugins: Use no installed plugin.
+        debug: Whether to show tracebacks.
+        no_plugins: Whether to ignore all installed plugins.
         config: The file to use instead of the nearest ``delf.toml``.
         trust: Folders whose files are trusted for this command only.
-        plugin: Python files, each used as an installed plugin.
-        absent: Python files that were plugins when the resumed task began, and are not given now.
+        plugin: Paths of Python files, each of which is used as an installed plugin.
+        absent: Paths that the resumed task got as ``plugin``, and this command did not.
+        redactor: The redactor, once it was made.
+        discovered: The discovered plugins, with the key for which they are valid.
     """
 
     debug: bool = False
@@ -44,7 +46,7 @@ class State:
     plugin: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     redactor: Redactor | None = field(default=None, repr=False)
-    found: tuple[object, PluginHost] | None = field(default=None, repr=False)
+    discovered: tuple[object, PluginHost] | None = field(default=None, repr=False)
 
     def load_project(
         self,
@@ -53,15 +55,16 @@ class State:
         *,
         ask: bool = True,
     ) -> Project:
-        """Load the configuration that applies here.
+        """Load the configuration that applies in the current folder.
 
         Args:
-            overrides: ``KEY=VALUE`` texts of ``--set``.
-            flags: Fields of the agent's configuration; None means not given.
+            overrides: The ``KEY=VALUE`` texts of ``--set``.
+            flags: A mapping from field of the agent's configuration to value; None for an option
+                that was not given.
             ask: Whether to ask at the terminal about an untrusted folder.
 
         Raises:
-            FolderNotTrustedError: If its files are not trusted.
+            FolderNotTrustedError: If the project's files are not trusted.
             ConfigurationError: For an invalid setting, with file, key and allowed values.
         """
         from delf.trust.decisions import Trust
@@ -70,7 +73,7 @@ class State:
         trust = Trust.here(*self.trust)
         while True:
             try:
-                # Load again after a yes: a file that changed meanwhile needs another answer.
+                # Loaded again after a yes, because a file may have changed during the question.
                 return load_project(
                     overrides=overrides,
                     flags=flags,
@@ -81,35 +84,36 @@ class State:
             except FolderNotTrustedError:
                 from delf_cli import trust_question
 
-                if (
-                    not ask
-                    or not trust_question.can_ask()
-                    or not trust_question.ask(self.config, self.clean, self.discover())
-                ):
+                if not ask or not trust_question.can_ask():
+                    raise
+                if not trust_question.ask(self.config, self.clean, self.discover()):
                     raise
 
     def clean(self, text: str) -> str:
         """Redact secrets of the environment and the configuration in a text."""
-        return self._cleaner().text(text)
+        return self._any_redactor().text(text)
 
     def clean_data(self, data: Any) -> Any:
-        """Redact plain data like :meth:`clean`."""
-        return self._cleaner().value(data)
+        """Redact secrets in all texts of JSON-like data."""
+        return self._any_redactor().value(data)
 
-    def _cleaner(self) -> Redactor | Withheld:
+    def _any_redactor(self) -> Redactor | Withheld:
         try:
             return self._secret_redactor()
-        except (Exception, SystemExit):  # report a broken engine
+        except (Exception, SystemExit):  # even errors of a broken engine must be redacted
             return Withheld(own_variables().values())
 
     def hide_secrets_of(self, settings: object) -> None:
-        """Redact the secrets of a connection's settings, which the command line may have set."""
+        """Redact the secrets in a connection's settings from now on.
+
+        The command line may have set them.
+        """
         from delf_engine.secrets import secrets_of_settings
 
         self._secret_redactor().learn("settings", [*secrets_of_settings(settings)])
 
     def _secret_redactor(self) -> Redactor:
-        """Return a redactor with all secrets that can be collected without failing."""
+        """Return a redactor of the environment's secrets and, if it loads, the project's."""
         if self.redactor is None:
             from delf_engine.redact import Redactor
             from delf_engine.secrets import secrets_of_environ
@@ -125,7 +129,10 @@ class State:
         return self.redactor
 
     def discover(self, environ: Mapping[str, str] | None = None) -> PluginHost:
-        """Discover plugins, cached until a package or setting changes.
+        """Return the discovered plugins, cached until a package, flag or variable changes.
+
+        Args:
+            environ: The environment variables for the plugins; the user's own when None.
 
         Raises:
             PluginError: If a file of ``--plugin`` cannot be imported.
@@ -141,29 +148,29 @@ class State:
             variables,
             discovery.installation_stamp(),
         )
-        if self.found is None or self.found[0] != discovery_key:
+        if self.discovered is None or self.discovered[0] != discovery_key:
             extra = [discovery.from_file(path) for path in self.plugin]
-            absent = [(Path(path).stem, _ABSENT.format(path=path)) for path in self.absent]
+            absent = [(Path(path).stem, _ABSENT_PLUGIN.format(path=path)) for path in self.absent]
             host = PluginHost.discover(
                 no_plugins=self.no_plugins, environ=variables, extra=extra, absent=absent
             )
-            self.found = discovery_key, host
-        return self.found[1]
+            self.discovered = discovery_key, host
+        return self.discovered[1]
 
 
 def state_of(ctx: click.Context) -> State:
-    """Return the program's state from a command's context."""
+    """Return the program's flags from a command's context."""
     state: object = ctx.find_root().obj
     return state if isinstance(state, State) else State()
 
 
-def _remember(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
-    """Store a flag that may be given before or after the command's name."""
+def _store_flag(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
+    """Store a flag in the state; a flag may be before or after the command's name."""
     if value:
         state = ctx.find_root().ensure_object(State)
         name = str(parameter.name)
-        several = name in ("trust", "plugin")
-        setattr(state, name, (*getattr(state, name), *value) if several else value)
+        is_repeatable = name in ("trust", "plugin")
+        setattr(state, name, (*getattr(state, name), *value) if is_repeatable else value)
 
 
 def take_everywhere(command: click.Command) -> click.Command:
@@ -180,8 +187,7 @@ def take_everywhere(command: click.Command) -> click.Command:
     return command
 
 
-def _colour(ctx: click.Context, _parameter: click.Parameter, value: Any) -> None:
-    """Apply ``--color`` before any output; the last of several flags wins."""
+def _apply_colour_flag(ctx: click.Context, _parameter: click.Parameter, value: Any) -> None:
     if value is not None:
         colours.choose(value)
     colours.apply(ctx)
@@ -190,7 +196,7 @@ def _colour(ctx: click.Context, _parameter: click.Parameter, value: Any) -> None
 def _flags() -> list[click.Option]:
     common: dict[str, Any] = {
         "expose_value": False,
-        "callback": _remember,
+        "callback": _store_flag,
         "is_eager": True,  # processed before --help, which loads plugins
     }
     return [
@@ -200,8 +206,8 @@ def _flags() -> list[click.Option]:
             type=click.Choice(("auto", "always", "never")),
             help="Use colours; auto, the default, follows the terminal and NO_COLOR.",
             expose_value=False,
-            callback=_colour,
-            is_eager=True,
+            callback=_apply_colour_flag,
+            is_eager=True,  # before any output
         ),
         click.Option(["--no-plugins"], is_flag=True, help="Use no installed plugin.", **common),
         click.Option(

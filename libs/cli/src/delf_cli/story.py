@@ -12,33 +12,32 @@ from delf import events as ev
 from delf.terminal import visible
 from delf.types import TaskState
 
-_WIDEST: Final = 50
+_MAX_NAME_CHARACTERS: Final = 50
 
 
-class _Short(reprlib.Repr):
-    """A ``repr`` of limited length for values of any size."""
+class _ShortRepr(reprlib.Repr):
+    """A ``repr`` of limited length that shows the number of bytes instead of bytes."""
 
     def __init__(self) -> None:
         super().__init__()
         self.maxstring = self.maxother = 80
 
     def repr_bytes(self, value: Any, _level: int) -> str:
-        """Format bytes as their number."""
         return f"<{len(value):,} bytes>"
 
 
-_SHORT: Final = _Short()
-_VOID: Final = {
+_SHORT: Final = _ShortRepr()
+_EXPIRY_REASONS: Final = {
     "timeout": "nobody answered in time",
     "abandoned": "the script stopped waiting for the call before anybody answered",
     "sandbox_died": "the sandbox of the script ended before anybody answered",
     "changed": "something else would be done now, so it is asked again",
 }
-"""The reasons that a request has no answer, by the source of its decision."""
+"""The reasons that a request expired, by the ``source`` of its ``ApprovalDecided`` event."""
 
 
 def story(event: ev.Event) -> str | None:
-    """Format an event as one line; None for events that people need not see."""
+    """Format an event for people, usually as one line; None for events of no interest to people."""
     match event:
         case ev.SandboxOpened():
             return f"  sandbox {event.backend} ({event.isolation})"
@@ -76,9 +75,9 @@ def story(event: ev.Event) -> str | None:
 
 
 def _format_decision(event: ev.ApprovalDecided) -> str:
-    """Format a decision: outcome, person and channel, or why the request became void."""
-    if event.decision == "expired" and event.source in _VOID:
-        return f"expired: {_VOID[event.source]}"
+    """Format a decision with the person and the channel, or the reason of an expiry."""
+    if event.decision == "expired" and event.source in _EXPIRY_REASONS:
+        return f"expired: {_EXPIRY_REASONS[event.source]}"
     if event.answer is not None:
         return f"answered by {_person(event)}: {cut(str(event.answer), 200)}"
     other_voters = f"; {', '.join(event.others)} approved it before" if event.others else ""
@@ -93,63 +92,74 @@ def _person(event: ev.ApprovalDecided | ev.ApprovalVoted) -> str:
 
 
 def format_stop(event: ev.TaskFinished) -> str:
-    """Format who stopped a task and from where; empty if unknown."""
+    """Return `` by PERSON (CHANNEL)`` for a task that a known person stopped, else ``""``."""
+    if not event.by or event.state is not TaskState.STOPPED:
+        return ""
     via = f" ({visible(event.via)})" if event.via else ""
-    return f" by {visible(event.by)}{via}" if event.by and event.state is TaskState.STOPPED else ""
+    return f" by {visible(event.by)}{via}"
 
 
 def printed_so_far(events: Iterable[ev.Event]) -> str:
-    """Return the visible output of an unfinished task.
+    """Return what the scripts of an unfinished task have printed.
 
-    The output of a failed script is replaced by that of the next script.
+    The output of a failed script is left out once the next script is generated.
     """
-    lines: list[str] = []
-    last: list[str] = []
+    finished_output: list[str] = []
+    script_output: list[str] = []
     for event in events:
         match event:
             case ev.ScriptGenerated():
-                last.clear()
+                script_output.clear()
             case ev.Printed():
-                last.append(event.text)
+                script_output.append(event.text)
             case ev.ScriptFinished() if event.status in ("done", "rerun"):
-                lines += last
-                last.clear()
+                finished_output += script_output
+                script_output.clear()
             case _:
                 pass
-    return "".join((*lines, *last))
+    return "".join((*finished_output, *script_output))
 
 
 def printed_lines(event: ev.Printed) -> str:
-    """Format a script's output with a mark on each line."""
+    """Format a script's output with ``|`` before each line."""
     return textwrap.indent(event.text.rstrip("\n"), "  | ", lambda _line: True)
 
 
 def purpose(event: ev.CallStarted) -> str:
-    """Return a call's ``desc=``, or else its arguments."""
+    """Return the description of a call, or its arguments if the script gave no ``desc=``."""
     argument_list = ", ".join(f"{n}={_SHORT.repr(v)}" for n, v in event.arguments.items())
     return event.description or f"({argument_list})"
 
 
 def call_line(event: ev.CallFinished, subject: str, width: int | None = None) -> str:
-    """Format a finished call as one line."""
+    """Format a finished call as one line.
+
+    Args:
+        event: The end of the call.
+        subject: The purpose of the call, which is truncated to fit the line.
+        width: The width of the line in characters; None for about 200.
+    """
     call_status = f"{event.status}, {event.duration_ms:.0f} ms"
-    room = 200 if width is None else width - len(event.action) - len(call_status) - 9
-    return " · ".join(filter(None, (f"→ {event.action}", cut(subject, max(20, room)), call_status)))
+    subject_width = 200 if width is None else width - len(event.action) - len(call_status) - 9
+    parts = (f"→ {event.action}", cut(subject, max(20, subject_width)), call_status)
+    return " · ".join(filter(None, parts))
 
 
 def short_name(model: str) -> str:
-    """Return a model's name, shortened to its end if it is long, such as a path."""
-    return model if len(model) <= _WIDEST else f"…{model[1 - _WIDEST :]}"
+    """Return a model's name; of a long name, such as a path, only the end."""
+    if len(model) <= _MAX_NAME_CHARACTERS:
+        return model
+    return f"…{model[1 - _MAX_NAME_CHARACTERS :]}"
 
 
 def cut(text: str, limit: int) -> str:
-    """Truncate a text to one line of some characters."""
+    """Convert a text to one line of at most ``limit`` characters."""
     line = " ".join(visible(text).split())
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
 def tell_of_event(event: ev.Event) -> None:
-    """Print an event to stderr; the listener of ``verbose``."""
+    """Print an event to stderr, as the agent's option ``verbose`` does."""
     if isinstance(event, ev.TaskStarted):
         text: str | None = f"task {event.task_id}: {event.task}"
     elif isinstance(event, ev.Warned):

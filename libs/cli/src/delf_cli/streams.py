@@ -16,37 +16,38 @@ _CLICK: Final[Any] = click.utils
 _default_of_click: Final = _CLICK._default_text_stdout  # noqa: SLF001 - no public one
 
 
-class _Stdout:
-    """The real stdout, while ``sys.stdout`` is redirected to stderr."""
+class _Redirection:
+    """The streams of a redirection of ``sys.stdout`` to stderr; None without a redirection."""
 
-    stream: TextIO | None = None
-    before: TextIO | None = None
-
-
-def answers() -> TextIO:
-    """Return the real stdout, reserved for answers that programs read."""
-    return _Stdout.stream or sys.stdout
+    real_stdout: TextIO | None = None
+    replaced_stdout: TextIO | None = None
 
 
-def keep_for_answers() -> None:
-    """Redirect the output of tools and their child processes to stderr, unless on a terminal.
+def real_stdout() -> TextIO:
+    """Return the real stdout, which is for answers only, even while ``sys.stdout`` is stderr."""
+    return _Redirection.real_stdout or sys.stdout
 
-    Click still writes to stdout, for commands of plugins, except during a tool call.
+
+def reserve_stdout() -> None:
+    """Redirect ``sys.stdout`` to stderr, unless stdout is a terminal.
+
+    The output of tools and their child processes then does not mix with the answer. ``click.echo``
+    still writes to the real stdout, except during a tool call.
     """
-    if sys.stdout.isatty() or _Stdout.stream is not None:
+    if sys.stdout.isatty() or _Redirection.real_stdout is not None:
         return
-    _Stdout.before = sys.stdout
-    _Stdout.stream = _redirect_stdout(sys.stdout)
+    _Redirection.replaced_stdout = sys.stdout
+    _Redirection.real_stdout = _redirect_stdout(sys.stdout)
     sys.stdout = sys.stderr
     _CLICK._default_text_stdout = _click_stream  # noqa: SLF001
 
 
 def _click_stream() -> TextIO:
-    return sys.stdout if in_call() else answers()
+    return sys.stdout if in_call() else real_stdout()
 
 
 def _redirect_stdout(stdout: TextIO) -> TextIO:
-    """Duplicate stdout to another descriptor, and redirect its own descriptor to stderr."""
+    """Redirect descriptor 1 to stderr, and return a stream to the former descriptor 1."""
     try:
         if stdout.fileno() != 1:
             return stdout
@@ -55,59 +56,64 @@ def _redirect_stdout(stdout: TextIO) -> TextIO:
     stdout.flush()
     raw = io.FileIO(os.dup(1), "w")
     os.dup2(2, 1)
-    is_whole = isinstance(getattr(stdout, "buffer", None), _WholeWriter)
+    is_unbuffered = isinstance(getattr(stdout, "buffer", None), _UnbufferedWriter)
     return io.TextIOWrapper(
-        _WholeWriter(raw) if is_whole else io.BufferedWriter(raw),
+        _UnbufferedWriter(raw) if is_unbuffered else io.BufferedWriter(raw),
         stdout.encoding,
         errors=stdout.errors,
-        write_through=is_whole,
+        write_through=is_unbuffered,
     )
 
 
-def give_back() -> None:
-    """Undo :func:`keep_for_answers`."""
-    kept_stream, before = _Stdout.stream, _Stdout.before
-    if kept_stream is None or before is None:
+def restore_stdout() -> None:
+    """Undo :func:`reserve_stdout`."""
+    reserved_stream, replaced_stream = _Redirection.real_stdout, _Redirection.replaced_stdout
+    if reserved_stream is None or replaced_stream is None:
         return
-    if kept_stream is not before:
-        os.dup2(kept_stream.fileno(), 1)
-        kept_stream.close()
-    sys.stdout = before
-    _Stdout.stream = _Stdout.before = None
+    if reserved_stream is not replaced_stream:
+        os.dup2(reserved_stream.fileno(), 1)
+        reserved_stream.close()
+    sys.stdout = replaced_stream
+    _Redirection.real_stdout = _Redirection.replaced_stdout = None
     _CLICK._default_text_stdout = _default_of_click  # noqa: SLF001
 
 
 def prepare() -> None:
-    """Open missing standard streams, and make writes complete and encodable."""
-    _open_closed()
+    """Make the standard streams safe to write to.
+
+    Closed streams are opened on /dev/null. Text that the encoding lacks is escaped, and unbuffered
+    streams write all data or raise.
+    """
+    _open_closed_streams()
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         raw = getattr(stream, "buffer", None)
         if isinstance(raw, io.RawIOBase):  # PYTHONUNBUFFERED, as in many containers
-            whole_stream = io.TextIOWrapper(_WholeWriter(raw), stream.encoding, write_through=True)
-            setattr(sys, name, whole_stream)
+            writer = _UnbufferedWriter(raw)
+            setattr(sys, name, io.TextIOWrapper(writer, stream.encoding, write_through=True))
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
 
 
-class _WholeWriter(io.BufferedWriter):
-    """A writer that writes all data at once, and raises if its reader has closed the pipe.
+class _UnbufferedWriter(io.BufferedWriter):
+    """A writer that writes all data immediately, and raises if its reader has closed the pipe.
 
-    Python's own unbuffered text stream silently drops what a pipe did not accept, so a reader that
-    ends in the middle of a long text would go unnoticed.
+    Python's own unbuffered text stream silently drops the data that a pipe did not accept.
     """
 
     def write(self, data: Any, /) -> int:
-        """Write everything now."""
         count = super().write(data)
         self.flush()
         return count
 
 
-def _open_closed() -> None:
-    """Open /dev/null for a closed stream, whose descriptor the next opened file would take."""
+def _open_closed_streams() -> None:
+    """Open /dev/null for each closed standard stream.
+
+    Otherwise the next opened file would get the descriptor of the stream.
+    """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
             os.fstat(number)
@@ -118,22 +124,25 @@ def _open_closed() -> None:
             setattr(sys, name, stream)
 
 
-def hush() -> None:
-    """Suppress broken-pipe errors, also at the exit of the process."""
-    _to_nowhere(answers())
-    finish()
+def ignore_broken_pipe() -> None:
+    """Discard the remaining output after a broken pipe, also at the exit of the process."""
+    _redirect_to_devnull(real_stdout())
+    flush_or_drop()
 
 
-def finish() -> None:
-    """Drop unwritable output (such as with a full disk), on which Python would fail at exit."""
-    for stream in (answers(), sys.stdout, sys.stderr):
+def flush_or_drop() -> None:
+    """Flush the standard streams; drop output that cannot be written, such as to a full disk.
+
+    Python itself would fail at exit because of such output.
+    """
+    for stream in (real_stdout(), sys.stdout, sys.stderr):
         try:
             stream.flush()
         except OSError:
-            _to_nowhere(stream)
+            _redirect_to_devnull(stream)
 
 
-def _to_nowhere(stream: Any) -> None:
+def _redirect_to_devnull(stream: Any) -> None:
     try:
         devnull = os.open(os.devnull, os.O_WRONLY)
         os.dup2(devnull, stream.fileno())
@@ -144,4 +153,4 @@ def _to_nowhere(stream: Any) -> None:
 
 def wrap_text(text: str, *, indent: int = 0, head: int = 0, stream: TextIO | None = None) -> str:
     """Wrap a text to the terminal's width, as :func:`delf.terminal.wrap_text` does."""
-    return terminal.wrap_text(text, indent=indent, head=head, stream=stream or answers())
+    return terminal.wrap_text(text, indent=indent, head=head, stream=stream or real_stdout())

@@ -14,8 +14,8 @@ from delf_engine.views.records import ApprovalTrace, ModelUse, TimelineEntry, To
 if TYPE_CHECKING:
     from delf import Trace
 
-MAX_CALLS: Final = 30
-_MAX_CELL: Final = 60
+MAX_ROWS: Final = 30
+_MAX_CELL_CHARACTERS: Final = 60
 
 Row = Sequence[str]
 
@@ -28,7 +28,7 @@ def summary_of(trace: Trace, *, calls: bool = True, width: int | None = None) ->
         calls: Whether to list the calls.
         width: The terminal's width; None without a terminal.
     """
-    uses: dict[tuple[str, str], ModelUse] = {}
+    uses: dict[tuple[str, str], ModelUse] = {}  # by model and purpose
     total = ModelUse()
     for call in trace.model_calls:
         uses.setdefault((call.model, call.purpose), ModelUse()).add(call)
@@ -72,7 +72,7 @@ def summary_of(trace: Trace, *, calls: bool = True, width: int | None = None) ->
 
 
 def step_rows(timeline: Iterable[TimelineEntry]) -> list[Row]:
-    """Return the rows about steps of the loop, in order."""
+    """Return a table row for each step of the task, in order."""
     return [
         (line.label, line.status, _ms(line.duration_ms))
         for line in timeline
@@ -81,7 +81,7 @@ def step_rows(timeline: Iterable[TimelineEntry]) -> list[Row]:
 
 
 def call_rows(calls: Sequence[ToolCallTrace]) -> list[Row]:
-    """Return the rows about the first calls, with their purposes or errors."""
+    """Return a table row for each of the first 30 calls, with the error or the purpose."""
     return [
         (
             str(call.call_id),
@@ -90,12 +90,15 @@ def call_rows(calls: Sequence[ToolCallTrace]) -> list[Row]:
             _ms(call.duration_ms),
             call.error or call.description or "",
         )
-        for call in calls[:MAX_CALLS]
+        for call in calls[:MAX_ROWS]
     ]
 
 
 def approval_rows(approvals: Sequence[ApprovalTrace]) -> list[Row]:
-    """Return the rows about requests and decisions, with edited arguments instead of notes."""
+    """Return a table row for each of the first 30 approvals.
+
+    The last cell is the origin, answer, reason or edited arguments of the decision.
+    """
     return [
         (
             str(approval.call_id or "-"),
@@ -104,7 +107,7 @@ def approval_rows(approvals: Sequence[ApprovalTrace]) -> list[Row]:
             approval.by,
             _note_of(approval),
         )
-        for approval in approvals[:MAX_CALLS]
+        for approval in approvals[:MAX_ROWS]
     ]
 
 
@@ -117,9 +120,14 @@ def _note_of(approval: ApprovalTrace) -> str:
 
 
 def model_rows(uses: Mapping[tuple[str, str], ModelUse], total: ModelUse) -> list[Row]:
-    """Return the rows about tokens and cost by model and purpose, with a sum if several."""
-    rows = [(model, purpose, *_figures(use)) for (model, purpose), use in uses.items()]
-    return [*rows, ("all", "", *_figures(total))] if len(rows) > 1 else list(rows)
+    """Return a table row of tokens and cost for each model and purpose.
+
+    Two or more rows are followed by a row with the total.
+    """
+    rows: list[Row] = [(model, purpose, *_figures(use)) for (model, purpose), use in uses.items()]
+    if len(rows) > 1:
+        rows.append(("all", "", *_figures(total)))
+    return rows
 
 
 def _figures(use: ModelUse) -> tuple[str, ...]:
@@ -142,7 +150,7 @@ def outcomes(calls: Iterable[ToolCallTrace]) -> str:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Row], width: int | None) -> list[str]:
-    cells = [[cut(text, _MAX_CELL) for text in row] for row in rows]
+    cells = [[cut(text, _MAX_CELL_CHARACTERS) for text in row] for row in rows]
     lines = format_table(cells, heads, None if width is None else width - 2)
     return [f"  {line}" for line in lines]
 

@@ -12,16 +12,21 @@ from typing import Final
 import click
 
 from delf.terminal import visible
-from delf_cli.streams import answers
+from delf_cli.streams import real_stdout
 
-_MIN: Final = 20
-"""The minimum width of a text column on a narrow terminal; half of it with many columns."""
-_NARROWEST: Final = 60
-_NUMBER: Final = ">"
+_MIN_COLUMN_WIDTH: Final = 20
+_MIN_TERMINAL_WIDTH: Final = 60
+_NUMBER_MARK: Final = ">"
 
 
 def table(rows: Sequence[Sequence[str]], head: Sequence[str], *, whole: bool = False) -> list[str]:
-    """Format rows for this terminal under bold headers; empty without rows."""
+    """Format rows as the lines of a table with bold headers; empty without rows.
+
+    Args:
+        rows: The cells of each row.
+        head: The columns' names; names of number columns begin with ``>``.
+        whole: Whether to wrap texts that do not fit the terminal; otherwise they are truncated.
+    """
     if not rows:
         return []
     first, *lines = format_table(rows, head, terminal_width(), whole=whole)
@@ -34,38 +39,60 @@ def format_table(
     """Format rows in aligned columns under headers; numbers are right-aligned.
 
     Args:
-        rows: Cells, which may be coloured if they are short.
-        head: The columns' names; number columns begin with ``>``.
+        rows: The cells of each row. Only cells that fit their column may be coloured.
+        head: The columns' names; names of number columns begin with ``>``.
         width: The terminal's width; None without a terminal.
-        whole: Wrap texts that do not fit; otherwise truncate them.
+        whole: Whether to wrap texts that do not fit; otherwise they are truncated.
     """
-    cells = [[name.removeprefix(_NUMBER) for name in head], *rows]
-    widths = [max(map(_width, column)) for column in zip(*cells, strict=True)]
-    texts = [column for column, name in enumerate(head) if not name.startswith(_NUMBER)]
-    over = 0 if width is None else sum(widths) + 2 * (len(widths) - 1) - width
-    texts.sort(key=lambda column: -widths[column])
-    # Narrow columns to a readable width, widest first; if needed, to half of it, narrowest first.
-    for column, min_width in [(c, _MIN) for c in texts] + [(c, _MIN // 2) for c in texts[::-1]]:
-        narrower = min(max(0, over), max(0, widths[column] - min_width))
-        widths[column] -= narrower
-        over -= narrower
+    cells = [[name.removeprefix(_NUMBER_MARK) for name in head], *rows]
+    widths = _column_widths(cells, head, width)
     lines: list[str] = []
     for row in cells:
-        pieces = (
-            _wrap_cell(cell, room) if whole else [cut(cell, room)]
-            for cell, room in zip(row, widths, strict=True)
+        cell_lines = (
+            _wrap_cell(cell, column_width) if whole else [cut(cell, column_width)]
+            for cell, column_width in zip(row, widths, strict=True)
         )
-        for row_cells in itertools.zip_longest(*pieces, fillvalue=""):
-            padded = (
-                _pad_cell(cell, size, at_right=name.startswith(_NUMBER))
-                for cell, size, name in zip(row_cells, widths, head, strict=True)
+        for line_cells in itertools.zip_longest(*cell_lines, fillvalue=""):
+            padded_cells = (
+                _pad_cell(cell, column_width, at_right=name.startswith(_NUMBER_MARK))
+                for cell, column_width, name in zip(line_cells, widths, head, strict=True)
             )
-            lines.append("  ".join(padded).rstrip())
+            lines.append("  ".join(padded_cells).rstrip())
     return lines
 
 
+def _column_widths(
+    cells: Sequence[Sequence[str]], head: Sequence[str], width: int | None
+) -> list[int]:
+    """Return the width of each column, with text columns narrowed to the terminal's width.
+
+    Columns are narrowed to 20 characters, beginning with the widest. If that does not suffice, they
+    are narrowed to 10 characters, beginning with the narrowest.
+    """
+    widths = [max(map(_width, column)) for column in zip(*cells, strict=True)]
+    excess = 0 if width is None else sum(widths) + 2 * (len(widths) - 1) - width
+    texts = [column for column, name in enumerate(head) if not name.startswith(_NUMBER_MARK)]
+    texts.sort(key=lambda column: -widths[column])
+    minimums = [(column, _MIN_COLUMN_WIDTH) for column in texts]
+    minimums += [(column, _MIN_COLUMN_WIDTH // 2) for column in texts[::-1]]
+    for column, min_width in minimums:
+        reduction = min(max(0, excess), max(0, widths[column] - min_width))
+        widths[column] -= reduction
+        excess -= reduction
+    return widths
+
+
 def project_column(folders: Sequence[str | None]) -> tuple[list[str], list[list[str]]]:
-    """Return header and cells of the column "project"; empty if all are of this folder."""
+    """Return the header and the cells of a column with the project of each row.
+
+    Both are empty if all rows belong to the current folder.
+
+    Args:
+        folders: The project's folder of each row; None for none.
+
+    Returns:
+        A list with the header, and for each row a list with its cell.
+    """
     if not set(folders) - {None, str(Path.cwd())}:
         return [], [[] for _ in folders]
     return ["project"], [[one_line(PurePath(folder or "-").name)] for folder in folders]
@@ -81,7 +108,7 @@ def _width(cell: str) -> int:
 
 
 def _wrap_cell(text: str, width: int) -> list[str]:
-    """Wrap a cell to lines, breaking only words longer than the column."""
+    """Wrap a cell to lines; only a word longer than the column is broken."""
     if _width(text) <= width:
         return [text]
     return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
@@ -89,19 +116,21 @@ def _wrap_cell(text: str, width: int) -> list[str]:
 
 def terminal_width() -> int | None:
     """Return the terminal's width; None if stdout is not a terminal."""
-    if not answers().isatty():
+    if not real_stdout().isatty():
         return None
-    return max(_NARROWEST, shutil.get_terminal_size().columns)
+    return max(_MIN_TERMINAL_WIDTH, shutil.get_terminal_size().columns)
 
 
 def one_line(text: str) -> str:
-    """Reduce a text to one line without control characters."""
+    """Convert a text to one line, with control characters escaped."""
     return " ".join(visible(text).split())
 
 
 def cut(text: str, width: int) -> str:
-    """Truncate a text between words."""
+    """Truncate a text, between words unless that would lose more than half of the width."""
     if _width(text) <= width:
         return text
-    short_text, space, _ = text[: width - 1].rpartition(" ")
-    return f"{short_text} …" if space and len(short_text) >= width // 2 else f"{text[: width - 1]}…"
+    whole_words = text[: width - 1].rpartition(" ")[0]
+    if whole_words and len(whole_words) >= width // 2:
+        return f"{whole_words} …"
+    return f"{text[: width - 1]}…"

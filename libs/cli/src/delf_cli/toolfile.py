@@ -31,18 +31,19 @@ def load_tools(
 ) -> list[ToolLike]:
     """Import a Python file and return its tools and connections.
 
-    Imported objects count only if they are connections, or are named in the file's ``__all__``;
-    names with a leading underscore do not count.
+    If the file has ``__all__``, only names in it are returned. Otherwise, names with a leading
+    underscore and tools imported from other modules are left out.
 
     Args:
-        path: The file; its folder is added to ``sys.path`` for imports of neighbouring modules.
-        environ: The environment for settings of its connections.
-        reader: Returns the verified content of the file and its neighbours. Only that content is
-            executed, never compiled copies or packages.
-        wanted_names: Functions to use as tools although they are not decorated.
+        path: The file. The file's folder is added to ``sys.path``, so that the file can import
+            neighbouring modules.
+        environ: The environment variables for settings of the connections.
+        reader: Returns the verified content of a file. Only verified content is executed, never
+            compiled copies or packages. When None, Python's own import is used.
+        wanted_names: Names of undecorated functions to use as tools.
 
     Raises:
-        ConfigurationError: If the file cannot be read or executed, with the line.
+        ConfigurationError: If the file cannot be read or executed; the message names the line.
         ToolDefinitionError: If the file defines no tool or an invalid one.
     """
     with using_environ(environ):
@@ -65,12 +66,13 @@ def load_module(path: Path, option: str, reader: Read | None = None) -> ModuleTy
     """Import a Python file that an option names.
 
     Args:
-        path: The file; its folder is added to ``sys.path`` for imports of neighbouring modules.
+        path: The file. The file's folder is added to ``sys.path``, so that the file can import
+            neighbouring modules.
         option: The option, for messages.
-        reader: Returns the verified content of the file and its neighbours.
+        reader: Returns the verified content of a file. When None, Python's own import is used.
 
     Raises:
-        ConfigurationError: If the file cannot be read or executed, with the line.
+        ConfigurationError: If the file cannot be read or executed; the message names the line.
     """
     if not path.is_file():
         problem = "is not a file" if path.exists() else "does not exist"
@@ -79,9 +81,9 @@ def load_module(path: Path, option: str, reader: Read | None = None) -> ModuleTy
 
 
 class _VerifiedSources:
-    """A finder of modules in one folder, which imports their verified source only.
+    """An import finder for the modules of one folder that executes only verified source text.
 
-    Python's own finder would also take a package or a compiled copy, which nobody was shown.
+    Python's own finder would also import packages and compiled copies, which the user never saw.
     """
 
     def __init__(self, folder: Path, reader: Read) -> None:
@@ -89,17 +91,20 @@ class _VerifiedSources:
         self._read = reader
 
     def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Return the spec of a module in the folder, else None."""
+        """Return the spec of a module in the folder; None for any other module."""
         del target
         path = self._folder / f"{fullname.rpartition('.')[2]}.py"
         if not path.is_file():
             return None
-        loader = _Source(fullname, path, self._read)
+        loader = _VerifiedSourceLoader(fullname, path, self._read)
         return importlib.util.spec_from_file_location(fullname, path, loader=loader)
 
 
-class _Source(SourceFileLoader):
-    """A loader of given source text; the standard loader would prefer a compiled copy."""
+class _VerifiedSourceLoader(SourceFileLoader):
+    """A module loader that compiles verified source text.
+
+    The standard loader would prefer a compiled copy.
+    """
 
     def __init__(self, fullname: str, path: Path, reader: Read) -> None:
         super().__init__(fullname, str(path))
@@ -111,7 +116,7 @@ class _Source(SourceFileLoader):
 
 
 def _make_importable(folder: Path, reader: Read | None) -> None:
-    """Make a folder's modules importable, from verified sources if ``reader`` is given."""
+    """Add a folder to ``sys.path``; with ``reader``, import only verified source text from it."""
     entry = str(folder)
     is_on_path = entry in sys.path
     if not is_on_path:
@@ -125,16 +130,16 @@ def _make_importable(folder: Path, reader: Read | None) -> None:
 
 
 def _import(path: Path, shown_path: Path, reader: Read | None) -> ModuleType:
-    """Execute a tool file as a module, with errors that name the line."""
+    """Execute a Python file as a new module; errors name the failing line."""
     _make_importable(path.parent, reader)
     name = path.stem if path.stem.isidentifier() and path.stem not in sys.modules else ""
     name = name or f"delf_tools_{len(sys.modules)}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None:
         raise ConfigurationError(f"{shown_path} is not a Python file", hint="NAME.py")
-    source = _source(reader or Path.read_bytes, shown_path)
+    source = _read_source(reader or Path.read_bytes, shown_path)
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # where annotations are resolved
+    sys.modules[name] = module  # annotations are resolved through sys.modules
     try:
         exec(compile(source, path, "exec"), vars(module))  # noqa: S102 - what the user trusts
     except (KeyboardInterrupt, FolderNotTrustedError):
@@ -145,24 +150,23 @@ def _import(path: Path, shown_path: Path, reader: Read | None) -> ModuleType:
     except DelfError as error:
         kind = ToolDefinitionError if isinstance(error, ToolDefinitionError) else ConfigurationError
         raise kind(
-            f"{_place(error, path, shown_path)}: {error.message}", hint=error.hint
+            f"{_failing_line(error, path, shown_path)}: {error.message}", hint=error.hint
         ) from error
     except BaseException as error:  # such as SystemExit
-        raise ConfigurationError(
-            f"{_place(error, path, shown_path)}: {type(error).__name__}: {error}".rstrip(": ")
-        ) from error
+        at = _failing_line(error, path, shown_path)
+        raise ConfigurationError(f"{at}: {type(error).__name__}: {error}".rstrip(": ")) from error
     return module
 
 
-def _source(reader: Read, path: Path) -> bytes:
+def _read_source(reader: Read, path: Path) -> bytes:
     try:
         return reader(path)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _place(error: BaseException, path: Path, shown_path: Path) -> str:
-    """Return the file, and the line in it where a failure occurred."""
+def _failing_line(error: BaseException, path: Path, shown_path: Path) -> str:
+    """Return ``FILE:LINE`` for an error; ``FILE`` if the traceback has no line of the file."""
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
     return f"{shown_path}:{lines[-1]}" if lines else str(shown_path)
 
@@ -170,7 +174,7 @@ def _place(error: BaseException, path: Path, shown_path: Path) -> str:
 def _tools_of(module: ModuleType) -> Iterator[ToolLike]:
     """Yield the tools and connections that a module defines or exports."""
     exported: Any = getattr(module, "__all__", None)
-    seen_ids: set[int] = set()
+    yielded_ids: set[int] = set()
     for name, item in vars(module).items():
         if not isinstance(item, (Tool, Connection)):
             continue
@@ -178,12 +182,12 @@ def _tools_of(module: ModuleType) -> Iterator[ToolLike]:
         if exported is not None:
             is_wanted = name in exported
         else:
-            foreign = isinstance(value, Tool) and _home(value) != module.__name__
-            is_wanted = not name.startswith("_") and not foreign
-        if is_wanted and id(value) not in seen_ids:
-            seen_ids.add(id(value))
+            is_imported = isinstance(value, Tool) and _defining_module(value) != module.__name__
+            is_wanted = not name.startswith("_") and not is_imported
+        if is_wanted and id(value) not in yielded_ids:
+            yielded_ids.add(id(value))
             yield value
 
 
-def _home(tool: Tool[Any, Any]) -> str | None:
+def _defining_module(tool: Tool[Any, Any]) -> str | None:
     return getattr(tool.function, "__module__", None)

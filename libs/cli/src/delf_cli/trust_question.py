@@ -19,10 +19,8 @@ if TYPE_CHECKING:
     from delf_cli.effects import Effect
     from delf_engine.project.folder import Folder
 
-_MAX_NAMES: Final = 20
-"""The maximum number of file names in a question."""
-_MAX: Final = 8
-"""The maximum number of lines about one kind of effect; `delf trust --show` prints all lines."""
+_MAX_FILE_NAMES: Final = 20
+_MAX_LINES_PER_KIND: Final = 8
 QUESTION: Final = "Trust this folder? You are asked again when what these files say changes."
 
 
@@ -34,14 +32,17 @@ def can_ask() -> bool:
 
 
 def ask(config: str | None, clean: Callable[[str], str], host: PluginHost) -> bool:
-    """Show the effects of the folder's files, and ask for trust.
+    """Show what the files of the current folder do, and ask whether to trust them.
 
-    Only the shown contents become trusted, because the files are compared again on use.
+    Only the shown contents become trusted: a file that changes later is not trusted.
 
     Args:
-        config: The ``delf.toml`` given by ``--config``, if any.
-        clean: Redacts a line.
-        host: The plugins, which name further files.
+        config: The file that ``--config`` names; None for the folder's ``delf.toml``.
+        clean: Redacts secrets in a line.
+        host: The plugins, which name further files that need trust.
+
+    Returns:
+        True if the person answered yes.
     """
     from delf.trust.decisions import remember
 
@@ -55,7 +56,13 @@ def ask(config: str | None, clean: Callable[[str], str], host: PluginHost) -> bo
 
 
 def read(start: Path, config: str | None, host: PluginHost) -> Folder:
-    """Read the contents of a folder's files."""
+    """Read the files of a folder that need trust.
+
+    Args:
+        start: The folder.
+        config: The file that ``--config`` names; None for the folder's ``delf.toml``.
+        host: The plugins, which name further files that need trust.
+    """
     from delf_engine.project.folder import read_folder
 
     file = Path(config).expanduser().absolute() if config is not None else None
@@ -63,7 +70,7 @@ def read(start: Path, config: str | None, host: PluginHost) -> Folder:
 
 
 def changes_since(folder: Folder) -> list[Change] | None:
-    """Return the changes since the folder was trusted; None if it never was."""
+    """Return the changes since the folder was trusted; None if the folder never was trusted."""
     from delf.trust.decisions import load_trusted
 
     trusted = load_trusted(folder.root)
@@ -77,13 +84,13 @@ def lines(
     everything: bool,
     stream: TextIO | None = None,
 ) -> Iterator[str]:
-    """Yield lines that describe the effects of a folder's files.
+    """Yield lines that describe what a folder's files do.
 
     Args:
         folder: The folder.
-        clean: Redacts a line.
-        everything: Whether to include all lines of a kind, not only the first ones.
-        stream: The output, for its width; stdout when omitted.
+        clean: Redacts secrets in a line.
+        everything: Whether to include all lines of each kind of effect, not only the first 8.
+        stream: The stream to whose width the lines are wrapped; stdout when omitted.
     """
     for line, indent in _indented_lines(folder, clean, everything):
         yield " " * indent + wrap_text(line, indent=indent, stream=stream)
@@ -92,7 +99,7 @@ def lines(
 def _indented_lines(
     folder: Folder, clean: Callable[[str], str], everything: bool
 ) -> Iterator[tuple[str, int]]:
-    """Yield lines, each with its indentation."""
+    """Yield pairs of a line and the number of spaces before the line."""
     from delf_cli.effects import KINDS, effects
 
     folder_text = errors.visible(str(folder.root))
@@ -101,22 +108,19 @@ def _indented_lines(
         return
     changes = changes_since(folder)
     if changes is None:
-        yield (
-            (
-                f"{folder_text} has files that decide what delf does here, and you have not "
-                "trusted them:"
-            ),
-            0,
+        heading = (
+            f"{folder_text} has files that decide what delf does here, and you have not "
+            "trusted them:"
         )
+        yield heading, 0
     elif changes:
         yield f"{folder_text} has changed since you trusted it:", 0
     else:
         yield f"{folder_text} is trusted:", 0
     names = list(folder.items)
-    shown_names = names if everything else names[:_MAX_NAMES]
-    rest_note = (
-        f" and {len(names) - len(shown_names)} more" if len(names) > len(shown_names) else ""
-    )
+    shown_names = names if everything else names[:_MAX_FILE_NAMES]
+    omitted_count = len(names) - len(shown_names)
+    rest_note = f" and {omitted_count} more" if omitted_count else ""
     yield f"{errors.visible(', '.join(shown_names))}{rest_note}", 2
     if changes:
         yield from _section("what is new", [_change(item) for item in changes], everything)
@@ -128,25 +132,29 @@ def _indented_lines(
             yield from _section(words, texts, everything)
 
 
-def _effect_lines(effects: Sequence[Effect], with_names: bool) -> Iterator[str]:
-    """Yield each effect once, with its first setting and the number of its other settings.
+def _effect_lines(effects: Sequence[Effect], only_names: bool) -> Iterator[str]:
+    """Yield a line for each program, address or file, with the first setting that names it.
 
-    With ``with_names``, yield all effects in one line, without settings.
+    The line also has the number of further settings. With ``only_names``, the programs, addresses
+    and files are in one line, without settings.
     """
-    if with_names:
+    if only_names:
         yield ", ".join(dict.fromkeys(effect.what for effect in effects))
         return
-    for effect_kind in dict.fromkeys(effect.what for effect in effects):
-        same = [effect for effect in effects if effect.what == effect_kind]
-        places = list(dict.fromkeys(effect.where for effect in same))
-        rest_note = f" and {len(places) - 1} more" if len(places) > 1 else ""
-        yield effect_kind if places == [effect_kind] else f"{effect_kind}  ({places[0]}{rest_note})"
+    settings_by_name: dict[str, list[str]] = {}
+    for effect in effects:
+        settings = settings_by_name.setdefault(effect.what, [])
+        if effect.where not in settings:
+            settings.append(effect.where)
+    for name, settings in settings_by_name.items():
+        rest_note = f" and {len(settings) - 1} more" if len(settings) > 1 else ""
+        yield name if settings == [name] else f"{name}  ({settings[0]}{rest_note})"
 
 
 def _section(words: str, lines: Sequence[str], everything: bool) -> Iterator[tuple[str, int]]:
     yield "", 0
     yield click.style(words, bold=True), 2
-    shown_lines = lines if everything else lines[:_MAX]
+    shown_lines = lines if everything else lines[:_MAX_LINES_PER_KIND]
     for line in shown_lines:
         text = errors.visible(line.replace("\n", "⏎").replace("\t", " "))
         yield text, 4

@@ -55,19 +55,20 @@ def trust(ctx: click.Context, folder: str | None, **flags: bool) -> None:
         _revoke(folder_files.root)
         return
     if flags["as_json"]:
-        click.echo(
-            json.dumps(state.clean_data(_as_data(folder_files)), ensure_ascii=False, indent=2)
-        )
+        data = state.clean_data(_as_data(folder_files))
+        click.echo(json.dumps(data, ensure_ascii=False, indent=2))
     else:
         for line in lines(folder_files, state.clean, everything=flags["show"]):
             click.echo(line)
-    look = flags["show"] or (flags["as_json"] and not flags["yes"])
-    if not look and folder_files.items and not _ask_trust(folder_files, yes=flags["yes"]):
+    only_shows = flags["show"] or (flags["as_json"] and not flags["yes"])
+    if only_shows or not folder_files.items:
+        return
+    if not _ask_trust(folder_files, yes=flags["yes"]):
         ctx.exit(1)
 
 
 def _ask_trust(folder: Folder, *, yes: bool) -> bool:
-    """Ask for trust in a folder; return True if the folder is trusted afterwards."""
+    """Ask whether to trust a folder, unless ``yes``; return True if the folder is trusted."""
     from delf.trust.decisions import remember
 
     if changes_since(folder) == []:

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
-_SHORTEST: Final = 8
-"""The minimum length of a redacted value; shorter ones are often plain words."""
+_MIN_CHARACTERS: Final = 8  # shorter values are often ordinary words
 
 
 class Withheld:
-    """Redacts the values of all variables, because only the engine knows which are secrets.
+    """A redactor that needs no engine, and therefore redacts every environment variable's value.
 
     Args:
-        values: The values of the variables.
+        values: The values of the environment variables.
     """
 
     def __init__(self, values: Iterable[str]) -> None:
-        secrets = {value for value in values if len(value) >= _SHORTEST}
+        secrets = {value for value in values if len(value) >= _MIN_CHARACTERS}
         self._values = sorted(secrets, key=len, reverse=True)
 
     def text(self, text: str) -> str:
@@ -27,7 +26,7 @@ class Withheld:
         return text
 
     def value(self, value: Any) -> Any:
-        """Redact plain data."""
+        """Redact all texts in JSON-like data."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):

@@ -16,7 +16,7 @@ from delf.protocols.journal import RequestRecord
 from delf_approval_terminal.render import fact_lines
 from delf_cli.answering import state_of_request
 from delf_cli.ids import short_ids
-from delf_cli.streams import answers, wrap_text
+from delf_cli.streams import real_stdout, wrap_text
 from delf_cli.tables import cut, one_line, project_column
 from delf_cli.tables import table as runs_table
 
@@ -155,7 +155,7 @@ def facts_of(
 
 def columns() -> int:
     """Return the width of the output in columns; practically unlimited without a terminal."""
-    return shutil.get_terminal_size().columns if answers().isatty() else _UNLIMITED
+    return shutil.get_terminal_size().columns if real_stdout().isatty() else _UNLIMITED
 
 
 def _age(at: float) -> str:

@@ -153,7 +153,7 @@ def _talk(state: State, options: Options, *, last: bool) -> bool:
     from delf_engine.agent import leave_tasks
 
     def leave() -> None:
-        if chat.persist and setup.keeps:
+        if chat.persist and setup.is_journalled:
             for agent in started:
                 leave_tasks(agent)
 
@@ -170,7 +170,7 @@ def _make_chat(setup: Setup, *, needed: bool) -> Chat:
     from delf_chat.lines import is_interactive
     from delf_chat.slash import new_conversation
 
-    persist = needed or not setup.keeps_nothing
+    persist = needed or not setup.in_memory_was_chosen
     if persist and not needed:
         try:
             need_durable_journal(setup.host, "a conversation that is kept")

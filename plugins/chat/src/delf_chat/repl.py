@@ -21,9 +21,9 @@ from delf_chat.slash import COMMANDS, LEAVING, Tally, is_command, run_slash_comm
 from delf_cli import errors, output
 from delf_cli.interrupt import run_until_done
 from delf_cli.progress import LiveStatus, Narrator
-from delf_cli.session import TIMEOUT, named_tools
+from delf_cli.session import TIMEOUT_SECONDS, named_tools
 from delf_cli.story import short_name
-from delf_cli.streams import answers
+from delf_cli.streams import real_stdout
 from delf_engine.sync import running_loop
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class Repl:
             output.show_answer(response.text)
         else:
             output.show_failure(response, self._screen)
-        answers().flush()
+        real_stdout().flush()
         if response.exception is not None:
             errors.report(response.exception)
         output.show_end(response, self._screen)
@@ -182,7 +182,7 @@ class Repl:
     def _show_error(self, error: DelfError, turn: Mapping[str, Any]) -> None:
         if self._options.as_json:
             click.echo(output.failure_json(error.message, **turn))
-            answers().flush()
+            real_stdout().flush()
         errors.report(error)
 
     @contextmanager
@@ -241,5 +241,5 @@ async def arun_chat(agent: Agent, timeout: float | None = None, **options: Any) 
     reader = open_reader(COMMANDS, history_file())
     seconds = timeout
     if timeout is None and "timeout" not in agent.config.model_fields_set:
-        seconds = TIMEOUT
+        seconds = TIMEOUT_SECONDS
     await Repl(agent, reader, SessionOptions(timeout=seconds, **options)).run()

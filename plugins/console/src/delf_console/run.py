@@ -11,13 +11,12 @@ import click
 
 from delf.errors import ConfigurationError, did_you_mean
 from delf.trust.decisions import Trust
-from delf_cli.options import HANDING, flags_of, remaining_options, run_options
+from delf_cli.options import DETACH_OPTIONS, flags_of, remaining_options, run_options
 from delf_cli.printing import task_printer
 from delf_cli.routines import ROUTINES
 from delf_cli.state import state_of
 
-_ROUTINE: Final = "routine"
-"""The strategy that runs a routine."""
+_ROUTINE_STRATEGY: Final = "routine"
 
 __all__ = ["run", "task_printer"]
 
@@ -54,35 +53,38 @@ def run(ctx: click.Context, words: tuple[str, ...], **given: Any) -> None:
     echo "Say hello" | delf run - --llm gpt-4o-mini
     delf run revenue --input month=2026-11
     """  # noqa: D301 - click's mark for lines that stay as they are
-    handing: dict[str, Any] = {name: given[name] for name in HANDING if given[name] is not None}
-    if handing and not given["detach"]:
-        option = next(iter(handing)).replace("_", "-")
+    queue_options: dict[str, Any] = {
+        name: given[name] for name in DETACH_OPTIONS if given[name] is not None
+    }
+    if queue_options and not given["detach"]:
+        option = next(iter(queue_options)).replace("_", "-")
         raise click.UsageError(f"--{option} goes with --detach", ctx)
     state = state_of(ctx)
-    text, flags = _task_text(ctx, " ".join(words)), flags_of(given)
-    if given["inputs"] or (len(words) == 1 and _is_name(words[0])):
-        text = _routine(ctx, text, given["inputs"])
-        flags["strategy"] = _ROUTINE
-    schema = None if given["schema"] is None else _schema_in(ctx, Path(given["schema"]))
+    text = _task_text(ctx, " ".join(words))
+    flags = flags_of(given)
+    is_routine = bool(given["inputs"]) or (len(words) == 1 and _is_routine_name(words[0]))
+    if is_routine:
+        text = _routine_task(ctx, text, given["inputs"])
+        flags["strategy"] = _ROUTINE_STRATEGY
+    schema = None if given["schema"] is None else _read_schema(ctx, Path(given["schema"]))
     from delf_cli.session import Options, detach, run_session
 
     options = Options(flags=flags, schema=schema, **remaining_options(given))
     if given["detach"]:
-        handing.setdefault("queue", "default")
-        ctx.exit(detach(state, text, options, cast("Any", handing)))
+        queue_options.setdefault("queue", "default")
+        ctx.exit(detach(state, text, options, cast("Any", queue_options)))
     ctx.exit(run_session(state, text, options))
 
 
-run.params += run_options(handing=True)
+run.params += run_options(detach=True)
 
 
-def _is_name(word: str) -> bool:
-    """Return True if a single typed word can only be the name of a routine."""
+def _is_routine_name(word: str) -> bool:
     return len(word) > 1 and word.replace("-", "_").isidentifier()
 
 
-def _routine(ctx: click.Context, name: str, inputs: tuple[str, ...]) -> str:
-    """Return the task that runs a routine (the plugin ``routines``)."""
+def _routine_task(ctx: click.Context, name: str, inputs: tuple[str, ...]) -> str:
+    """Return the text of a task that calls a routine, from ``NAME=VALUE`` inputs."""
     arguments: dict[str, str] = {}
     for text in inputs:
         key, is_pair, value = text.partition("=")
@@ -102,8 +104,7 @@ def _routine(ctx: click.Context, name: str, inputs: tuple[str, ...]) -> str:
     return routines.task_of(project.root, Trust.here(*state.trust), name, arguments)
 
 
-def _schema_in(ctx: click.Context, path: Path) -> dict[str, Any]:
-    """Return the JSON Schema in a file."""
+def _read_schema(ctx: click.Context, path: Path) -> dict[str, Any]:
     try:
         schema: Any = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:

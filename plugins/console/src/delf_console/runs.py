@@ -25,7 +25,7 @@ from delf_cli.output import format_count, json_text, show_answer
 from delf_cli.pruning import DURATION, Pruning, prune_options
 from delf_cli.script_view import script_lines, scripts_of
 from delf_cli.story import format_stop, printed_so_far
-from delf_cli.streams import answers, wrap_text
+from delf_cli.streams import real_stdout, wrap_text
 from delf_cli.summary import summary_of
 from delf_cli.tables import one_line, table, terminal_width
 from delf_console import runs_view as render
@@ -195,7 +195,7 @@ def events(ctx: click.Context, task_id: str, follow: bool, as_json: bool) -> Non
             record = json_text(encode(event)) if as_json else None
             click.echo(record or render.event_line(event, began))
             if follow:
-                answers().flush()
+                real_stdout().flush()
 
     ask_journal(ctx, write)
 

@@ -18,7 +18,7 @@ import click
 from delf import ConfigurationError
 from delf.machine.own_files import make_private_folder, write_private
 from delf.trust.decisions import Trust, digest_items, items_of
-from delf_cli.streams import answers
+from delf_cli.streams import real_stdout
 from delf_demo.shop import make_shop
 
 _CONFIG: Final = "delf.toml"
@@ -228,7 +228,7 @@ def _folder(keep: Path | None) -> Generator[Path]:
 
 def _tell(text: str, *, bold: bool = False, dim: bool = False) -> None:
     click.echo(click.style(text, bold=bold or None, dim=dim or None))
-    answers().flush()
+    real_stdout().flush()
 
 
 def _print_nothing(text: str, *, bold: bool = False, dim: bool = False) -> None:

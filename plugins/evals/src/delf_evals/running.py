@@ -32,7 +32,7 @@ from delf.events import (
     ToolsSelected,
 )
 from delf.protocols.connection import SupportsContext
-from delf_cli.session import TIMEOUT, Setup
+from delf_cli.session import TIMEOUT_SECONDS, Setup
 from delf_evals.checks import DONE, Done
 from delf_evals.datasets import AnyDataset, CaseInputs
 from delf_evals.judge import AskOnce, Judge
@@ -202,7 +202,7 @@ def isolated_agent(setup: Setup, tools: Sequence[Any], output_dir: str, **more: 
     """
     own: dict[str, Any] = {**_APART, "output_dir": output_dir}
     if "timeout" not in setup.project.agent.model_fields_set:
-        own["timeout"] = TIMEOUT
+        own["timeout"] = TIMEOUT_SECONDS
     config = AgentConfig(**own)
     return Agent(config, tools=tools, host=setup.host, project=setup.project, **more)
 

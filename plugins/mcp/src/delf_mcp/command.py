@@ -152,10 +152,12 @@ async def _on_streams(served: Served) -> None:
     import anyio
     from mcp.server.stdio import stdio_server
 
-    from delf_cli.streams import answers
+    from delf_cli.streams import real_stdout
 
     server = served.server()
-    protocol = anyio.wrap_file(io.TextIOWrapper(cast("Any", answers()).buffer, encoding="utf-8"))
+    protocol = anyio.wrap_file(
+        io.TextIOWrapper(cast("Any", real_stdout()).buffer, encoding="utf-8")
+    )
     async with stdio_server(stdout=protocol) as (read, write):
         await server.run(read, write, server.create_initialization_options())
 
