@@ -152,7 +152,7 @@ class EndpointModel(ABC):
     async def _stream_in_any_mode(
         self, request: ModelRequest
     ) -> AsyncGenerator[ModelDelta | ModelReply]:
-        """Yield the reply in pieces, or in one if streaming is unsupported, then the whole reply."""
+        """Yield the reply in pieces, or in one piece without streaming, then the whole reply."""
         if not self._never_streams:
             has_started = False
             try:

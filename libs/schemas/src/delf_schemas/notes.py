@@ -40,7 +40,7 @@ _UNITS: Final = re.compile(
 )
 """Matches the name of a unit of measurement, or words that announce a unit."""
 _UNIT_FACTOR: Final = 2
-"""How many times longer a description that states a unit may be than other descriptions."""
+"""The factor by which a description that states a unit may be longer than other descriptions."""
 _READ_FACTOR: Final = 6
 _SENTENCE: Final = re.compile(r"\S.*?(?<=[^.\s][^.\s])[.!?](?=\s|$)|\S.*$")
 _PARENTHESES: Final = re.compile(r"\s*\([^()]*\)")
