@@ -40,7 +40,7 @@ class Endpoint:
         base_url: The API's address without credentials; None for the provider's default.
         custom: Whether the user configured the address.
         api_key: The key, or None.
-        key_source: Where the key was found, for messages, as ``OPENAI_API_KEY``.
+        key_source: The origin of the key, for messages, such as ``OPENAI_API_KEY``.
         key_from: The kind of source that has the key; it decides which addresses may get the key.
         missing: The environment variable to set if a required key is missing.
         headers: Extra HTTP headers.

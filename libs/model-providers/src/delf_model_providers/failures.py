@@ -68,7 +68,7 @@ class Failure:
         message: The error message, redacted and in one line.
         provider: The provider's name.
         status: The HTTP status; None if the server sent no response.
-        hint: What the user can do.
+        hint: The suggested next step for the user.
         retry: How often to retry: ``no``, ``few`` (the server is not reachable) or ``yes``.
         retry_after: The seconds that the provider asks to wait.
         configuration: Whether the configuration of the model has to be changed.
@@ -332,7 +332,7 @@ def unreadable(endpoint: Endpoint, reason: str | None = None) -> Failure:
 
     Args:
         endpoint: The endpoint.
-        reason: What is wrong with the response.
+        reason: The fault of the response.
     """
     message = f"{endpoint.label} sent an answer that is not a chat completion"
     hint = f"check base_url: its path is {_path(endpoint)!r}" if endpoint.custom else None

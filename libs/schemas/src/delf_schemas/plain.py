@@ -24,7 +24,7 @@ class Misfit(Exception):  # noqa: N818 - a finding
 
     Args:
         path: The path within the value.
-        reason: What is wrong with the value; the value itself is not repeated.
+        reason: The fault of the value; the value itself is not repeated.
     """
 
     def __init__(self, path: str, reason: str) -> None:
