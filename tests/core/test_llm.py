@@ -108,7 +108,7 @@ def test_provider_search_is_selected_by_name_or_table(given):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([{"tool_type": "code_execution"}], "tool_type 'code_execution' is not asked for"),
+        ([{"tool_type": "code_execution"}], "tool_type 'code_execution' is not supported"),
         ([7], "a list of names or tables"),
         ([{"tool_type": "web_search", "max_use": 3}], "unknown field 'max_use'.*max_uses"),
         ([{"tool_type": "web_search", "max_uses": 0}], "a whole number from 1"),

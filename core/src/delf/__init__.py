@@ -157,7 +157,7 @@ _warn_of_namesake()
 
 
 def _first_use(name: str) -> Any:
-    """Import a public name, and keep it for later uses."""
+    """Import a public name, and store the object in this module so that it is imported once."""
     home = _HOMES.get(name, "delf.errors" if name in __all__ else None)
     value = _import_export(name) if home is None else getattr(importlib.import_module(home), name)
     globals()[name] = value

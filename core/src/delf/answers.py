@@ -58,35 +58,39 @@ _HEAD: Final = re.compile(
     re.IGNORECASE,
 )
 
-_GO_ON: Final = (
+_REQUEST_CONTINUATION: Final = (
     "Your answer broke off at the limit of its length, and nothing of it was used. "
     "Go on exactly where it stopped, and repeat nothing; or write all of it again, shorter, "
     "in a block of its own."
 )
-_AGAIN: Final = (
+_REQUEST_WHOLE_ANSWER: Final = (
     "Your answer broke off at the limit of its length, and nothing of it was used. "
     "Answer once more from the beginning, and in fewer words."
 )
 _SAME_START: Final = 40
 _LONGEST_MARK: Final = 64
 _MIN_SAME: Final = 4
-_SHOWN: Final = 600
+_MAX_QUOTED: Final = 600
 
 
 def split_reasoning(text: str) -> tuple[str, str, bool]:
-    """Return an answer's reasoning, its text, and whether the reasoning has an end.
+    """Split a model's answer into its reasoning and its text.
 
-    Reasoning stands at the beginning or, where a server has swallowed its opening mark, before the
-    last closing mark. Marks elsewhere are ordinary text.
+    Reasoning is the part between an opening mark at the beginning of the answer, such as
+    ``<think>``, and the matching closing mark. Some servers remove the opening mark: then the
+    reasoning is all text before the last closing mark. Marks in other positions are ordinary text.
 
     Args:
         text: The whole answer.
+
+    Returns:
+        The reasoning, the text, and whether the closing mark of the reasoning was present.
     """
     if _HARMONY_MARK.search(text):
         return _split_channels(text)
     for pattern in _UNMARKED_REASONING:
         if (start := pattern.match(text)) is not None:
-            return start["reasoning"].strip(), _strip_control_marks(text[start.end() :]), True
+            return start["reasoning"].strip(), _strip_control_tokens(text[start.end() :]), True
     thoughts: list[str] = []
     rest = text
     while (opening := reasoning_in(rest)) is not None:
@@ -100,7 +104,7 @@ def split_reasoning(text: str) -> tuple[str, str, bool]:
         begin, end = unopened
         thoughts.append(rest[:begin].strip())
         rest = rest[end:].lstrip()
-    return "\n\n".join(thoughts), _strip_control_marks(rest), True
+    return "\n\n".join(thoughts), _strip_control_tokens(rest), True
 
 
 class Opening(NamedTuple):
@@ -140,9 +144,9 @@ def may_be_reasoning(text: str) -> bool:
 
 
 def _find_unopened_end(text: str) -> tuple[int, int] | None:
-    """Return the span of the last closing mark of reasoning that has no opening mark.
+    """Return the start and end of the last closing mark, if no opening mark precedes that mark.
 
-    None if there is none, or if an opening mark comes before it.
+    Closing marks in the middle of a line and in a fenced code block do not count.
     """
     last: tuple[int, int] | None = None
     for closing in _CLOSING.finditer(text):
@@ -150,22 +154,27 @@ def _find_unopened_end(text: str) -> tuple[int, int] | None:
         ends_line = not text[closing.end() :].partition("\n")[0].strip()
         if begins_line or ends_line:
             last = closing.span()
-    # With an opening mark in front of the closing one, the text is about such marks.
+    # With an opening mark before the closing mark, the answer merely talks about such marks.
     if last is None or _ANY_OPENING.search(text, 0, last[0]) is not None:
         return None
-    return None if _in_block(text, last[0]) else last
+    return None if _is_in_code_block(text, last[0]) else last
 
 
-def _in_block(text: str, place: int) -> bool:
-    """Return True if a position is inside a fenced code block that is closed after it."""
-    before = sum(line.lstrip().startswith("```") for line in text[:place].split("\n"))
-    after = sum(line.lstrip().startswith("```") for line in text[place:].split("\n"))
+def _is_in_code_block(text: str, position: int) -> bool:
+    """Return True if a position is between the opening and closing fence of a code block."""
+    before = sum(line.lstrip().startswith("```") for line in text[:position].split("\n"))
+    after = sum(line.lstrip().startswith("```") for line in text[position:].split("\n"))
     return before % 2 == 1 and after % 2 == 1
 
 
 def _split_channels(text: str) -> tuple[str, str, bool]:
-    """Split an answer in the harmony format, whose parts are labelled by channel."""
-    thoughts, messages, calls = [text[: _first(text)].strip()], list[str](), list[str]()
+    """Do the work of :func:`split_reasoning` for the harmony format of gpt-oss models.
+
+    In that format each part of an answer names a channel; the channel ``final`` has the text.
+    """
+    first_part = _HARMONY.search(text)
+    unlabelled_text = text if first_part is None else text[: first_part.start()]
+    thoughts, messages, calls = [unlabelled_text.strip()], list[str](), list[str]()
     for part in _HARMONY.finditer(text):
         if part["channel"] == "final":
             messages.append(part["body"])
@@ -173,17 +182,12 @@ def _split_channels(text: str) -> tuple[str, str, bool]:
             calls.append(part["body"])
         else:
             thoughts.append(part["body"].strip())
-    spoken = "".join(messages).strip() or "\n".join(calls).strip()
-    return "\n\n".join(filter(None, thoughts)), spoken, bool(spoken)
+    answer = "".join(messages).strip() or "\n".join(calls).strip()
+    return "\n\n".join(filter(None, thoughts)), answer, bool(answer)
 
 
-def _first(text: str) -> int:
-    marker = _HARMONY.search(text)
-    return len(text) if marker is None else marker.start()
-
-
-def _strip_control_marks(text: str) -> str:
-    """Strip control marks that a server should have removed from both ends of a text."""
+def _strip_control_tokens(text: str) -> str:
+    """Strip a model's control tokens, such as ``<|im_end|>``, from the start and end of a text."""
     while (tail := _TAIL.search(text.rstrip()[-_LONGEST_MARK:])) is not None:
         text = text.rstrip()[: -len(tail.group())]
     head = _HEAD.match(text)
@@ -191,9 +195,9 @@ def _strip_control_marks(text: str) -> str:
 
 
 def without_reasoning(reply: ModelReply) -> ModelReply:
-    """Return a reply with its reasoning split off from its text.
+    """Return a reply whose reasoning is in ``reasoning`` instead of ``text``.
 
-    Reasoning that never ends makes the reply truncated.
+    A reply whose reasoning has no closing mark gets the finish reason of a truncated answer.
     """
     thoughts, text, has_end = split_reasoning(reply.text)
     if text == reply.text and not thoughts:
@@ -212,54 +216,56 @@ def continuation_request(*, is_cut_call: bool) -> str:
     """Build the request that asks a model to continue a truncated answer.
 
     Args:
-        is_cut_call: Ask for the whole answer again, which an answer with tool calls needs.
+        is_cut_call: Whether the truncated answer has tool calls. The request then asks for the
+            whole answer again, because a truncated tool call cannot be continued.
     """
-    return _AGAIN if is_cut_call else _GO_ON
+    return _REQUEST_WHOLE_ANSWER if is_cut_call else _REQUEST_CONTINUATION
 
 
 def join_continuation(first: str, second: str) -> str | None:
     """Join a truncated answer and its continuation.
 
-    A model may continue within the line or begin the line again. A continuation that has a fence of
-    its own, or begins as the first answer did, replaces the first answer.
+    A model may continue in the middle of the last line, or repeat that line from its start. A
+    continuation replaces the first answer if the continuation opens another fenced code block, or
+    if both texts begin alike.
 
     Args:
         first: The truncated answer.
         second: The answer to the request of :func:`continuation_request`.
 
     Returns:
-        The whole answer; None if it is unclear how the two fit together.
+        The whole answer; None if the place at which the continuation begins is ambiguous.
     """
     if not first.strip():
         return second
-    fence = _fence_of(first)
-    if fence is None:
+    code_start = _find_unclosed_code(first)
+    if code_start is None:
         repeated_start = first.strip()[:_SAME_START]
         return second if second.lstrip().startswith(repeated_start) else first + second
     if re.search(r"^[ \t]*`{3,}[\w+-]+", second, re.MULTILINE):
         return second
-    code = first[fence:]
-    opening = code.strip().split("\n")[0]
-    if opening and second.lstrip("\n").startswith(opening):
-        return first[:fence] + second.lstrip("\n")
+    code = first[code_start:]
+    first_line = code.strip().split("\n")[0]
+    if first_line and second.lstrip("\n").startswith(first_line):
+        return first[:code_start] + second.lstrip("\n")
     *lines, last = code.split("\n")
-    following = second.split("\n", maxsplit=1)[0]
-    if last.strip() and len(last) >= _MIN_SAME and following.strip().startswith(last.strip()):
+    next_line = second.split("\n", maxsplit=1)[0]
+    if last.strip() and len(last) >= _MIN_SAME and next_line.strip().startswith(last.strip()):
         return first[: len(first) - len(last)] + second.lstrip("\n")
-    if not last.strip() and lines and following.strip() and lines[-1].strip() == following.strip():
-        return None  # unclear: the model repeats its last line, or the script has the line twice
+    if not last.strip() and lines and next_line.strip() and lines[-1].strip() == next_line.strip():
+        return None  # ambiguous: either the model repeats its last line, or the code has it twice
     return first + second
 
 
-def _fence_of(text: str) -> int | None:
-    """Return the index where the content of an unclosed fence begins; None without such a fence."""
-    open_fence: int | None = None
-    place = 0
+def _find_unclosed_code(text: str) -> int | None:
+    """Return the index at which the code of an unclosed fenced block starts, or None."""
+    code_start: int | None = None
+    line_end = 0
     for line in text.splitlines(keepends=True):
-        place += len(line)
+        line_end += len(line)
         if line.lstrip().startswith("```"):
-            open_fence = place if open_fence is None else None
-    return open_fence
+            code_start = line_end if code_start is None else None
+    return code_start
 
 
 _WHY: Final[dict[BrokenBy, tuple[str, str]]] = {
@@ -285,15 +291,15 @@ _WHY: Final[dict[BrokenBy, tuple[str, str]]] = {
 def truncation_error(reply: ModelReply) -> LLMExecutionError:
     """Make the error for a truncated answer, with an excerpt of its text."""
     cause, hint = _WHY[reply.broken_by or "break"]
-    limit = f" ({reply.max_tokens:,} tokens)" if reply.max_tokens else ""
-    limit = limit if reply.broken_by == "length" else ""
+    has_limit = reply.broken_by == "length" and reply.max_tokens
+    limit = f" ({reply.max_tokens:,} tokens)" if has_limit else ""
     excerpt = quote_answer(reply.text or reply.reasoning)
     return LLMExecutionError(f"{cause}{limit}; {excerpt}", hint=hint)
 
 
 def quote_answer(text: str) -> str:
-    """Quote a model's answer in full for an error message."""
+    """Quote a model's answer for an error message; the middle of a long answer is left out."""
     text = " ".join(text.split())
-    if len(text) > _SHOWN:
-        text = f"{text[: _SHOWN // 2]} … {text[-_SHOWN // 2 :]}"
+    if len(text) > _MAX_QUOTED:
+        text = f"{text[: _MAX_QUOTED // 2]} … {text[-_MAX_QUOTED // 2 :]}"
     return f"its answer: {text}" if text else "its answer is empty"

@@ -24,8 +24,8 @@ class FixedAttributes:
 
     _options: ClassVar[frozenset[str]] = frozenset()
     """Constructor arguments that are not stored as attributes."""
-    _another: ClassVar[str] = "make another one with this option"
-    """The hint of :class:`delf.errors.FixedAttributeError` for an object of this class."""
+    _fixed_hint: ClassVar[str] = "make another one with this option"
+    """The hint of the error for assigning an attribute; ``{name}`` stands for the attribute."""
 
     if not TYPE_CHECKING:  # a type checker would take any name for an attribute
 
@@ -33,17 +33,22 @@ class FixedAttributes:
             if not name.startswith("_") and self._is_fixed(name):
                 raise FixedAttributeError(
                     f"{type(self).__name__}.{name} cannot be set once it was made",
-                    hint=self._another.format(name=name),
+                    hint=self._fixed_hint.format(name=name),
                 )
             if not name.startswith("_") and not hasattr(type(self), name):
                 self._check_new(name, sys._getframe(1))  # noqa: SLF001 - inspect costs an import
             super().__setattr__(name, value)
 
     def _check_new(self, name: str, caller: FrameType) -> None:
-        """Refuse an attribute that does not exist, unless the object's own code makes it."""
+        """Raise for an attribute that does not exist, unless a method of the object assigns it.
+
+        Args:
+            name: The name of the attribute.
+            caller: The frame of the code that assigns the attribute.
+        """
         first_parameter = caller.f_code.co_varnames[:1]
-        is_method = first_parameter and caller.f_locals.get(first_parameter[0]) is self
-        if name in vars(self) or is_method:
+        is_own_method = first_parameter and caller.f_locals.get(first_parameter[0]) is self
+        if name in vars(self) or is_own_method:
             return
         attribute_names = {
             *self._options,

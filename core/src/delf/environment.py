@@ -31,7 +31,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 Source: TypeAlias = Literal["command line", "environment", "program", "project"]
-"""The source of a value: a person at the command line, the environment, code, or a file."""
+"""The source of a value: the command line, an environment variable, code, or a project file."""
 
 _MAX_BYTES: Final = 64 * 1024
 # Matches runs of blanks that the parser would read in quadratic time.
@@ -60,7 +60,7 @@ class FileText(SourcedText):
     """A text of ``delf.toml`` with the location of its file, for relative paths.
 
     Args:
-        text: The text, with its references looked up.
+        text: The text, with its ``${NAME}`` references expanded.
         folder: The file's folder.
     """
 
@@ -79,15 +79,14 @@ def source_of(value: object, otherwise: Source = "program") -> Source:
 
     Args:
         value: The value.
-        otherwise: The source of a value without a source of its own: ``program`` for values in
-            code, the environment for variables.
+        otherwise: The source to return for a value that is not a :class:`SourcedText`.
     """
     return value.source if isinstance(value, SourcedText) else otherwise
 
 
 @dataclass(frozen=True)
 class _SettingsContext:
-    """The context in which settings are read: variables, the project's folder and its trust."""
+    """The variables, project folder and trust decisions from which settings are read."""
 
     environ: Mapping[str, str]
     folder: Path | None
@@ -156,7 +155,10 @@ class EnvFile:
 
     @property
     def assignments(self) -> dict[str, str]:
-        """The variables of a trusted file, by name."""
+        """The assigned values by variable name.
+
+        All values of a repeated name are joined by NUL bytes, so that each value counts for trust.
+        """
         values_by_name: dict[str, str] = {}
         for name, value in self.entries:
             values_by_name[name] = (
@@ -177,38 +179,38 @@ class EnvFile:
 
         values: dict[str, str] = {}
         for name, value in self.entries:
-            values_by_name: dict[str, str | None] = {**values, **environ}
-            parts = (atom.resolve(values_by_name) for atom in parse_variables(value))
+            known_variables: dict[str, str | None] = {**values, **environ}
+            parts = (atom.resolve(known_variables) for atom in parse_variables(value))
             values[name] = SourcedText("".join(parts), "project")
         return values
 
 
 def current_environ() -> Mapping[str, str]:
-    """Return the environment that settings are read from.
+    """Return the environment variables that settings are read from.
 
-    Inside :func:`using_environ` it is the given environment. Elsewhere a variable is looked up in
-    the process's own, then in the trusted ``.env`` of the working directory, then among the keys
-    that the user stored.
+    Inside :func:`using_environ` these are the variables passed to that function. Elsewhere the
+    variables of the process take precedence over the ``.env`` of the working directory, if the
+    user trusts that file, and over the keys stored with ``delf keys``.
     """
-    place = _current.get()
-    if place is not None:
-        return place.environ
+    context = _current.get()
+    if context is not None:
+        return context.environ
     return {**own_variables(), **_env_file_variables(), **os.environ}
 
 
 def current_folder() -> Path:
     """Return the folder of the project that settings are made for, or of the working directory."""
-    place = _current.get()
-    if place is not None and place.folder is not None:
-        return place.folder
+    context = _current.get()
+    if context is not None and context.folder is not None:
+        return context.folder
     return project_folder(working_folder())
 
 
 def current_trust() -> Trust:
     """Return the trust decisions that apply to the project's folder."""
-    place = _current.get()
-    if place is not None and place.trust is not None:
-        return place.trust
+    context = _current.get()
+    if context is not None and context.trust is not None:
+        return context.trust
     return Trust.here()
 
 
@@ -229,7 +231,7 @@ def _env_file_variables() -> dict[str, str]:
 
 
 def call_in_empty_context(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function in an empty context, in which only the settings environment is set.
+    """Call a function in an empty context that keeps only what :func:`using_environ` set.
 
     The objects that the function creates may be shared with other tasks, which must not see the
     caller's ContextVars.
@@ -241,7 +243,7 @@ def call_in_empty_context(function: Callable[P, T], /, *args: P.args, **kwargs: 
 
 @cache
 def _warn(text: str) -> None:
-    """Log a warning once in a process."""
+    """Log a warning; the same warning is logged once per process."""
     _log.warning("%s", text)
 
 
@@ -249,12 +251,12 @@ def _warn(text: str) -> None:
 def using_environ(
     environ: Mapping[str, str], folder: Path | None = None, trust: Trust | None = None
 ) -> Generator[None]:
-    """Read settings that are created inside the block from the given environment.
+    """Make settings created inside the block read the given environment.
 
     Args:
-        environ: All variables; ``os.environ`` and ``.env`` are ignored.
+        environ: All environment variables; ``os.environ`` and ``.env`` are ignored.
         folder: The project's folder; by default the project of the working directory.
-        trust: The trust decisions to use; the remembered ones when omitted.
+        trust: The trust decisions to use; by default those that the user has stored.
     """
     token = _current.set(_SettingsContext(environ, folder, trust))
     try:

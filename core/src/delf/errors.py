@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _MAX_FILES: Final = 5
-"""The maximum number of file names in one message."""
+"""The maximum number of file names listed in one message."""
 
 
 class DelfError(Exception):
-    """The root of the tree.
+    """Base class of the errors that delf raises.
 
     Args:
-        message: The problem and where it is.
+        message: The problem and its location.
         hint: The suggested next step; the class's own hint when omitted.
         can_retry: Whether another script could succeed; the class's default when omitted. If False
-            (an unreachable service, a missing right), the task fails at once and the model is not
-            asked again.
+            (an unreachable service, a missing permission), the task fails at once and the model is
+            not asked again.
     """
 
     code: ClassVar[str] = "ERR-DELF-001"
@@ -51,16 +51,16 @@ class DelfError(Exception):
             self.add_note(f"hint: {self.hint}")
 
     def advise(self, advice: str) -> Self:
-        """Put advice in front of the hint, and return the error.
+        """Put advice in front of this error's hint, and return the error.
 
         Args:
             advice: The likeliest cause or next step; an empty text changes nothing.
         """
-        old = self.hint
-        if advice and advice not in (old or ""):
-            self.hint = f"{advice}; {old}" if old else advice
+        old_hint = self.hint
+        if advice and advice not in (old_hint or ""):
+            self.hint = f"{advice}; {old_hint}" if old_hint else advice
             notes: list[str] = getattr(self, "__notes__", [])
-            self.__notes__ = [note for note in notes if note != f"hint: {old}"]
+            self.__notes__ = [note for note in notes if note != f"hint: {old_hint}"]
             self.add_note(f"hint: {self.hint}")
         return self
 
@@ -83,7 +83,7 @@ class DelfError(Exception):
 
 
 def _rebuilt(kind: type[DelfError], arguments: tuple[Any, ...]) -> DelfError:
-    """Create an error without calling its ``__init__``; the caller sets the attributes."""
+    """Create an error without calling its ``__init__``, which pickle then fills with attributes."""
     return kind.__new__(kind, *arguments)
 
 
@@ -125,7 +125,7 @@ class FixedAttributeError(ConfigurationError, AttributeError):
 
 
 class ModelConfigurationError(ConfigurationError):
-    """The language model is missing, unknown or contradictory."""
+    """No language model is configured, or its name or settings are invalid."""
 
     code = "ERR-MODEL-001"
     default_hint = 'name a model: llm = "NAME" for the agent, in delf.toml, or --llm NAME'
@@ -251,10 +251,10 @@ class ToolExecutionError(DelfError):
 
 
 class ToolException(ToolExecutionError):  # noqa: N818 - the reference's name
-    """The error that functions, actions and file formats raise to give the script a message.
+    """The error that tools raise to report a failure to the script that called them.
 
-    A script that does not catch the error fails. If no retry is left, the message is the task's
-    answer.
+    Functions, actions and file formats may raise it. A script that does not catch the error fails.
+    If no retry is left, the message is the task's answer.
     """
 
     code = "ERR-TOOL-004"
@@ -271,7 +271,7 @@ class OutcomeUnknownError(ToolExecutionError):
 
 
 class TaskLimitError(ToolExecutionError):
-    """A call would pass a limit of its task, such as ``max_children``; calls in flight go on."""
+    """A call would exceed a limit of its task, such as ``max_children``; other calls continue."""
 
     code = "ERR-TOOL-007"
 
@@ -331,7 +331,7 @@ class SandboxExecutionError(DelfError):
 
 
 class SandboxUnavailableError(SandboxExecutionError):
-    """No sandbox with sufficient isolation is available here."""
+    """No sandbox with sufficient isolation is available on this machine."""
 
     code = "ERR-SANDBOX-002"
     default_hint = "install another sandbox, or ask for a lower min_isolation"
@@ -489,7 +489,10 @@ A password that has been redacted already stays as it is.
 
 
 class ForeignError(Exception):
-    """A replacement for an exception that shows a secret; the message is the redacted traceback."""
+    """A replacement for an exception whose text contains a password.
+
+    The message is the traceback of that exception, with the password removed.
+    """
 
 
 def without_passwords(text: str) -> str:
@@ -498,9 +501,9 @@ def without_passwords(text: str) -> str:
 
 
 def describe_exception(error: BaseException) -> str:
-    """Describe an exception of a library in one text: its type and message, without passwords.
+    """Return the type and message of a library's exception, without passwords.
 
-    A group is described by its members, as its own message says nothing about them.
+    For an exception group, return the descriptions of its members.
     """
     if isinstance(error, BaseExceptionGroup):
         members = cast("BaseExceptionGroup[BaseException]", error).exceptions
@@ -528,14 +531,14 @@ def raise_because(error: DelfError, cause: BaseException) -> NoReturn:
     try:
         raise error from ForeignError(safe.rstrip())
     finally:
-        error.__context__ = None  # the cause itself, while it is being handled
+        error.__context__ = None  # else Python shows the original exception, with its password
 
 
 # Comparing long texts is slow, and a longer text is not a mistyped name.
 _MAX_COMPARED: Final = 2000
 _LONGEST_COMPARED: Final = 100
 # Names that other libraries use for delf's options; a comparison of letters would not find them.
-_MEANT: Final = {
+_SYNONYMS: Final = {
     **dict.fromkeys(("model", "model_name", "model_id", "language_model"), "llm"),
     **dict.fromkeys(("instructions", "system", "system_message", "prompt"), "system_prompt"),
     **dict.fromkeys(("budget", "max_cost", "cost_limit", "max_budget"), "budget_usd"),
@@ -548,15 +551,15 @@ _MEANT: Final = {
 
 
 def check_one_of(subject: str, value: object, allowed: Iterable[str]) -> None:
-    """Raise for a value that is not one of the allowed words.
+    """Raise for a value that is not one of the allowed strings.
 
     Args:
         subject: The name of the value, for error messages.
         value: The value.
-        allowed: The words.
+        allowed: The allowed strings.
 
     Raises:
-        ConfigurationError: If the value is not allowed; the error lists the allowed words.
+        ConfigurationError: If the value is not allowed; the error lists the allowed strings.
     """
     words = list(allowed)
     if not (isinstance(value, str) and value in words):
@@ -591,7 +594,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
         ``"; did you mean 'x'?"``, or an empty string when nothing is close.
     """
     candidates = list(islice(known, _MAX_COMPARED))
-    if (synonym := _MEANT.get(name.lower())) in candidates:
+    if (synonym := _SYNONYMS.get(name.lower())) in candidates:
         return f"; did you mean {synonym!r}?"
     close_names = difflib.get_close_matches(name[:_LONGEST_COMPARED], candidates, n=1, cutoff=0.6)
     return f"; did you mean {close_names[0]!r}?" if close_names else ""

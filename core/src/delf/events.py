@@ -31,7 +31,11 @@ ANSWER: Final = "answer"
 ASK: Final = "ask"
 """The call with which a script asks a person a question."""
 Cancellation = Literal["abandoned", "cut_off", "not_started"]
-"""The reason a call was cancelled: abandoned by its script, a dead sandbox, or never started."""
+"""The reason a call was cancelled.
+
+``abandoned``: the script stopped waiting. ``cut_off``: the sandbox died during the call.
+``not_started``: the call was never made.
+"""
 
 Remember = Literal["no", "task", "until_revoked"]
 Covers = Literal["call", "action"]
@@ -71,17 +75,18 @@ class _Kind:
     __slots__ = ()
 
     replay_key: ClassVar[tuple[str, ...] | None] = None
-    """The fields by which a resumed task recognizes an event that it would record again.
+    """The fields by which a resumed task recognizes an event that is already in its journal.
 
-    None for events that need no such match: the task replays them, or records each of them once.
+    The task does not record such an event again. None for classes of events that need no such
+    comparison.
     """
 
     @property
     def headline(self) -> str:
-        """The event in one line, for lists of a task's events; empty if people need not see it.
+        """The event in one line, for lists of a task's events; empty for events that lists omit.
 
-        The terminal and the page show the line, unless they have a layout of their own for the
-        event.
+        The terminal and the page show the line, unless they have a layout of their own for this
+        kind of event.
         """
         return ""
 
@@ -109,10 +114,11 @@ class TaskQueued(_Event):
     """A task was submitted for the background; :class:`TaskStarted` marks the start of work.
 
     The event holds everything that another process needs to work on the task. ``timeout`` is in
-    seconds. ``queue`` is where runners look for the task; None if this process works on the task.
-    Tasks of a lower ``priority`` come first, from the Unix time ``not_before`` on. ``key`` is the
-    owner, whose limits hold for all tasks of the owner. ``retries`` is the number of attempts after
-    an outage, the first after ``retry_after`` seconds; None uses the queue's setting.
+    seconds. ``queue`` is the name of the queue from which a runner takes the task; None if this
+    process works on the task. Runners take tasks with a lower ``priority`` first, and no task
+    before its Unix time ``not_before``. ``key`` is the owner, whose limits hold for all tasks of
+    the owner. After an outage the task is attempted again up to ``retries`` times, for the first
+    time after ``retry_after`` seconds; None uses the queue's setting.
     """
 
     task: str
@@ -318,8 +324,8 @@ class SandboxOpened(_Event):
 class VariablesRestored(_Event):
     """Variables of the conversation's previous task were passed to the scripts of this task.
 
-    A resumed task gets the same variables. ``trust`` is ``own`` if that task had read nothing that
-    others wrote.
+    A resumed task gets the same variables. ``trust`` is ``own`` if the previous task had read no
+    untrusted data, else ``outside``.
     """
 
     replay_key = ()
@@ -365,12 +371,12 @@ class CallStarted(_Event):
 class CallFinished(_Event):
     """A call ended; a call that the gate refused has no ``CallStarted``.
 
-    ``raised`` is the exception that the script saw, ``ToolError`` or a sibling; None if the script
-    got a result, which can be a tool's error as text. ``digest`` identifies a call that was refused
-    before anybody was asked; other calls have it in an earlier event. ``cancellation`` is set when
-    ``status`` is ``cancelled``. ``can_retry`` is False if no other script could succeed.
-    ``outcome_unknown`` is set if the tool cannot tell whether the change was made.
-    ``http_status`` is the HTTP status of an answer that was an error.
+    ``raised`` is the name of the exception that the script saw, such as ``ToolError``; None if the
+    script got a result, which can be a tool's error as text. ``digest`` is the digest of a call
+    that was refused before anybody was asked; for other calls an earlier event has the digest.
+    ``cancellation`` is set when ``status`` is ``cancelled``. ``can_retry`` is False if no other
+    script could succeed. ``outcome_unknown`` is set if the tool cannot tell whether the change was
+    made. ``http_status`` is the HTTP status of an answer that was an error.
     """
 
     call_id: int
@@ -430,10 +436,10 @@ class ChildFinished(_Event):
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """The label of a request's field that is shown as a fact of its own.
+    """The label under which approval channels show a field of a request.
 
     Args:
-        text: The label of the fact.
+        text: The label.
         required: Whether a channel must show the field before it may offer approval.
     """
 
@@ -442,10 +448,12 @@ class Label:
 
 
 def request_field(text: str, *, required: bool = True) -> Any:
-    """Declare an optional field of a request (default None) that is shown as a fact when set.
+    """Declare an optional field of a request that approval channels show when it is set.
+
+    The default of the field is None.
 
     Args:
-        text: The label of the fact.
+        text: The label of the field.
         required: Whether a channel must show the field before it may offer approval.
     """
     return field(default=None, metadata={"label": Label(text, required)})
@@ -456,9 +464,9 @@ class ApprovalRequest:
     """A question for a person: may this call be made, or may this script run?
 
     Channels, programs, other processes and the page get this one object; its fields are declared
-    here and nowhere else. A field declared with :func:`request_field` is shown as a fact of its
-    own; :mod:`delf.protocols.facts` words the others. The ``digest`` binds the request to its
-    action and arguments.
+    here and nowhere else. Channels show a field declared with :func:`request_field` under its
+    label; :mod:`delf.protocols.facts` makes the texts of the other fields. The ``digest`` binds the
+    request to its action and arguments.
 
     With ``confirm_mode="plan"`` a request may be about a whole script. Then ``code`` is set,
     ``action`` is ``script``, and ``digest`` is over the code. A script cannot be edited.
@@ -475,9 +483,10 @@ class ApprovalRequest:
         defaults: The values of arguments that the call leaves out, as far as they are known.
         description: The script's own ``desc=``, if any: a claim of the script, not checked.
         digest: SHA-256 over action and arguments.
-        action_digest: SHA-256 over the action: a remembered decision is void once it differs.
-        shown_digest: SHA-256 over the preview and its sources. An approved call is checked again
-            before it is made; a person is asked again where this differs. None without preview.
+        action_digest: SHA-256 over the action. If it changes, a remembered decision is void.
+        shown_digest: SHA-256 over the preview and the state that it was made from. An approved call
+            is checked again before it is made; if the digest has changed, a person is asked again.
+            None without preview.
         files_digest: SHA-256 over the content of the files that the call names. The call uses this
             content, whatever happens to the files meanwhile. None without files.
         reason: The connection's reason for asking a person, if given.
@@ -500,21 +509,22 @@ class ApprovalRequest:
         worker: The name of the worker that runs the task, if any.
         origins: The sources of values in the arguments, by path, such as ``to[0]``. ``kind`` is
             ``task``, ``script``, ``result`` or ``unknown``, ``trust`` is ``own`` or ``outside``,
-            and ``text`` says it in words. Origins are a hint, not a proof.
+            and ``text`` describes the source. Origins are a hint, not a proof.
         flow: The reason that the origins of the arguments require approval.
         asked_by: The name of the person whose task it is; ``local`` is the local user.
         shaped_by: The names of people who shaped the task: by an edit, a rejection with a
             reason, a request for changes, or the result of an interrupted call. The person whose
-            task was forked or run again is one, too. Under a rule for several people they count as
-            askers.
+            task was forked or run again is also in the list. Under a rule that requires several
+            people, they count as people who asked for the task.
         rule: The team's rule for the action as data of :class:`delf.protocols.rules.ApprovalRule`;
             empty if no rule applies.
         files: The files that the call would send or read, by name, with their sizes in bytes.
         parent: The task whose script started this task, if it is a child task.
         expires_after: Seconds until the request expires, which counts as a rejection.
         takes_changes: True if a person can ask for changes, because a model then plans again.
-        fit: Validates edited arguments, so that a channel can ask again: returns them converted, or
-            raises :class:`delf.errors.ToolRefusedError`. None for a script, and in events.
+        fit: A function that validates edited arguments and returns them converted. It raises
+            :class:`delf.errors.ToolRefusedError` for invalid arguments, so that a channel can ask
+            again. None for a script, and in events.
     """
 
     request_id: str
@@ -606,11 +616,11 @@ class ApprovalDecided(_Event):
     ``arguments`` are the arguments of an edited call, ``result`` is the result of a call declared
     as already done, and ``answer`` is the answer to a question. ``note`` is the position of the
     answer in the journal's inbox, if the answer came from there. ``remember`` is how long later
-    calls pass without approval, and ``covers`` whether only calls with the same arguments do. A
-    decision remembered ``until_revoked`` holds for later tasks of ``key`` (None for the local user)
-    in the folder ``project``. ``via`` is the channel or address of the answer, and ``others`` are
-    earlier approvers if the rule requires two. ``person`` is the owner name of the deciding person;
-    None for the local user.
+    calls pass without approval. ``covers`` says which calls pass: with ``call`` only calls with the
+    same arguments, with ``action`` all calls of the action. A decision remembered ``until_revoked``
+    holds for later tasks of ``key`` (None for the local user) in the folder ``project``. ``via`` is
+    the channel or address of the answer, and ``others`` are earlier approvers if the rule requires
+    two. ``person`` is the owner name of the deciding person; None for the local user.
     """
 
     request_id: str
@@ -722,11 +732,12 @@ class Printed(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockRead(_Event):
-    """The script read clocks: nanoseconds, in the order of the reads.
+    """The script read the time; a resumed task gets the same times.
 
-    Each is a Unix time, a processor time, or a time of the event loop, as the script asked.
-    ``turns`` records in which turn of its event loop the script got each answer, as pairs: the
-    turn, then the number of the answered call, counted from the script's first, or 0 for a timer.
+    ``readings`` are the times in nanoseconds, in the order in which the script read them. Each is a
+    Unix time, a processor time, or a time of the script's event loop. ``turns`` is a flat list of
+    pairs, one for each call result or timer that the script's event loop handled: the number of the
+    loop's turn, and the number of the call in the script from 1, or 0 for a timer.
     """
 
     readings: tuple[int, ...] = ()
@@ -784,9 +795,10 @@ class Warned(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted(_Event):
-    """A strategy recorded outside data, which people see and a resumed task receives again.
+    """A strategy recorded data that it had fetched, such as a notification.
 
-    ``topic`` is the strategy's own name for the data.
+    A resumed task gets the recorded data instead of fetching data again. ``topic`` is the
+    strategy's own name for the data, which people see with the text.
     """
 
     replay_key = ("topic", "text")
@@ -904,7 +916,7 @@ _LITERALS: Final = {"CallStatus", "ScriptStatus", "DecisionKind", "DecisionSourc
 }
 _NUMBERS: Final = {"None", "bool", "int", "float", "tuple[int, ...]", "Usage"}
 _FIXED_TYPES: Final = _NUMBERS | _LITERALS | {"Purpose", "Cancellation"}
-"""Types of event fields that need no frozen copy: numbers and the events' own literals."""
+"""The annotations of event fields whose values are immutable: numbers, ``Usage`` and literals."""
 _TEXTS: Final = {
     cls: tuple(
         f.name
@@ -923,7 +935,7 @@ _MUTABLE_FIELDS: Final = {
     )
     for cls in _TYPES.values()
 }
-"""Fields whose values may be shared with other code, and therefore are copied and frozen."""
+"""The fields of each class of events whose values may be mutable, and so are copied and frozen."""
 _VALUES: Final = {c: attrgetter("task_id", "seq", *names) for c, names in _TEXTS.items()}
 SAFE: Final = {name for names in _FIELDS.values() for name in (*_HEAD[1:], *names)}.difference(
     *_TEXTS.values()
@@ -935,14 +947,16 @@ Their values are numbers and fixed words, which reveal nothing if they equal a s
 
 
 def frozen_fields(kind: Any, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return an event's fields, with frozen copies of values that other code may hold.
+    """Return an event's fields, with mutable values replaced by frozen copies.
 
     Args:
         kind: The event's class.
-        fields: The event's own fields by name.
+        fields: The values of the event's fields by name.
     """
     names = [name for name in _MUTABLE_FIELDS.get(kind, ()) if type(fields.get(name)) not in PLAIN]
-    return {**fields, **{name: freeze(fields[name]) for name in names}} if names else fields
+    if not names:
+        return fields
+    return {**fields, **{name: freeze(fields[name]) for name in names}}
 
 
 def content_of(event: Event | ApprovalRequest) -> dict[str, Any]:
@@ -1019,7 +1033,7 @@ class StoppedBy:
 def end_of(
     events: Sequence[Event], error: DelfError, stopped: StoppedBy | None = None
 ) -> TaskFinished:
-    """Make the final event of a task that no process works on.
+    """Make the :class:`TaskFinished` event for a task that no process works on.
 
     Args:
         events: All events of the task.
@@ -1042,7 +1056,7 @@ def end_of(
 
 
 def end_event(events: Sequence[Event]) -> TaskFinished | None:
-    """Return the end of a task; None if there is none, or the task continued after a limit."""
+    """Return the event that ended a task; None if the task has not ended or was resumed."""
     for event in reversed(events):
         if isinstance(event, TaskFinished):
             return event
@@ -1052,7 +1066,10 @@ def end_event(events: Sequence[Event]) -> TaskFinished | None:
 
 
 def cost_of(events: Sequence[Event]) -> float | None:
-    """Add up the cost of a task's model calls in USD; None if any price is unknown."""
+    """Return the total cost of a task's model calls and child tasks in USD.
+
+    None if any price is unknown. Calls for the set-up of connections do not count.
+    """
     paid = [event for event in events if isinstance(event, (ModelReplied, ChildFinished))]
     costs = [e.cost_usd for e in paid if isinstance(e, ChildFinished) or e.purpose != "setup"]
     return None if None in costs else sum((cost or 0.0 for cost in costs), 0.0)

@@ -34,7 +34,7 @@ import pluggy
 from delf.specs import Spec
 
 PLUGIN_API: Final = 1
-"""The version of the plugin interface; raised when existing plugins must be changed."""
+"""The version of the plugin interface; incremented by changes that break existing plugins."""
 
 ENTRY_POINT_GROUP: Final = "delf"
 """The entry point group of a plugin's module of hooks."""

@@ -19,10 +19,10 @@ SERVER_SIDE_TOOLS: Final = "server_side_tools"
 """The setting that lists tools run by the provider itself, such as web search."""
 
 LOOKS_OUTSIDE: Final = frozenset({"generate", "call"})
-"""Purposes of model calls in which the provider may run its own tools."""
+"""Purposes of model calls in which the provider may run its own tools, such as web search."""
 
 MAX_LETTERS: Final = 8_000_000
-"""The maximum number of characters of an answer that are accepted, above what any model writes."""
+"""The maximum length of a model's answer in characters, against servers that never stop."""
 
 SETTINGS: Final = (
     "temperature",
@@ -43,11 +43,11 @@ SETTINGS: Final = (
     "extra",
 )
 EXTRA: Final = "extra"
-"""The setting with fields of the provider's requests that have no setting of their own."""
+"""The setting for further fields of the provider's requests, which delf passes on unchanged."""
 _NOT_EXTRA: Final = frozenset(
     {"model", "messages", "stream", "tools", "tool_choice", "contents", "system", "input"}
 )
-"""The fields of requests that delf sets itself."""
+"""Fields of requests that delf sets itself, and that ``extra`` may not contain."""
 
 _TOOL_FIELDS: Final = ("tool_type", "max_uses", "allowed_domains", "blocked_domains")
 _ELSEWHERE: Final = {
@@ -55,7 +55,7 @@ _ELSEWHERE: Final = {
     "code_execution": "scripts run in delf's own sandbox",
     "image_generation": "an answer is text",
 }
-"""Server-side tools that delf does not support, each with the alternative."""
+"""Server-side tools that delf does not support, each mapped to a hint at an alternative."""
 
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ HIDDEN: Final = "**********"
 
 
 class _Hidden:
-    """A wrapper that hides a value in ``repr`` and dumps."""
+    """A wrapper that keeps a secret value out of ``repr()`` and out of dumps of its owner."""
 
     __slots__ = ("value",)
 
@@ -95,8 +95,8 @@ class LLMConfig:
         settings: Generation settings: ``temperature``, ``top_p``, ``top_k``, ``max_tokens``,
             ``presence_penalty``, ``frequency_penalty``, ``stop``, ``seed``, ``timeout`` (seconds
             for one request), ``reasoning_effort`` (``"low"``, ``"medium"``, ``"high"``),
-            ``thinking`` (the provider's own table), ``service_tier``, ``live_model`` (the one
-            whose sessions are used, by its name or as the address ``wss://…?model=NAME``),
+            ``thinking`` (the provider's own table), ``service_tier``, ``live_model`` (the model
+            for open sessions, as a name or as an address ``wss://…?model=NAME``),
             ``server_side_tools`` (``["web_search"]``: the provider's own search) and ``extra``
             (further fields of the provider's requests). ``top-k`` and ``max-tokens`` mean the
             same.
@@ -256,7 +256,8 @@ def _server_side_tools(setting_value: Any) -> list[dict[str, Any]]:
     """Validate the setting of server-side tools and return each tool as a table.
 
     Raises:
-        ModelConfigurationError: If the value has another shape, or an unknown tool or field.
+        ModelConfigurationError: If the value is not a list of names or tables, or has an unknown
+            tool or field.
     """
     setting = f"model setting {SERVER_SIDE_TOOLS!r}"
     tools: dict[str, dict[str, Any]] = {}
@@ -271,7 +272,7 @@ def _server_side_tools(setting_value: Any) -> list[dict[str, Any]]:
         if kind != "web_search":
             hint = _ELSEWHERE.get(str(kind))
             raise ModelConfigurationError(
-                f"{setting}: tool_type {kind!r} is not asked for; web_search is", hint=hint
+                f"{setting}: tool_type {kind!r} is not supported, only web_search is", hint=hint
             )
         for name, value in fields.items():
             if name not in _TOOL_FIELDS:
@@ -300,16 +301,16 @@ def _as_sequence(value: Any) -> Sequence[Any]:
 
 
 def as_llm_config(value: str | LLMConfig | Sequence[str | LLMConfig]) -> LLMConfig:
-    """Return a configuration for a model that is given by name or by configuration.
+    """Return a configuration for a model name, a configuration, or a list of models.
 
     Args:
-        value: The model. In a list, the others are the fallbacks of the first.
+        value: The model. In a list, the second and further models become fallbacks of the first.
 
     Raises:
         ModelConfigurationError: For an empty list.
     """
     if isinstance(value, (list, tuple)):
-        models = [as_llm_config(one) for one in cast("Sequence[str | LLMConfig]", value)]
+        models = [as_llm_config(model) for model in cast("Sequence[str | LLMConfig]", value)]
         if not models:
             raise ModelConfigurationError("the list of models is empty")
         return replace(models[0], fallbacks=(*models[0].fallbacks, *models[1:]))

@@ -14,7 +14,7 @@ from delf.types import Trust
 Role = Literal["system", "user", "assistant"]
 _MAKES: Final = "system(text), user(text) and assistant(text) of delf.messages make messages"
 Purpose = Literal["generate", "prefilter", "summarize", "call", "setup", "learn", "outline"]
-"""The purpose of a model call, by which usage is reported.
+"""The purpose of a model call. Usage is reported by purpose.
 
 Calls for ``setup`` are not part of a task's cost.
 """
@@ -112,19 +112,19 @@ def as_messages(value: object) -> tuple[Message, ...]:
     """Convert a conversation to the messages for a model.
 
     Raises:
-        PluginError: If an item is not a message, such as a text.
+        PluginError: If an item is not a :class:`Message`, such as a plain string.
     """
     if isinstance(value, (str, Message)) or not isinstance(value, Iterable):
         type_and_value = f"{type(value).__name__} {_cut(value)}"
         raise PluginError(
-            f"a model is asked with a list of messages, not {type_and_value}", hint=_MAKES
+            f"a request to a model needs a list of messages, not {type_and_value}", hint=_MAKES
         )
     messages = tuple(cast("Iterable[object]", value))
     for item in messages:
         if not isinstance(item, Message):
             type_and_value = f"the {type(item).__name__} {_cut(item)}"
             raise PluginError(
-                f"a request to a model has messages, not {type_and_value}", hint=_MAKES
+                f"a request to a model needs messages, not {type_and_value}", hint=_MAKES
             )
     return cast("tuple[Message, ...]", messages)
 
@@ -164,7 +164,8 @@ class ModelRequest:
     """A request to a model.
 
     Args:
-        messages: The conversation, the byte-stable part first.
+        messages: The conversation. The messages that are the same in every request come first, so
+            that providers can cache them.
         purpose: The purpose of the call, for usage reports.
         settings: Normalised generation settings (``temperature``, ``max_tokens`` …).
         tools: The tools that the model may call; see :class:`delf.protocols.model.SupportsTools`.
@@ -247,7 +248,11 @@ class Price:
 
 
 BrokenBy = Literal["length", "filter", "refusal", "break"]
-"""The reason that an answer is incomplete: length, a filter, a refusal, or a failure."""
+"""The reason that an answer is incomplete.
+
+``length``: the token limit. ``filter``: the provider's content filter. ``refusal``: the model
+refused. ``break``: the answer broke off.
+"""
 
 _REASONS: Final[Mapping[BrokenBy, str]] = {
     "length": "length max_tokens max_output_tokens max_completion_tokens max_length model_length "
@@ -309,9 +314,10 @@ class ModelDelta:
     Args:
         text: The new text.
         call: The index of the tool call whose arguments ``text`` continues; None for answer text.
-        whole: The complete call, with the last piece of its arguments.
-        kind: The part of the answer, if the strategy knows: ``think`` for reasoning, ``respond``
-            for text to the user, or ``call`` for a call as JSON; ``text`` for a raw piece.
+        whole: The complete tool call, set in the delta that completes the call's arguments.
+        kind: The part of the answer that the piece belongs to, as a strategy determines it:
+            ``think`` for reasoning, ``respond`` for text to the user, ``call`` for a call as JSON,
+            or ``text`` for a piece as the model sent it.
     """
 
     text: str

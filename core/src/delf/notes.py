@@ -10,25 +10,28 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
-_MAX: Final = 20
-_MAX_LETTERS: Final = 1000
+_MAX_NOTES: Final = 20
+_MAX_CHARACTERS: Final = 1000
 _notes: ContextVar[dict[str, None] | None] = ContextVar("delf_notes", default=None)
 
 
 def note(message: str) -> None:
-    """Add a note to the call in progress; a no-op outside of a call.
+    """Add a note to the tool call in progress; a no-op outside of a call.
 
     Args:
-        message: A short sentence with its subject: a file, a column.
+        message: A short sentence that names its subject, such as a file or a column.
     """
     notes = _notes.get()
-    if notes is not None and len(notes) < _MAX:
-        notes[message[:_MAX_LETTERS]] = None
+    if notes is not None and len(notes) < _MAX_NOTES:
+        notes[message[:_MAX_CHARACTERS]] = None
 
 
 @contextmanager
 def notes_of_call() -> Generator[dict[str, None]]:
-    """Collect the notes of all code called inside the block, threads included."""
+    """Collect the notes that code called inside the block adds, also in threads.
+
+    Yields a dict that has the notes as its keys, in their order.
+    """
     notes: dict[str, None] = {}
     token = _notes.set(notes)
     try:

@@ -17,7 +17,7 @@ from delf.llm import AUTO, LLMConfig
 from delf.specs import Provider
 
 _TAG: Final = re.compile(r"latest|instruct|text|v?\d[\w.-]*")
-"""Matches the tag of a local server's model name, as in ``model:7b``."""
+"""Matches a tag after a colon in a model name of a local server, such as ``7b`` in ``model:7b``."""
 
 
 class Providers:
@@ -55,10 +55,10 @@ class Providers:
         return next((p for p in self.all if any(fnmatchcase(name, m) for m in p.models)), None)
 
     def resolve_provider(self, config: LLMConfig) -> LLMConfig:
-        """Return a configuration with ``provider:model`` resolved, if its name has that form.
+        """Resolve a model name of the form ``provider:model`` in a configuration.
 
-        The name becomes ``provider/model``; if the configuration has an address, it becomes
-        ``model`` and the configuration's ``provider`` is set.
+        The name becomes ``provider/model``. If the configuration has an address, the name becomes
+        ``model``, and the configuration's ``provider`` is set instead. Other names do not change.
         """
         word, _, rest = config.model.partition(":")
         provider = self.by_name(word)
@@ -91,7 +91,10 @@ class Providers:
         return tuple(dict.fromkeys(key for provider in self.all for key in provider.keys))
 
     def usable_suggestions(self, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-        """Yield each suggested model whose provider has a key in the environment, with that key."""
+        """Yield the suggested model of each provider with an API key in the environment.
+
+        Yields pairs of the model's name and the name of the environment variable with the key.
+        """
         for provider in self.all:
             key = next((name for name in provider.keys if environ.get(name)), None)
             if key is not None and provider.suggested is not None:
@@ -99,7 +102,7 @@ class Providers:
 
 
 def _with_source_of(name: str, text: str) -> str:
-    """Return a part of a model name as a text with the same source as the whole name."""
+    """Return a text with the same :data:`~delf.environment.Source` as a model name."""
     if isinstance(name, FileText):
         return FileText(text, name.folder)
     return SourcedText(text, name.source) if isinstance(name, SourcedText) else text

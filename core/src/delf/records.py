@@ -54,7 +54,11 @@ _THAWING: Final = threading.RLock()
 
 @contextlib.contextmanager
 def _unfrozen_bases(cls: type, *, frozen: bool) -> Generator[None]:
-    """Temporarily mark base classes as not frozen: dataclasses forbid mixed inheritance."""
+    """Mark base classes as not frozen inside the block.
+
+    ``dataclasses.dataclass`` forbids a class that is not frozen to inherit from a frozen class, and
+    each class is made as not frozen first.
+    """
     bases = [vars(base).get("__dataclass_params__") for base in cls.__mro__[1:]]
     params: list[Any] = [item for item in bases if item is not None]
     with _THAWING:  # modules are imported in several threads
@@ -71,7 +75,7 @@ def _unfrozen_bases(cls: type, *, frozen: bool) -> Generator[None]:
 
 
 class _Absent:
-    """A placeholder for an omitted argument whose default is made by a factory."""
+    """The default of parameters whose default value a factory makes for each call."""
 
     def __repr__(self) -> str:
         return "<factory>"
@@ -81,7 +85,7 @@ _ABSENT: Final = _Absent()
 
 
 def _methods(cls: type, *, frozen: bool, slots: bool) -> Mapping[str, Callable[..., Any] | None]:
-    """Make the methods of a dataclass as closures over its field names."""
+    """Return the methods of a dataclass by name; None for a method that the class must not have."""
     fields = dataclasses.fields(cls)
     shown_fields = [field.name for field in fields if field.repr]
     values = _values([field.name for field in fields if field.compare])
@@ -106,7 +110,7 @@ def _methods(cls: type, *, frozen: bool, slots: bool) -> Mapping[str, Callable[.
 
 
 def _frozen_methods(cls: type, *, slots: bool) -> Mapping[str, Callable[..., Any]]:
-    """Make the methods that a frozen dataclass has in addition."""
+    """Return the additional methods of a frozen dataclass by name."""
     fields = dataclasses.fields(cls)
     names = [field.name for field in fields]
     hashed = _values([f.name for f in fields if (f.compare if f.hash is None else f.hash)])
@@ -174,7 +178,7 @@ def _initialiser(cls: type) -> Callable[..., None]:
 
 
 class _Signature:
-    """A lazy ``__signature__``, because ``__init__`` may not be compiled yet."""
+    """A descriptor for ``__signature__``, because ``__init__`` is compiled only on first use."""
 
     def __get__(self, instance: object, owner: type) -> inspect.Signature:
         import inspect

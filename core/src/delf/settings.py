@@ -55,7 +55,7 @@ __all__ = [
 ]
 
 _ADDRESS: Final = re.compile(r"(^|_)(url|uri|host|hostname|endpoint|address|spec|config)$")
-"""Matches names of settings that hold an address or the path of a file with addresses."""
+"""Matches names of settings that contain an address, or the path of a file with addresses."""
 
 
 def folder_of(value: object) -> Path | None:
@@ -79,36 +79,42 @@ def _local_path(value: object) -> object:
 
 
 LocalPath: TypeAlias = Annotated[str, BeforeValidator(_local_path)]
-"""The type of a path setting: relative to ``delf.toml`` if set there, else to the working
-directory. A URL is unchanged; a ``Path`` becomes text.
+"""The type of a setting that is a path or URL, validated to a string.
+
+A relative path in ``delf.toml`` is relative to the folder of that file; any other relative path is
+relative to the working directory. A URL is unchanged.
 """
 
 
 class Named(dict[str, "str | SecretStr"]):
-    """Values whose secrecy is decided by their names."""
+    """Named values, some of which are secrets, as :data:`NamedValues` describes."""
 
 
 class SentAlong(Named):
-    """Values that are sent with each request."""
+    """Named values that are sent with each request, as :data:`SentValues` describes."""
 
 
 _Values: TypeAlias = dict[str, str | SecretStr]
 NamedValues: TypeAlias = Annotated[_Values, AfterValidator(Named), Field(repr=False)]
-"""The type of a setting of named values, such as variables. Values are not shown; a value is a
-secret if its name suggests one, such as ``API_KEY``, or if it is a ``SecretStr``.
+"""The type of a setting with named values, such as environment variables.
+
+A value is redacted as a secret if its name suggests a secret, such as ``API_KEY``, or if the value
+is a ``SecretStr``. The ``repr`` of the settings shows no value.
 """
 SentValues: TypeAlias = Annotated[_Values, AfterValidator(SentAlong), Field(repr=False)]
-"""The type of a setting of headers and request parameters. Additionally, any value with letters and
-digits is a secret, such as ``X-Client: 7f3a…``.
+"""The type of a setting with headers or parameters for each request.
+
+In addition to the secrets of :data:`NamedValues`, a value with both letters and digits is redacted,
+such as ``X-Client: 7f3a…``.
 """
 
 
 class SentTo:
     """An annotation of a secret: the settings whose addresses the secret is sent to.
 
-    ``SentTo()`` without fields marks a secret that is sent to no address of another setting: a URL
-    with a password, or a key that is only compared. A secret without this annotation may be sent to
-    any address in the settings.
+    ``SentTo()`` without fields marks a secret that is not sent to the address in any other setting,
+    such as a URL with a password, or a key that is only compared. A secret without this annotation
+    may be sent to any address in the settings.
 
     Args:
         fields: The names of the settings with these addresses.
@@ -152,7 +158,7 @@ class PluginSettings(BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Check that the address settings named by secrets exist."""
+        """Raise if a :class:`SentTo` annotation names a field that does not exist."""
         super().__pydantic_init_subclass__(**kwargs)
         for name in cls.model_fields:
             unknown = set(_declared_addresses(cls, name) or ()) - cls.model_fields.keys()
@@ -168,9 +174,9 @@ class PluginSettings(BaseModel):
         return self._sources.get(field, "program")
 
     def places(self, field: str, *usual: str) -> tuple[list[Path], Path | None]:
-        """Return the folders of a setting, and the project that must be trusted to read them.
+        """Return the folders of a setting, and the project folder that the user must trust.
 
-        The project is None for folders set by a program, which need no trust.
+        The project folder is None if a program set the folders, because these need no trust.
 
         Args:
             field: The name of a field with a list of folders.
@@ -246,7 +252,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _source_of_any(value: Any) -> Source:
-    """Return the source of a value; a project file if the file gave part of the value."""
+    """Return the source of a value; ``project`` if any string in it is from a project file."""
     sources: list[Source] = [source_of(text) for text in _texts(value)]
     if "project" in sources:
         return "project"
@@ -266,13 +272,12 @@ def _check_addresses(
     sources: Mapping[str, Source],
 ) -> None:
     """Refuse to send a secret from the environment to an address from a project's file."""
-    for field, its_source in sources.items():
-        if (
-            its_source != "environment"
-            or field not in cls.model_fields
-            or not _is_secret(cls, field)
-        ):
-            continue
+    secrets = [
+        field
+        for field, source in sources.items()
+        if source == "environment" and field in cls.model_fields and _is_secret(cls, field)
+    ]
+    for field in secrets:
         addresses = _declared_addresses(cls, field)
         for key, source in sources.items():
             is_address = _is_address(key, values[key]) if addresses is None else key in addresses
@@ -288,7 +293,7 @@ def _check_addresses(
 
 
 def _declared_addresses(cls: type[PluginSettings], field: str) -> tuple[str, ...] | None:
-    """Return the fields declared as destinations of a secret; None without a declaration."""
+    """Return the fields of a secret's :class:`SentTo` annotation; None without an annotation."""
     markers = [one for one in cls.model_fields[field].metadata if isinstance(one, SentTo)]
     return markers[-1].fields if markers else None
 
@@ -308,12 +313,12 @@ def _is_address(field: str, value: Any) -> bool:
 
 
 def _from_environ(cls: type[PluginSettings], name: str, prefix: str) -> dict[str, Any]:
-    """Read the environment variables of an instance, by field.
+    """Return the values of settings that environment variables set, by field name.
 
     pydantic-settings parses the variables, tables and lists as JSON; a list may also be
-    comma-separated. The package is imported only if such a variable exists, because the import
-    takes as long as pydantic's own. Its ``.env`` support is not used: it reads only the working
-    directory, and treats every other variable in the file as an unknown setting.
+    comma-separated. The package is imported only if such a variable exists, because its import is
+    slow. Its ``.env`` support is not used, because it reads only the working directory, and treats
+    every other variable in the file as an unknown setting.
     """
     variables = {
         key.lower(): value

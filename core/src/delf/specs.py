@@ -20,8 +20,8 @@ class Spec:
     Each subclass declares a kind of plugin: ``kind``, the ``hook`` that returns such specs, the
     ``protocol`` of the factory's object (``"module:attribute"``), and in ``optional`` further
     protocols that the object may implement, each with the feature that depends on the protocol. The
-    optional protocols are named as in the main protocol's module, or as ``"module:attribute"``; an
-    empty feature means that no warning is needed.
+    optional protocols are named as in the main protocol's module, or as ``"module:attribute"``. If
+    the feature is an empty string, delf does not warn about an object without the protocol.
 
     Args:
         name: The name that users type; unique among the specs of its kind.
@@ -105,8 +105,8 @@ class SandboxSpec(Spec):
 
     Args:
         isolation: The strength of the isolation from the host.
-        subset: Whether it runs only a subset of Python; ``auto`` then prefers other backends that
-            satisfy ``min_isolation``.
+        subset: Whether the backend supports only a subset of Python. The setting ``auto`` then
+            prefers other backends that satisfy ``min_isolation``.
         unsupported: The features that scripts cannot use, in words for the model; may be empty.
     """
 
@@ -167,7 +167,8 @@ class PrefilterSpec(Spec):
 
     Args:
         modes: The values of ``prefilter_mode`` that the prefilter implements.
-        asks: Whether the prefilter asks a model; ``auto`` prefers prefilters that do not.
+        asks: Whether the prefilter asks a model. The setting ``auto`` prefers prefilters that ask
+            none.
     """
 
     kind: ClassVar[str] = "prefilter"
@@ -198,7 +199,8 @@ class EmbedderSpec(Spec):
     Args:
         serves: Patterns of model names (``fnmatch``); the longest match wins. The spec's own name
             always matches.
-        by_name: Used only if named explicitly, because texts leave the machine.
+        by_name: Whether the embedder is used only if the user names it, because it sends texts to
+            another machine.
     """
 
     kind: ClassVar[str] = "embedder"
@@ -294,10 +296,10 @@ class Provider:
         compatible: Whether other servers use the same protocol; the provider is then the default
             for a model with only an address.
         own_protocol: Whether ``NAME/MODEL`` means this provider even if the user gives a
-            ``base_url``. If False, delf asks such an address as a compatible server, through the
-            plugin of the ``compatible`` provider, and sends the whole name.
+            ``base_url``. If False, delf treats the server at that address as a compatible server:
+            it uses the plugin of the ``compatible`` provider, and sends the whole name.
         suggested: The model to suggest to a user who has a key and names no model.
-        url: The provider's own base URL; None if its protocol's own code knows the URL.
+        url: The provider's base URL; None if the code for its protocol contains the URL.
         dialect: The provider whose protocol this provider uses; None for a protocol of its own.
     """
 
@@ -322,7 +324,8 @@ class Provider:
         """Yield the patterns of the provider's model names, with and without ``provider/``.
 
         Args:
-            at_address: Only patterns that hold if an address is given, too.
+            at_address: Whether the user gives a ``base_url``. Then only the patterns of a provider
+                with its own protocol match, and only with ``provider/``.
         """
         if self.own_protocol or not at_address:
             yield from (f"{word}/*" for word in self.words)
@@ -387,7 +390,7 @@ class JournalSpec(Spec):
             )
 
     Args:
-        durable: Persistent. Commands use a durable journal of the installed ones.
+        durable: Whether the journal is persistent. Commands use an installed journal that is.
         shared: Whether other processes see the journal's tasks and can answer requests through it.
     """
 

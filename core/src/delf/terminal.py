@@ -20,7 +20,7 @@ _HIDDEN: Final = (
 )
 """Invisible characters that Unicode classifies as letters, marks or spaces."""
 _SPACES: Final = "\xa0\u202f\u3000"
-"""Spaces of texts in French or Japanese, shown as a space."""
+"""No-break and wide spaces of French and Japanese texts, which are shown as ordinary spaces."""
 _JOINERS: Final = "\u200c\u200d"
 _JOINED: Final = "[\u0600-\u0dff\u1000-\u109f]"
 """Letters of scripts in which an invisible joiner is part of the spelling."""
@@ -39,7 +39,7 @@ _NAME: Final = (
     f"(?P<host>[{_LABEL}]+(?:[{_DOTS}][{_LABEL}]+)*)"
 )
 _BARE: Final = f"(?i:^www[{_DOTS}]|[{_DOTS}](?:com|net|org|biz|edu|gov|mil|io|eu)$)"
-"""Prefixes and suffixes that mark a bare word as a host name."""
+"""Matches a host name that is recognisable without a scheme, such as ``www.…`` or ``….com``."""
 _PLAIN: Final = (
     "[\u00c0-\u0130\u0132-\u0137\u0139-\u0148\u014a-\u017e\u01a0\u01a1\u01af\u01b0\u01cd-\u01dc"
     "\u0218-\u021b\u0300-\u036f\u1e00-\u1eff\u1100-\u11ff\u3040-\u312f\u3400-\u9fff\uac00-\ud7ff"
@@ -58,19 +58,21 @@ _ALIKE: Final = (
 
 
 _RUNS: Final = f"(?:[A-Za-z]|{_PLAIN}|{_ALIKE})+"
-"""Matches a run of letters."""
 _ENDING: Final = f"[{_DOTS}][A-Za-z]{{2,24}}$"
 _STACKED: Final = "([{0}]{{4}})([{0}]+)".format(
     "\u0300-\u036f\u0483-\u0489\u0610-\u061a\u064b-\u065f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
     "\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
 )
-"""The maximum number of combining marks on one letter; more would cover other lines."""
+"""Matches more than four combining marks on one letter, which would cover other lines.
+
+The first group has four marks, the second group all further marks.
+"""
 
 
 def visible(text: str) -> str:
-    """Return a text with control, invisible and imitating characters escaped.
+    """Return a text with control, invisible and look-alike characters escaped.
 
-    Line breaks and tabs stay.
+    Line breaks and tabs are not escaped.
     """
     if text.isascii():
         return text if text.isprintable() else _without_hidden(text)
@@ -78,9 +80,9 @@ def visible(text: str) -> str:
 
 
 def hidden_characters(text: str) -> Iterator[str]:
-    """Yield the parts that :func:`visible` escapes: characters and whole names.
+    """Yield the parts of a text that :func:`visible` escapes.
 
-    A part of more than one letter is a mixed-script name that imitates another name.
+    A part is one character, or a name in letters of several scripts that looks like another name.
     """
     if text.isascii() and text.isprintable():
         return
@@ -132,7 +134,7 @@ def _escape_at(text: str, at: int) -> str:
 
 
 def _joins(before: str, after: str) -> bool:
-    """Return True if a joiner between two characters is part of the spelling."""
+    """Return True if an invisible joiner between two characters is part of a word or an emoji."""
     if re.match(_JOINED, before) and re.match(_JOINED, after):
         return True
     is_emoji = bool(after) and unicodedata.category(after) == "So"
@@ -145,13 +147,16 @@ def _escape(character: str) -> str:
 
 
 def _display_name(match: re.Match[str]) -> str:
-    """Return the display form of an address or host name; look-alikes are in machine form."""
+    """Return the display form of an address or host name.
+
+    A host name with look-alike letters is shown in its ASCII form (``xn--…``).
+    """
     before, display_name, host = match["before"], match["who"], match["host"]
     if not before and not re.search(_BARE, host) and not _mixes_letters(host):
         return match[0]
-    if display_name and _passes_for_another(f"{display_name}.{host}"):
+    if display_name and _is_lookalike(f"{display_name}.{host}"):
         before = "".join(map(_escape_letter, before))
-    if _passes_for_another(host):
+    if _is_lookalike(host):
         labels = re.split(f"([{_DOTS}])", host)
         host = "".join(label if label.isascii() else _encode_label(label) for label in labels)
     return before + host
@@ -172,7 +177,7 @@ def _encode_label(label: str) -> str:
     return "." if label in _DOTS else f"xn--{label.encode('punycode').decode('ascii')}"
 
 
-def _passes_for_another(name: str) -> bool:
+def _is_lookalike(name: str) -> bool:
     """Return True if a name mixes plain Latin letters with similar letters of other scripts."""
     if name.isascii():
         return False
@@ -188,7 +193,7 @@ def wrap_text(text: str, *, indent: int = 0, head: int = 0, stream: TextIO | Non
 
     Args:
         text: The text; its line breaks are kept.
-        indent: The number of blanks before each line.
+        indent: The number of spaces before each line but the first.
         head: The number of columns already used in front of the first line.
         stream: The output stream; stdout when omitted.
 
@@ -200,17 +205,17 @@ def wrap_text(text: str, *, indent: int = 0, head: int = 0, stream: TextIO | Non
     import shutil
     import textwrap
 
-    room = max(20, shutil.get_terminal_size().columns - indent)
-    first = " " * head
+    width = max(20, shutil.get_terminal_size().columns - indent)
+    placeholder = " " * head  # stands for the columns in use, and is cut off at the end
     lines: list[str] = []
     for line in text.split("\n"):
-        if len(line) <= (room if lines else room - head):
-            lines.append(line if lines else first + line)
+        if len(line) <= (width if lines else width - head):
+            lines.append(line if lines else placeholder + line)
             continue
         lines += textwrap.wrap(
             line,
-            room,
-            initial_indent="" if lines else first,
+            width,
+            initial_indent="" if lines else placeholder,
             break_long_words=False,
             break_on_hyphens=False,
             replace_whitespace=False,

@@ -47,7 +47,7 @@ class TaskState(StrEnum):
 
     @property
     def is_terminal(self) -> bool:
-        """True if the task is over."""
+        """True if the task has ended."""
         return self in (TaskState.DONE, TaskState.FAILED, TaskState.STOPPED)
 
     @property
@@ -60,9 +60,9 @@ class StateWords(NamedTuple):
     """The mark, words and colour that describe a task state to people.
 
     Args:
-        mark: A shape shown before the text.
+        mark: A symbol shown before the text.
         text: The words.
-        colour: A colour of terminals.
+        colour: The name of a terminal colour.
     """
 
     mark: str
@@ -82,12 +82,14 @@ STATE_WORDS: Final[Mapping[TaskState, StateWords]] = {
 """The words for each task state, used by terminal and page."""
 
 OTHERS_WAIT_WORDS: Final = StateWords("◇", "waiting for others", "yellow")
-"""The text for a task that waits for another person."""
+"""The words for a task that waits for another person."""
 
 
 Settle = Literal["ask", "again", "done"]
-"""The decision about an interrupted call: ask a person, make the call again, or take it as done,
-without a result.
+"""The decision about an interrupted call.
+
+``ask``: ask a person. ``again``: make the call again. ``done``: assume that the call happened, and
+give the script no result.
 """
 
 Isolation = Literal["process", "interpreter", "container", "vm"]
@@ -96,18 +98,26 @@ Isolation = Literal["process", "interpreter", "container", "vm"]
 ISOLATION_ORDER: Final[tuple[Isolation, ...]] = ("process", "interpreter", "container", "vm")
 
 Permission = bool | str | Sequence[str] | None
-"""The form of ``allow`` and ``confirm``: a switch, one action name, or several."""
+"""The type of ``allow`` and ``confirm``: True or False for all actions, a name, names, or None."""
 
 ApprovalMode = Literal["interactive", "approve_all", "strict", "read_only"]
 
 ConfirmMode = Literal["call", "plan"]
-"""The moment for asking a person: at each call, or once before the script runs."""
+"""The time of approval: ``call``, before each call, or ``plan``, once before a script runs."""
 
 Trust = Literal["own", "outside"]
-"""The author of a value: the user and the user's own services, or others."""
+"""The trust in a value.
+
+``own``: the value is from the user or the user's own services. ``outside``: somebody else may have
+written the value, so that delf does not trust it.
+"""
 
 FlowMode = Literal["off", "show", "guard", "deny"]
-"""The use of values' sources: none, shown in questions, asked about, or refused."""
+"""The use of the origins of arguments.
+
+``off``: nothing. ``show``: approval requests show the origins. ``guard``: a call with untrusted
+arguments needs approval. ``deny``: such a call is refused.
+"""
 
 IN_PROCESS: Final = "none"
 """The name of the core's in-process journal, whose events are lost when the process ends."""
@@ -124,7 +134,7 @@ def can_be_undone(effect: str) -> bool:
 
 
 def effect_words(effect: str) -> EffectWords:
-    """Return the words of an effect.
+    """Return the words that describe an effect to people.
 
     Args:
         effect: The name of a level. An unknown name is shown with the strictest symbol.

@@ -94,7 +94,7 @@ class Talks:
     ("asks", "shown"),
     [
         ("Add.", "a list of messages, not str 'Add.'"),
-        (["Add."], "has messages, not the str 'Add.'"),
+        (["Add."], "needs messages, not the str 'Add.'"),
         (user("Add."), "a list of messages, not Message"),
         ([{"role": "user", "content": "Add."}], "not the dict {'role'"),
     ],

@@ -51,10 +51,10 @@ async def test_deleted_conversation_remains_are_removed_after_a_day(
     for one in (store, other):
         await one.append("c", [ChatMessage(role="user", content="x", at=1.0)])
     await store.prune(2.0)
-    assert ((await store.load("c")).last, (await other.load("c")).uncovered) == (1, 1)
+    assert ((await store.load("c")).last, (await other.load("c")).unsummarized_count) == (1, 1)
     monkeypatch.setattr(conversations, "REMEMBERED_SECONDS", -60.0)
     await store.prune(2.0)
-    assert ((await store.load("c")).last, (await other.load("c")).uncovered) == (0, 1)
+    assert ((await store.load("c")).last, (await other.load("c")).unsummarized_count) == (0, 1)
 
 
 async def test_conversation_in_use_is_not_deleted(journal_url, open_journal):

@@ -17,7 +17,7 @@ _AGAIN_SECONDS = 0.02
 
 
 def main() -> int:
-    """Return the program's exit status."""
+    """Run the ``delf`` program, and return its exit status."""
     # A start makes hardly any garbage. Collecting after each 700 objects, and again at the exit,
     # would take a quarter of a short run.
     gc.set_threshold(_OBJECTS)
@@ -28,7 +28,7 @@ def main() -> int:
 
 
 def _run() -> int:
-    """Import and run the program, ending quietly if Ctrl-C comes during the imports."""
+    """Import and run the program; Ctrl-C during the imports ends it without a traceback."""
     handler = signal.getsignal(signal.SIGINT)
     if handler is signal.default_int_handler:  # nohup ignores Ctrl-C: leave that as it is
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -62,7 +62,14 @@ def _interrupt_again(failure: sys.UnraisableHookArgs) -> Any:
 
 
 def _without_commands(words: list[str]) -> int:
-    """Print the version or a hint, when no package with commands is installed."""
+    """Print the version, or a hint to install commands, because no command is installed.
+
+    Args:
+        words: The arguments of the command line.
+
+    Returns:
+        The exit status.
+    """
     from delf import __version__
     from delf.packages.official import how_to_install, package_of
 

@@ -20,16 +20,16 @@ T = TypeVar("T")
 
 
 def without_context(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function in an empty context, which everything the function starts inherits."""
+    """Call a function in an empty context, which asyncio tasks that the function starts inherit."""
     return Context().run(function, *args, **kwargs)
 
 
 def shared_task(work: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
-    """Start a task for work that several tasks share, in an empty context.
+    """Start an asyncio task in an empty context, for work that several of delf's tasks share.
 
     Args:
-        work: The work.
-        name: The name of the task.
+        work: The coroutine to run.
+        name: The name of the asyncio task.
     """
     return asyncio.get_running_loop().create_task(work, name=name, context=Context())
 
@@ -60,7 +60,8 @@ def awaited_in(context: Context, work: Coroutine[Any, Any, T]) -> Generator[Any,
             try:
                 result = yield waits_for
             except GeneratorExit:
-                # Not thrown in: a coroutine may not go on waiting while it is being closed.
+                # Close the coroutine instead of throwing GeneratorExit into it, because it could
+                # catch the exception and go on waiting.
                 run(work.close)
                 raise
             except BaseException as error:

@@ -15,27 +15,31 @@ _INVISIBLE = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 def check_file_name(name: object) -> str:
     """Check that a relative name stays inside the output folder on every system, and return it.
 
-    Letters with accents are composed, so that names that look the same are the same.
+    The returned name is in the Unicode form NFC, so that names that look the same are the same.
 
-    Refused are absolute names, ``..``, control and invisible characters (text that reads backwards
-    hides an ending), characters that look like a separator or a dot, names of devices, parts that
-    are too long for a file system, and names that programs take for settings (``.bashrc``,
-    ``.git/hooks/pre-commit``) or for options (``-rf``).
+    Refused are absolute names, ``..``, control and invisible characters (characters that reverse
+    the reading direction can hide a suffix), characters that look like a separator or a dot, names
+    of devices, parts that are too long for a file system, and names that programs take for settings
+    (``.bashrc``, ``.git/hooks/pre-commit``) or for options (``-rf``).
 
     Raises:
         ValueError: If the name is refused.
     """
     if not isinstance(name, str) or not name.strip():
         raise ValueError("an output file needs a name")
-    if len(name) > _MAX_NAME or not all(map(_is_plain, name.split("/"))) or name.startswith("~"):
+    if (
+        len(name) > _MAX_NAME
+        or not all(map(_is_valid_part, name.split("/")))
+        or name.startswith("~")
+    ):
         raise ValueError(
             f"{name[:80]!r} cannot be an output file's name; use a plain name such as 'report.csv'"
         )
     return unicodedata.normalize("NFC", name)
 
 
-def _is_plain(part: str) -> bool:
-    """Return True if a part of a name is valid on every system and has no misleading characters."""
+def _is_valid_part(part: str) -> bool:
+    """Return True if a path component is valid on every system and has no misleading characters."""
     if not part or part != part.strip() or part.endswith("."):
         return False
     if any(unicodedata.category(letter) in _INVISIBLE for letter in part):

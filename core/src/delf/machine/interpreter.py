@@ -27,13 +27,14 @@ def own_python() -> str:
 
     ``sys.executable`` is that interpreter in an ordinary process. In a frozen program (PyInstaller,
     cx_Freeze, Nuitka) or an embedding program, ``sys.executable`` is the program, which would start
-    itself again and again. Then a Python of the same version is searched: the value of
-    ``DELF_PYTHON``, the installation's interpreters, then ``PATH``. Each candidate is run once.
+    itself again and again. Then the function looks for a Python of the same version: in
+    ``DELF_PYTHON``, among the interpreters of the installation, and in ``PATH``. Each candidate is
+    run once to check its version.
 
     Raises:
         ConfigurationError: If no such interpreter is found.
     """
-    return _own_python(os.environ.get(VARIABLE), sys.executable, is_frozen())
+    return _find_python(os.environ.get(VARIABLE), sys.executable, is_frozen())
 
 
 def is_frozen() -> bool:
@@ -43,10 +44,16 @@ def is_frozen() -> bool:
 
 
 @cache
-def _own_python(configured_path: str | None, program: str | None, frozen: bool) -> str:
-    """Find the interpreter for :func:`own_python`, once for each set of arguments."""
+def _find_python(configured_path: str | None, program: str | None, frozen: bool) -> str:
+    """Find the interpreter for :func:`own_python`.
+
+    Args:
+        configured_path: The value of ``DELF_PYTHON``, if set.
+        program: The running program, ``sys.executable``.
+        frozen: Whether the running program is frozen.
+    """
     if configured_path:
-        if _is_python(configured_path):
+        if _is_same_python(configured_path):
             return configured_path
         raise ConfigurationError(
             f"{VARIABLE} is {configured_path!r}, which is not a Python {_VERSION}",
@@ -55,7 +62,7 @@ def _own_python(configured_path: str | None, program: str | None, frozen: bool) 
     if program and not frozen and _NAME.fullmatch(os.path.basename(program)):  # noqa: PTH119
         return program
     for candidate in _candidates(frozen):
-        if candidate != program and _is_python(candidate):
+        if candidate != program and _is_same_python(candidate):
             return candidate
     kind = "a frozen program" if frozen else "not a Python interpreter"
     raise ConfigurationError(
@@ -78,8 +85,8 @@ def _candidates(frozen: bool) -> Iterator[str]:
             yield executable
 
 
-def _is_python(path: str) -> bool:
-    """Return True if running the program shows that it is a Python interpreter."""
+def _is_same_python(path: str) -> bool:
+    """Run a program, and return True if it is a Python interpreter of this process's version."""
     try:
         process = subprocess.run(  # noqa: S603 - no shell
             [path, "-I", "-S", "-c", _PROBE],

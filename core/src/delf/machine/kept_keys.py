@@ -1,7 +1,7 @@
-"""Keys that the user keeps on this machine, written by a command and read at every start.
+"""Keys that the user stores with ``delf keys``, read at every start.
 
-The keys are variables, such as ``ACME_API_KEY``, that count if neither the process nor a ``.env``
-sets them. A value is kept in the system's keyring if there is one, else in the file, which only the
+The keys are variables, such as ``ACME_API_KEY``, that apply if neither the process nor a ``.env``
+sets them. A value is stored in the system's keyring if there is one, else in a file that only the
 user can read; the file always has the names.
 """
 
@@ -28,17 +28,17 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class KeptKeys:
-    """The kept variables.
+    """The API keys and other variables that the user has stored with ``delf keys``.
 
     Args:
-        file: The file with the names and, without a keyring, the values.
+        file: The file with the names and, for values that are not in the keyring, the values.
     """
 
     file: Path
 
     @classmethod
     def here(cls) -> KeptKeys:
-        """Return the kept keys of this user."""
+        """Return the stored keys of the current user."""
         from platformdirs import user_config_path
 
         return cls(user_config_path("delf", appauthor=False) / "keys.json")
@@ -48,23 +48,25 @@ class KeptKeys:
         return {name: value is None for name, value in self._read().items()}
 
     def values(self, without: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables; the keyring is opened only for values that are needed.
+        """Return the stored values by variable name.
+
+        The keyring is opened only if it holds a value that the caller needs.
 
         Args:
-            without: Variables that are set already and need no lookup.
+            without: Variables that are set already; their stored values are left out.
         """
-        found = {name: value for name, value in self._read().items() if name not in without}
-        if None in found.values():
+        values = {name: value for name, value in self._read().items() if name not in without}
+        if None in values.values():
             ring = _keyring()
-            for name in [name for name, value in found.items() if value is None]:
-                found[name] = None if ring is None else _from_ring(ring, name)
-        return {name: value for name, value in found.items() if value is not None}
+            for name in [name for name, value in values.items() if value is None]:
+                values[name] = None if ring is None else _read_keyring(ring, name)
+        return {name: value for name, value in values.items() if value is not None}
 
     def keep(self, name: str, value: str) -> str:
         """Store a variable in the keyring or, without a keyring, in the file.
 
         Returns:
-            Where the value is now: ``the system's keyring``, or the file's path.
+            The place of the value for messages: ``the system's keyring``, or the file's path.
 
         Raises:
             ConfigurationError: If the name or value is invalid, or the file cannot be written.
@@ -81,12 +83,12 @@ class KeptKeys:
                 hint="copy the key again: letters, digits and plain punctuation",
             )
         ring = _keyring()
-        in_ring = ring is not None and _into_ring(ring, name, value)
+        in_ring = ring is not None and _write_keyring(ring, name, value)
         self._write({**self._read(), name: None if in_ring else value})
         return "the system's keyring" if in_ring else str(self.file)
 
     def remove(self, name: str) -> bool:
-        """Remove a variable; return False if the variable was not kept."""
+        """Remove a variable; return False if the variable was not stored."""
         stored_keys = self._read()
         if name not in stored_keys:
             return False
@@ -100,7 +102,7 @@ class KeptKeys:
         return True
 
     def _read(self) -> dict[str, str | None]:
-        """Read the file: the kept names, with None for values in the keyring."""
+        """Read the file; return the values by variable name, None for values in the keyring."""
         content = read_own(self.file)
         if content is None:
             if self.file.exists():
@@ -123,14 +125,14 @@ class KeptKeys:
 
 
 def own_variables() -> dict[str, str]:
-    """Return the environment variables of this process, on top of the kept keys."""
+    """Return the stored keys, overridden by the environment variables of this process."""
     process = dict(os.environ)
     return {**KeptKeys.here().values(process), **process}
 
 
 @cache
 def _warn(text: str) -> None:
-    """Log a warning once in a process."""
+    """Log a warning; the same warning is logged once per process."""
     _log.warning("%s", text)
 
 
@@ -149,7 +151,7 @@ def _keyring() -> Any:
     return backend if usable else None
 
 
-def _from_ring(ring: Any, name: str) -> str | None:
+def _read_keyring(ring: Any, name: str) -> str | None:
     try:
         return ring.get_password(SERVICE, name)
     except Exception as error:  # the keyring is locked or gone
@@ -157,8 +159,8 @@ def _from_ring(ring: Any, name: str) -> str | None:
         return None
 
 
-def _into_ring(ring: Any, name: str, value: str) -> bool:
-    """Store a value in the keyring; return False if the file must keep the value."""
+def _write_keyring(ring: Any, name: str, value: str) -> bool:
+    """Store a value in the keyring; return False if the keyring did not store the value."""
     try:
         ring.set_password(SERVICE, name, value)
         return ring.get_password(SERVICE, name) == value

@@ -27,7 +27,7 @@ def is_own_folder(path: Path) -> bool:
 
 
 def read_own(path: Path) -> bytes | None:
-    """Return the content of a file; None if the file is missing or others could have written it."""
+    """Return the content of a file; None if the file is missing or accessible to other users."""
     try:
         with os.fdopen(os.open(path, _READ), "rb") as file:
             status = os.fstat(file.fileno())
@@ -39,19 +39,23 @@ def read_own(path: Path) -> bytes | None:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a folder and its parents for the owner alone; existing folders are unchanged.
+    """Create a folder and its parents that only the owner can access.
+
+    Existing folders keep their mode.
 
     Raises:
         OSError: If the folder cannot be created.
     """
     # One folder at a time: mkdir(parents=True) gives the mode to the last folder only.
-    for place in (*reversed(folder.parents), folder):
-        if not place.is_dir():
-            place.mkdir(mode=0o700, exist_ok=True)
+    for path in (*reversed(folder.parents), folder):
+        if not path.is_dir():
+            path.mkdir(mode=0o700, exist_ok=True)
 
 
 def make_private_file(path: Path) -> None:
-    """Make an empty file for its owner alone, with its folder; an existing file is not opened.
+    """Create an empty file that only its owner can access, and its folder if needed.
+
+    An existing file is left as it is.
 
     A library that opens the file later, such as a database, keeps the mode and gives the same mode
     to the files that it makes beside it.
@@ -65,7 +69,7 @@ def make_private_file(path: Path) -> None:
 
 
 def create_private(path: Path) -> BinaryIO:
-    """Create a file for its owner alone, and open it for writing.
+    """Create a file that only its owner can access, and open the file for writing.
 
     Raises:
         FileExistsError: If the file exists.

@@ -32,17 +32,19 @@ def in_own_thread(function: Callable[[], T], name: str) -> asyncio.Future[T]:
         if not future.done():
             set_outcome(value)
 
-    def work() -> None:
-        set_outcome: Callable[[Any], None]
-        try:
-            set_outcome, value = future.set_result, function()
-        except BaseException as error:  # a SystemExit would end the event loop
-            # A future refuses a StopIteration, which would end the coroutine that awaits it.
-            can_pass = isinstance(error, Exception) and not isinstance(error, StopIteration)
-            set_outcome = future.set_exception
-            value = error if can_pass else RuntimeError(repr(error))
+    def report(set_outcome: Callable[[Any], None], value: Any) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody awaits the result
             loop.call_soon_threadsafe(finish, set_outcome, value)
+
+    def work() -> None:
+        try:
+            result = function()
+        except BaseException as error:  # a SystemExit would end the event loop
+            # A future refuses a StopIteration, which would end the coroutine that awaits it.
+            is_accepted = isinstance(error, Exception) and not isinstance(error, StopIteration)
+            report(future.set_exception, error if is_accepted else RuntimeError(repr(error)))
+        else:
+            report(future.set_result, result)
 
     context = contextvars.copy_context()
     threading.Thread(target=context.run, args=(work,), name=name, daemon=True).start()

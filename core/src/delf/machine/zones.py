@@ -28,7 +28,7 @@ class Zone:
 
 
 def local_zone() -> Zone:
-    """Return the time zone of ``TZ`` or of this machine."""
+    """Return the time zone of the environment variable ``TZ``, else of this machine."""
     return _zone(os.environ.get("TZ", ""))
 
 
@@ -68,7 +68,8 @@ def _name_of(path: Path) -> str:
 
 
 def _format_fixed_offset(seconds: int) -> str:
-    """Format a POSIX rule for a fixed offset in seconds."""
+    """Return the POSIX rule for a zone that is a fixed number of seconds ahead of UTC."""
+    # POSIX counts offsets westwards, so their sign is the opposite of the sign in the name.
     sign = "-" if seconds >= 0 else "+"
     hours, minutes = divmod(abs(seconds) // 60, 60)
     offset_text = f"{'+' if seconds >= 0 else '-'}{hours:02}{minutes:02}"

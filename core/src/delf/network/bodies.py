@@ -109,13 +109,13 @@ class Inflater:
             raise BodyTooLargeError(f"it has more than {self._most:,} bytes")
 
     def _inflate(self, data: bytes) -> Iterator[bytes]:
-        """Decompress data in pieces of limited size."""
+        """Decompress received bytes, yielding chunks of at most 64 KiB."""
         if self._encoding is None:
             for start in range(0, len(data), _PIECE):
                 yield data[start : start + _PIECE]
             return
         if self._decompressor is None and data:
-            self._decompressor = zlib.decompressobj(self._kind(data[0]))
+            self._decompressor = zlib.decompressobj(self._window_bits(data[0]))
         while self._decompressor is not None and not self._decompressor.eof:
             try:
                 piece = self._decompressor.decompress(data, _PIECE)
@@ -127,8 +127,11 @@ class Inflater:
             if not data and len(piece) < _PIECE:
                 return
 
-    def _kind(self, first: int) -> int:
-        """Return the ``wbits`` for zlib: some servers send ``deflate`` without the zlib header."""
+    def _window_bits(self, first_byte: int) -> int:
+        """Return the ``wbits`` for zlib.
+
+        Some servers send ``deflate`` without the zlib header, which the first byte shows.
+        """
         if self._encoding == "gzip":
             return _GZIP
-        return zlib.MAX_WBITS if first & _METHOD == _DEFLATED else _RAW
+        return zlib.MAX_WBITS if first_byte & _METHOD == _DEFLATED else _RAW

@@ -15,12 +15,12 @@ _DECLARED: Final = re.compile(
     re.IGNORECASE | re.DOTALL | re.VERBOSE,
 )
 _LONGEST_HEAD: Final = 100_000
-_SHIFTING: Final = re.compile(r"utf-7|iso2022|hz|utf-16|utf-32")
-"""Codecs in which a text may have the same bytes as another text in UTF-8."""
+_AMBIGUOUS_CODECS: Final = re.compile(r"utf-7|iso2022|hz|utf-16|utf-32")
+"""Codecs whose encoded texts are often valid UTF-8, too, so that UTF-8 must not be tried first."""
 _NO_CHARSETS: Final = frozenset(
     {"idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape"}
 )
-"""Codecs of text that no program names in a label; some take minutes."""
+"""Codecs of Python that are not charsets of documents; some take minutes for a long text."""
 _SUPERSETS: Final = {
     **dict.fromkeys(("gb2312", "gbk", "euc-cn", "gb-2312-80", "chinese", "cn-gb"), "gb18030"),
     **dict.fromkeys(("shift-jis", "sjis", "ms-kanji", "windows-31j"), "cp932"),
@@ -35,11 +35,16 @@ _SUPERSETS: Final = {
     "utf8mb4": "utf-8",
     "mac-roman": "macroman",
 }
-"""Python's codec by label, for labels whose texts use a larger charset than the label names."""
+"""The codec to use for a label.
+
+Texts with these labels often contain characters of a larger charset, which the codec supports.
+"""
 
 
 def codec_of(label: str | None) -> str | None:
-    """Return Python's codec for a charset label, or for its superset; None for other labels.
+    """Return the name of Python's codec for a charset label; None for an unknown label.
+
+    For some labels this is the codec of a larger charset, because texts use its characters.
 
     Args:
         label: The charset, as declared by a header or page.
@@ -70,18 +75,19 @@ def label_in_page(page: bytes) -> str | None:
 def decode_charset(data: bytes, label: str | None) -> str | None:
     """Decode a text by its declared charset; valid UTF-8 is decoded as UTF-8.
 
-    Hardly any text of another charset is UTF-8 by chance, while many programs declare a wrong one.
+    Hardly any text of another charset is valid UTF-8 by chance, while many programs declare a wrong
+    charset.
 
     Args:
         data: The text.
         label: The charset, if declared.
 
     Returns:
-        The text; None if the data is valid in neither charset.
+        The text; None if the data is valid neither in the declared charset nor in UTF-8.
     """
     codec = codec_of(label)
-    try_first = codec is not None and _SHIFTING.match(codec) is not None
-    for name in (codec, "utf-8") if try_first else ("utf-8", codec):
+    is_ambiguous = codec is not None and _AMBIGUOUS_CODECS.match(codec) is not None
+    for name in (codec, "utf-8") if is_ambiguous else ("utf-8", codec):
         try:
             if name is not None:
                 return data.decode(name)

@@ -45,7 +45,7 @@ class HttpClient:
 
     Args:
         timeout: Seconds for one exchange, counted from sending the request.
-        at_once: The maximum number of concurrent exchanges; further exchanges wait.
+        at_once: The maximum number of concurrent exchanges; further exchanges wait for one to end.
         agent: The ``User-Agent`` header.
     """
 
@@ -55,7 +55,7 @@ class HttpClient:
         self._agent = agent
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._turn = asyncio.Semaphore(at_once)
+        self._semaphore = asyncio.Semaphore(at_once)
 
     async def exchange(
         self,
@@ -87,23 +87,24 @@ class HttpClient:
         """
         import httpx
 
-        mark = _is_own_request.set(True)
+        token = _is_own_request.set(True)
         try:
-            client, turn = self._open()
+            client, semaphore = self._open()
             sent_headers: Any = headers if isinstance(headers, Mapping) else list(headers)
             query: Any = None if params is None else list(params)
             exchange = client.stream(
                 method, url, params=query, headers=sent_headers, content=content
             )
-            # The timeout starts once a place is free: a waiting request was not sent yet.
+            # The timeout starts after the wait for the semaphore, as the request is not sent
+            # before.
             limit = self._timeout + more_seconds
-            async with turn, asyncio.timeout(limit), exchange as response:
+            async with semaphore, asyncio.timeout(limit), exchange as response:
                 body = await read_body(response, max_bytes)
                 return Reply(response.status_code, response.reason_phrase, response.headers, body)
         except TimeoutError:
             raise httpx.ReadTimeout("the whole exchange took too long") from None
         finally:
-            _is_own_request.reset(mark)
+            _is_own_request.reset(token)
 
     async def aclose(self) -> None:
         """Close all connections. A later request opens new connections."""
@@ -127,19 +128,19 @@ class HttpClient:
             self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
             _httpx_log.addFilter(_is_logged)  # adding it twice changes nothing
             self._loop = loop
-            self._turn = asyncio.Semaphore(self._at_once)
-        return self._client, self._turn
+            self._semaphore = asyncio.Semaphore(self._at_once)
+        return self._client, self._semaphore
 
 
 @dataclass(slots=True, kw_only=True)
-class Course:
-    """The state of a request's attempts.
+class Progress:
+    """The progress of a request that is attempted several times.
 
     Args:
-        attempts: Number of finished attempts.
-        failures: The number of attempts that counted as retries.
-        in_doubt: Whether an attempt without a good response may have taken effect.
-        waited: Seconds waited without using up a retry, such as for a quota.
+        attempts: The number of finished attempts.
+        failures: The number of finished attempts that used up a retry.
+        in_doubt: Whether the service may have executed the request although no attempt succeeded.
+        waited: The total seconds of pauses that used up no retry, such as for a quota.
     """
 
     attempts: int = 0
@@ -149,13 +150,13 @@ class Course:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Again:
+class Retry:
     """The decision to send a request again after a response with an error.
 
     Args:
         seconds: The pause before the next attempt.
         is_failure: Whether the attempt uses up a retry.
-        in_doubt: Whether the request may have taken effect.
+        in_doubt: Whether the service may have executed the request.
     """
 
     seconds: float
@@ -168,7 +169,7 @@ class NoAnswerError(Exception):
 
     Args:
         error: The last failure.
-        in_doubt: Whether the request may have taken effect.
+        in_doubt: Whether the service may have executed the request.
     """
 
     def __init__(self, error: Exception, *, in_doubt: bool) -> None:
@@ -195,7 +196,7 @@ class Attempts(Generic[A]):
     Args:
         retries: The maximum number of retries.
         is_repeatable: Whether the request is idempotent.
-        retry_rule: Decides from a response whether to retry; returns None to accept the response.
+        retry_rule: Returns None to accept a response, or the :class:`Retry` to make after it.
         sleep: Awaitable sleep between attempts.
     """
 
@@ -204,14 +205,14 @@ class Attempts(Generic[A]):
         retries: int,
         *,
         is_repeatable: bool,
-        retry_rule: Callable[[A, Course], Again | None],
+        retry_rule: Callable[[A, Progress], Retry | None],
         sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
     ) -> None:
         self._retries = retries
         self._is_repeatable = is_repeatable
         self._retry_rule = retry_rule
         self._sleep = sleep
-        self.course = Course()
+        self.progress = Progress()
 
     async def answer(self, send: Callable[[], Awaitable[A]]) -> A:
         """Send the request until a response is accepted, and return that response.
@@ -227,25 +228,27 @@ class Attempts(Generic[A]):
         """
         import httpx
 
-        course = self.course
+        progress = self.progress
         while True:
-            is_last = course.failures >= self._retries
+            is_last = progress.failures >= self._retries
             try:
                 answer = await send()
             except httpx.TransportError as error:
                 # Without a connection nothing was sent; after any other failure the request may
                 # have arrived.
                 is_unsent = isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
-                course.in_doubt |= not is_unsent
+                progress.in_doubt |= not is_unsent
                 if is_last or not (is_unsent or self._is_repeatable):
-                    raise NoAnswerError(error, in_doubt=course.in_doubt) from None
-                retry = Again(seconds=pause(course.attempts))
+                    raise NoAnswerError(error, in_doubt=progress.in_doubt) from None
+                retry = Retry(seconds=pause(progress.attempts))
             else:
-                retry = self._retry_rule(answer, course)
+                retry = self._retry_rule(answer, progress)
                 if retry is None or (retry.is_failure and is_last):
                     return answer
-            course.attempts += 1
-            course.failures += retry.is_failure
-            course.in_doubt |= retry.in_doubt
-            course.waited += 0.0 if retry.is_failure else retry.seconds
+            progress.attempts += 1
+            progress.in_doubt |= retry.in_doubt
+            if retry.is_failure:
+                progress.failures += 1
+            else:
+                progress.waited += retry.seconds
             await self._sleep(retry.seconds)

@@ -9,14 +9,15 @@ from contextlib import contextmanager
 from weakref import WeakValueDictionary
 
 _reporters: WeakValueDictionary[str, Outage] = WeakValueDictionary()
-"""The outage that logs for each service, held weakly."""
+"""The :class:`Outage` that writes the log messages about each service, as weak references."""
 
 
 class Outage:
     """Logs the first failure of a service, and the number of failures at recovery.
 
-    Several parts of a process may share a service, such as a database. The first to fail logs the
-    outage; failures of the others are added to its count.
+    Several parts of a process may use the same service, such as a database, each with an ``Outage``
+    of its own. The part that fails first logs the outage, and its number of failures includes the
+    failures of the other parts.
 
     Args:
         log: The logger.
@@ -31,8 +32,8 @@ class Outage:
         self._since = 0.0
         self.failures = 0
         """Failures since the last success."""
-        self.counted = 0
-        """Failures of all parts, if this outage reports for them."""
+        self.reported_failures = 0
+        """Failures to report at recovery, including those of other parts of the process."""
 
     @contextmanager
     def track(self, *kinds: type[BaseException]) -> Generator[None]:
@@ -47,25 +48,32 @@ class Outage:
     def record_failure(self, error: BaseException) -> None:
         """Record a failure, and log a warning if it is the first."""
         self.failures += 1
-        # Only the first failure looks for a reporter: later ones belong to the same outage.
-        begins, reporter = self.failures == 1, self
-        if begins:
-            self._since, self.counted = time.monotonic(), 0
-        if self._service is not None:
-            reporter = (_reporters.setdefault if begins else _reporters.get)(self._service, self)
-        reporter.counted += 1
-        level = logging.WARNING if begins and reporter is self else logging.DEBUG
+        is_first = self.failures == 1
+        if is_first:
+            self._since = time.monotonic()
+            self.reported_failures = 0
+        reporter = self._reporter(is_first=is_first)
+        reporter.reported_failures += 1
+        level = logging.WARNING if is_first and reporter is self else logging.DEBUG
         self._log.log(level, "%s (failure %d): %s", self._effect, self.failures, error)
+
+    def _reporter(self, *, is_first: bool) -> Outage:
+        if self._service is None:
+            return self
+        if is_first:
+            return _reporters.setdefault(self._service, self)
+        # Only a first failure starts an outage: later failures belong to one that was logged.
+        return _reporters.get(self._service, self)
 
     def record_success(self) -> None:
         """Record a success, and log the end of an outage if there was one."""
         if not self.failures:
             return
         seconds = time.monotonic() - self._since
-        reports = self._service is None or _reporters.get(self._service) is self
-        if reports and self._service is not None:
+        is_reporter = self._service is None or _reporters.get(self._service) is self
+        if is_reporter and self._service is not None:
             _reporters.pop(self._service, None)
         message = "works again after %d failures in %.0f s"
-        level = logging.WARNING if reports else logging.DEBUG
-        self._log.log(level, f"%s: {message}", self._effect, self.counted, seconds)
+        level = logging.WARNING if is_reporter else logging.DEBUG
+        self._log.log(level, f"%s: {message}", self._effect, self.reported_failures, seconds)
         self.failures = 0

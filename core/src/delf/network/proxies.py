@@ -39,7 +39,7 @@ class Proxy:
     url: str
 
     def __str__(self) -> str:
-        """Return the variable and the address without credentials."""
+        """Return the environment variable's name and its address, without credentials."""
         url = _LOGIN.sub(lambda login: login[1] or "", self.url).partition("/?")[0].rstrip("/")
         return f"the proxy of {self.variable} ({url})"
 
@@ -51,7 +51,8 @@ class Proxy:
             package: The package with that module.
 
         Raises:
-            ConfigurationError: If the address is not a proxy's, or this client does not support it.
+            ConfigurationError: If the address is not that of a proxy, or the client does not
+                support the kind of proxy.
             OptionalDependencyError: If a SOCKS proxy needs a package that is not installed.
         """
         url = self.url if "://" in self.url else f"http://{self.url}"
@@ -117,7 +118,7 @@ class Proxies:
         if address is not None and address.is_loopback:
             return None
         is_direct = any(
-            _means(entry, host, address, port) for entry in self._direct_entries if entry
+            _is_exempt(entry, host, address, port) for entry in self._direct_entries if entry
         )
         return None if is_direct else proxy
 
@@ -136,8 +137,8 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     return address if address.version == 4 else address.ipv4_mapped or address
 
 
-def _means(entry: str, host: str, address: Any, port: int) -> bool:
-    """Return True if an entry of ``NO_PROXY`` matches a host and port."""
+def _is_exempt(entry: str, host: str, address: Any, port: int) -> bool:
+    """Return True if an entry of ``NO_PROXY`` exempts a host and port from the proxy."""
     if entry == "*":
         return True
     # More than one colon without brackets is an IPv6 address, whose last part is no port.
@@ -163,22 +164,22 @@ def _is_within(entry: str, address: Any) -> bool:
     return address is not None and address.version == network.version and address in network
 
 
-class _Choice:
-    """Lazily created transports of an HTTP library, one for each proxy."""
+class _TransportsByProxy:
+    """Transports of an HTTP library, created on first use: one per proxy and a direct one."""
 
     def __init__(self, library: Any, kind: str, options: Mapping[str, Any]) -> None:
         self._library = library
         self._make = getattr(library, kind)
         self._options = dict(options)
         self._proxies = Proxies()
-        self._made: dict[Proxy | None, Any] = {}
+        self._transports: dict[Proxy | None, Any] = {}
 
     def _route(self, request: Any) -> tuple[Any, Proxy | None]:
         proxy = self._proxies.for_url(str(request.url))
-        if proxy not in self._made:
+        if proxy not in self._transports:
             proxy_option = {} if proxy is None else {"proxy": proxy.checked_address()}
-            self._made[proxy] = self._make(**self._options, **proxy_option)
-        return self._made[proxy], proxy
+            self._transports[proxy] = self._make(**self._options, **proxy_option)
+        return self._transports[proxy], proxy
 
 
 def _with_proxy_name(error: Any, proxy: Proxy, request: Any) -> Exception:
@@ -186,7 +187,7 @@ def _with_proxy_name(error: Any, proxy: Proxy, request: Any) -> Exception:
     return cast("Exception", type(error)(f"{error} (by {proxy})", request=request))
 
 
-class _AsyncTransport(_Choice):
+class _AsyncTransport(_TransportsByProxy):
     async def handle_async_request(self, request: Any) -> Any:
         transport, proxy = self._route(request)
         library = self._library
@@ -204,11 +205,11 @@ class _AsyncTransport(_Choice):
         await self.aclose()
 
     async def aclose(self) -> None:
-        for transport in self._made.values():
+        for transport in self._transports.values():
             await transport.aclose()
 
 
-class _Transport(_Choice):
+class _Transport(_TransportsByProxy):
     def handle_request(self, request: Any) -> Any:
         transport, proxy = self._route(request)
         library = self._library
@@ -226,7 +227,7 @@ class _Transport(_Choice):
         self.close()
 
     def close(self) -> None:
-        for transport in self._made.values():
+        for transport in self._transports.values():
             transport.close()
 
 

@@ -12,7 +12,9 @@ FIRST_PAUSE: Final = 0.5
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds of a ``Retry-After`` header, or None without a usable header.
+    """Return the seconds to wait according to a ``Retry-After`` header.
+
+    None if the header is missing or invalid.
 
     Args:
         headers: The response headers, with lower-case or case-insensitive names.
@@ -28,11 +30,11 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def pause(attempt: int, longest: float = 32.0) -> float:
-    """Return the back-off in seconds before the next attempt, growing and with jitter.
+    """Return the seconds to wait before the next attempt: exponential back-off with jitter.
 
     Args:
-        attempt: Number of previous attempts.
-        longest: The upper limit in seconds, before jitter of a quarter is applied.
+        attempt: The number of previous attempts.
+        longest: The maximum in seconds; jitter of up to 25 % is added or subtracted afterwards.
     """
-    spread = 0.75 + random.random() / 2  # noqa: S311 - no secret
-    return min(FIRST_PAUSE * 2.0 ** min(attempt, 60), longest) * spread
+    jitter = 0.75 + random.random() / 2  # noqa: S311 - no secret
+    return min(FIRST_PAUSE * 2.0 ** min(attempt, 60), longest) * jitter

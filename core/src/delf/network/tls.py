@@ -15,10 +15,11 @@ class CertificatesError(OSError):
 
 
 def default_context() -> ssl.SSLContext:
-    """Return httpx's default TLS context, shared by all clients; never change it.
+    """Return httpx's default TLS context. All clients share it, so callers must not change it.
 
     Raises:
-        CertificatesError: If a variable names a path without certificates.
+        CertificatesError: If ``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` names a path without
+            certificates.
     """
     return _context_for(*map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")))
 

@@ -24,7 +24,7 @@ def _table() -> dict[str, dict[str, str]]:
 
 
 def packages(kind: str) -> dict[str, str]:
-    """Return the packages that provide capabilities of a kind, by capability name.
+    """Return delf's packages of a kind: a mapping from capability name to package name.
 
     Args:
         kind: A kind of spec, or ``installer`` for the command that installs packages, ``exports``
@@ -35,41 +35,42 @@ def packages(kind: str) -> dict[str, str]:
 
 
 def package_of(kind: str, name: str) -> str | None:
-    """Return the package that provides an official name; None for other names."""
+    """Return the package of delf that provides a name of a kind; None if no package does."""
     return packages(kind).get(name)
 
 
 def package_bringing(name: str) -> str | None:
-    """Return the package that provides a capability or public name of any kind."""
+    """Return the package of delf that provides a name of any kind; None if no package does."""
     kinds = (kind for kind in _table() if kind not in (_MODELS, "installer", "library"))
     return next(filter(None, (package_of(kind, name) for kind in kinds)), None)
 
 
 def usual(kind: str) -> str:
-    """Return the recommended name of a kind, which is the first one listed."""
+    """Return the recommended name of a kind, the first in the list of official packages."""
     return next(iter(packages(kind)))
 
 
 def usual_model(model: str) -> str:
-    """Return the recommended model client for a model."""
+    """Return the name of the recommended model client for a model's name."""
     from fnmatch import fnmatchcase
 
     names = _table()[_MODELS]
     return next(name for pattern, name in names.items() if fnmatchcase(model, pattern))
 
 
-def kind_named_by(model: str) -> tuple[str, str] | None:
-    """Return the pattern that matches a model's name, and the kind of plugin that serves it.
+def client_of_prefix(model: str) -> tuple[str, str] | None:
+    """Return the model client that a model's name requests by its prefix, as in ``word:name``.
 
     Args:
-        model: The model's name; one with the prefix ``word:`` matches the pattern ``word:*``.
+        model: The model's name.
 
     Returns:
-        The pattern and the kind; None if no kind is known for the prefix.
+        The pattern of such names (``word:*``) and the name of the client; None if the name has no
+        prefix of an official client.
     """
-    prefix = f"{model.partition(':')[0]}:*"
-    kind = _table()[_MODELS].get(prefix) if ":" in model else None
-    return None if kind is None else (prefix, kind)
+    pattern = f"{model.partition(':')[0]}:*"
+    client = _table()[_MODELS].get(pattern) if ":" in model else None
+    return None if client is None else (pattern, client)
 
 
 def all_packages() -> frozenset[str]:
@@ -87,8 +88,8 @@ def module_of(package: str) -> str:
 def how_to_install(package: str) -> str:
     """Return the command that installs a package.
 
-    delf's packages are not on PyPI: the installer takes them from the clone, and pip from `dist`,
-    the folder of wheels that `make dist` builds.
+    delf's packages are not on PyPI: delf's own installer takes them from the repository, and pip
+    from ``dist``, the folder of wheels that ``make dist`` builds.
     """
     from importlib.util import find_spec
     from shlex import quote

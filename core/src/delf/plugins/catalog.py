@@ -17,8 +17,8 @@ from typing import Final, TypeVar
 from delf.errors import DelfError, PluginError, did_you_mean
 from delf.llm import AUTO, LLMConfig
 from delf.packages.official import (
+    client_of_prefix,
     how_to_install,
-    kind_named_by,
     package_of,
     packages,
     usual_model,
@@ -36,13 +36,13 @@ ErrorT = TypeVar("ErrorT", bound=DelfError)
 _BARE: Final = ("connection", "command")
 _PREFIXES: Final = {"format": "files", "embedder": "embed"}
 
-_LAST: Final = 1.0
-"""The rate of a fallback plugin, equal to that of the pattern ``*``."""
-_AT_ADDRESS: Final = 1.5
-"""The rate of a plugin whose protocol other servers use, for a model with an address."""
+_FALLBACK_SCORE: Final = 1.0
+"""The fit of a fallback plugin, the same as for a pattern ``*`` of one character."""
+_ADDRESS_SCORE: Final = 1.5
+"""The fit of a plugin for compatible servers, if the model has an address; above a fallback."""
 
 _MAX_NAMED: Final = 3
-"""The maximum number of plugins that failed to load in one hint."""
+"""The maximum number of failed plugins that a hint lists."""
 
 _CHOOSE: Final = (
     'choose one: [plugins] prefer = ["{one}"] in delf.toml; or uninstall one, or block one by its '
@@ -79,7 +79,7 @@ class Catalog:
             if record.state == "loaded":
                 names.setdefault(record.name, []).append(record.plugin)
         self.records = tuple(self._with_disputes(record, names) for record in records)
-        """The records of all plugins, in their order."""
+        """The records of all plugins, in the order of the constructor's ``records``."""
 
     def _with_disputes(
         self, record: PluginRecord, names: Mapping[str, list[Candidate]]
@@ -107,13 +107,13 @@ class Catalog:
 
     @cached_property
     def trouble(self) -> str:
-        """The plugins that failed to load or have a faulty hook, each with its reason.
+        """The plugins that failed to load or have a faulty hook, with the reasons; may be empty.
 
-        Nobody knows which names such a plugin would have given, so the hint of every unknown name
-        has this text.
+        Nobody knows which names such a plugin would have provided, so this text is in the hint of
+        every error about an unknown name.
         """
         troubled_records = [record for record in self.records if record.trouble]
-        # Plugins of a file or a program come first: somebody is at work on them.
+        # Plugins that are not installed come first, because somebody is developing them.
         troubled_records.sort(key=lambda record: record.distribution is not None)
         messages = [
             f"plugin {each.name!r}{_package(each)} {each.trouble}" for each in troubled_records
@@ -141,7 +141,7 @@ class Catalog:
         return None
 
     def offers_of(self, plugin: str) -> tuple[Spec, ...]:
-        """Return a plugin's offers, including names that another plugin offers, too."""
+        """Return the specs of a plugin, including those whose names another plugin has, too."""
         everything = (offer for offers in self._offers.values() for offer in offers)
         return tuple(offer.spec for offer in everything if offer.plugin.name == plugin)
 
@@ -174,13 +174,15 @@ class Catalog:
         return Providers(provider for spec in specs for provider in spec.providers)
 
     def serving(self, model: LLMConfig, environ: Mapping[str, str]) -> ModelSpec:
-        """Return the spec that fits a model best: by its name, and by its address and provider."""
-        fits = [(_fit_rate(spec, model, environ), spec) for spec in self._specs(ModelSpec)]
+        """Return the spec of the plugin that fits a model's name, address and provider best."""
+        fits = [(_fit_score(spec, model, environ), spec) for spec in self._specs(ModelSpec)]
         best_fit = max((fit for fit, _ in fits), default=-1.0)
-        kind = kind_named_by(model.model)
-        if kind is not None and best_fit < len(kind[0]) and model.base_url is None:
-            # A plugin for any name would misread the prefix.
-            raise self.with_load_failures(self._unknown("model", kind[1]))
+        prefix = client_of_prefix(model.model)
+        if prefix is not None and model.base_url is None:
+            pattern, client = prefix
+            # Without this client, a plugin that takes any name would misread the prefix.
+            if best_fit < len(pattern):
+                raise self.with_load_failures(self._unknown("model", client))
         if best_fit < 0 and model.provider != AUTO:
             raise self.with_load_failures(self._unknown_provider(model.provider))
         if best_fit < 0:
@@ -224,7 +226,7 @@ class Catalog:
 
 
 def choose(plugins: Sequence[Candidate], prefer: Sequence[str], purpose: str) -> Candidate:
-    """Return the plugin that gives a name: the only plugin, or the preferred plugin.
+    """Return the plugin to use for a name: the only plugin that has it, or the preferred one.
 
     Args:
         plugins: The plugins that offer the name, at least one.
@@ -254,7 +256,7 @@ def _winner(plugins: Sequence[Candidate], prefer: Sequence[str]) -> Candidate | 
 
 
 def package_prefix(kind: str) -> str:
-    """Return what precedes a plugin's name in its package's name: the kind and a dash, if any."""
+    """Return the prefix of package names for a kind of plugin, such as ``sandbox-``."""
     return "" if kind in _BARE else f"{_PREFIXES.get(kind, kind)}-"
 
 
@@ -266,55 +268,60 @@ def _names_of_plugins(plugins: Iterable[Candidate]) -> str:
     return " and ".join(plugin.origin for plugin in plugins)
 
 
-def _fit_rate(spec: ModelSpec, model: LLMConfig, environ: Mapping[str, str]) -> float:
-    """Rate how well a spec fits a model: by the length of its longest matching pattern.
+def _fit_score(spec: ModelSpec, model: LLMConfig, environ: Mapping[str, str]) -> float:
+    """Return a score of how well a spec fits a model; the spec with the highest score is used.
 
-    The highest rate wins; -1 means no fit. A plugin of the named provider has the highest rate. A
-    plugin with a protocol that other servers use, too, has a low rate: above a fallback if an
-    address is given, else 0.
+    The score is the length of the longest pattern that matches the model's name; -1 means that the
+    spec does not fit. If the user names a provider, the plugin with this provider has the score
+    infinity. A plugin whose protocol other servers use, too, fits every model: with a score just
+    above that of a fallback plugin if the model has an address, else with the score 0.
     """
     name = model.model
-    rates: list[float] = [len(p) for p in spec.serves if fnmatch.fnmatchcase(name, p)]
+    scores: list[float] = [len(p) for p in spec.serves if fnmatch.fnmatchcase(name, p)]
     if model.provider != AUTO:
         has_provider = Providers(spec.providers).by_name(model.provider) is not None
-        if not has_provider and not rates:
+        if not has_provider and not scores:
             return -1
         if spec.fallback:
-            return _LAST
-        return math.inf if has_provider else max(rates)
+            return _FALLBACK_SCORE
+        return math.inf if has_provider else max(scores)
     has_address = model.base_url is not None
     for provider in spec.providers:
         if spec.fallback and not (provider.own_protocol and has_address):
             continue
         patterns = provider.patterns(at_address=has_address)
-        rates += [len(p) for p in patterns if fnmatch.fnmatchcase(name.lower(), p)]
+        scores += [len(p) for p in patterns if fnmatch.fnmatchcase(name.lower(), p)]
     if spec.fallback:
-        return max(rates, default=_LAST)
+        return max(scores, default=_FALLBACK_SCORE)
     compatible = [provider for provider in spec.providers if provider.compatible]
-    if "/" not in name:
+    if "/" not in name:  # a name without a provider goes to the address in the environment
         has_address |= any(environ.get(var) for each in compatible for var in each.addresses)
     if compatible:
-        rates.append(_AT_ADDRESS if has_address else 0)
-    return max(rates, default=-1)
+        scores.append(_ADDRESS_SCORE if has_address else 0)
+    return max(scores, default=-1)
 
 
 def _unusable_plugin_for(
     kind: str, name: str, package: str | None, records: Sequence[PluginRecord]
 ) -> PluginRecord | None:
-    """Return the unusable plugin that would provide a name, by the naming rules for plugins."""
-    likely = (name, f"{package_prefix(kind)}{name}")
+    """Return the record of an unusable plugin that probably provides a name, or None.
+
+    Plugins are recognised by the usual names of plugins and packages, as their specs are unknown.
+    """
+    likely_names = (name, f"{package_prefix(kind)}{name}")
     for record in records:
         if record.usable:
             continue
-        if record.name in likely or (package and record.distribution == package):
+        if record.name in likely_names or (package and record.distribution == package):
             return record
     return None
 
 
 def _no_plugin_for_model(model: str, records: Sequence[PluginRecord]) -> PluginError:
     name = usual_model(model)
-    for likely in dict.fromkeys((name, usual_model("another/model"))):
-        broken = _unusable_plugin_for("model", likely, package_of("model", likely), records)
+    default_client = usual_model("any/model")
+    for client in dict.fromkeys((name, default_client)):
+        broken = _unusable_plugin_for("model", client, package_of("model", client), records)
         if broken is not None:
             return PluginError(f"no plugin serves the model {model!r}: {_state_text(broken)}")
     return PluginError(

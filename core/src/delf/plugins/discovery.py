@@ -36,12 +36,13 @@ class Candidate:
         target: ``module`` or ``module:attribute``.
         distribution: The distribution's name; None for a plugin given in code.
         version: The distribution's version.
-        keywords: The keywords.
-        exports: Names that ``from delf import NAME`` gives, each with its ``module:attribute``.
-        connection: The ``module:attribute`` of a connection's class, where the entry point names
-            the class and no module with hooks.
-        summary: The line about the distribution.
-        plugin: The plugin itself, where it was given in code.
+        keywords: The keywords of the distribution's metadata.
+        exports: Pairs of a name for ``from delf import NAME`` and the object's
+            ``module:attribute``.
+        connection: The ``module:attribute`` of a connection's class. None if the entry point names
+            a module with hooks.
+        summary: The one-line description in the distribution's metadata.
+        plugin: The module or object of a plugin given in code, else None.
         problem: The defect of the metadata, if any.
         blocked: The setting that blocked the plugin, if any.
     """
@@ -104,7 +105,7 @@ def _discover(_installed: Hashable) -> tuple[Candidate, ...]:
 
 
 def in_code(plugins: Iterable[tuple[str, object]]) -> Iterator[Candidate]:
-    """Yield candidates for plugins that are not installed: tests, embedding programs."""
+    """Yield candidates for plugins that a test or program passes as name and module or object."""
     for name, plugin in plugins:
         yield Candidate(name=name, target=getattr(plugin, "__name__", ""), plugin=plugin)
 
@@ -158,24 +159,25 @@ def distributions(path: Sequence[str] | None = None) -> Iterator[ReadText]:
         path: The folders to search; ``sys.path`` when omitted.
     """
     path = sys.path if path is None else path
-    for place in path:
-        folder = place or "."
+    for entry in path:
+        folder = entry or "."
         try:
             names = os.listdir(folder)  # noqa: PTH208 - at each start, for each folder
         except NotADirectoryError:
-            yield from _elsewhere([PathFinder], [place])
+            yield from _readers_from_finders([PathFinder], [entry])
         except OSError:
             continue
         else:
             for name in names:
                 if name.endswith((".dist-info", ".egg-info")) or name == "EGG-INFO":
                     yield partial(_text_in, f"{folder}/{name}")
-    yield from _elsewhere([one for one in sys.meta_path if one is not PathFinder], path)
+    other_finders = [finder for finder in sys.meta_path if finder is not PathFinder]
+    yield from _readers_from_finders(other_finders, path)
 
 
-def _elsewhere(finders: Iterable[Any], path: Sequence[str]) -> Iterator[ReadText]:
-    finds = [getattr(finder, "find_distributions", None) for finder in finders]
-    for find in filter(None, finds):
+def _readers_from_finders(finders: Iterable[Any], path: Sequence[str]) -> Iterator[ReadText]:
+    methods = [getattr(finder, "find_distributions", None) for finder in finders]
+    for find in filter(None, methods):
         from importlib.metadata import DistributionFinder
 
         for distribution in find(DistributionFinder.Context(path=list(path))):
@@ -191,7 +193,10 @@ def _text_in(folder: str, name: str) -> str | None:
 
 
 def _read(read_text: ReadText) -> list[Candidate]:
-    """Return the plugins of one distribution; a defect in it becomes a candidate with a problem."""
+    """Return the plugins of one distribution.
+
+    If its metadata is broken, return one candidate whose ``problem`` says so.
+    """
     try:
         text = read_text("entry_points.txt") or ""
     except (OSError, ValueError) as error:
@@ -226,9 +231,9 @@ def _read(read_text: ReadText) -> list[Candidate]:
 
 
 def _declared_only(read_text: ReadText, problem: str) -> list[Candidate]:
-    """Return a plugin with broken entry points, recognised by its keywords, as a list.
+    """Return a candidate with a problem for a distribution whose entry points cannot be read.
 
-    The list is empty if the distribution is not a plugin of delf.
+    The list is empty if the distribution's keywords do not declare a plugin of delf.
     """
     try:
         headers = _headers(read_text("METADATA") or read_text("PKG-INFO") or "")
@@ -242,7 +247,7 @@ def _declared_only(read_text: ReadText, problem: str) -> list[Candidate]:
 
 
 def _entry_points(text: str) -> dict[str, list[tuple[str, str]]]:
-    """Parse names and targets by their groups.
+    """Parse ``entry_points.txt``; return pairs of name and target by group.
 
     Raises:
         ValueError: If a line is invalid.
@@ -261,7 +266,7 @@ def _entry_points(text: str) -> dict[str, list[tuple[str, str]]]:
 
 
 def _headers(text: str) -> dict[str, str]:
-    """Parse the headers above the README text in metadata; of a repeated header keep the first."""
+    """Parse the headers of a metadata file; of a repeated header return the first value."""
     headers: dict[str, str] = {}
     last = ""
     for line in text.splitlines():

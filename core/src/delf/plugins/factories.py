@@ -106,7 +106,7 @@ def fitting_options(host: PluginHost, spec: Spec, options: Mapping[str, Any]) ->
 
 
 _OWN_ARGUMENTS: Final = frozenset({"command", "connection", "format", "model"})
-"""Kinds whose factories take no options of their plugin."""
+"""Kinds of plugins whose factories get no options from ``[plugins.NAME]``."""
 
 
 def check_options(host: PluginHost, plugin: str, options: Mapping[str, Any]) -> None:
@@ -126,7 +126,7 @@ def check_options(host: PluginHost, plugin: str, options: Mapping[str, Any]) -> 
     for settings in settings_classes:
         _check_settings(settings, options, f"[plugins.{plugin}]")
     for spec in specs:
-        fitting_options(host, spec, options)  # only its check: it raises
+        fitting_options(host, spec, options)  # raises if an option does not fit
     if options and host.specs_of(plugin) and not (settings_classes or specs):
         raise ConfigurationError(
             f"[plugins.{plugin}]: the plugin takes no options", hint=f"remove {', '.join(options)}"
@@ -134,7 +134,10 @@ def check_options(host: PluginHost, plugin: str, options: Mapping[str, Any]) -> 
 
 
 def _check_settings(settings: type[PluginSettings], options: Mapping[str, Any], place: str) -> None:
-    """Refuse values of the wrong type; missing ones may come from the environment."""
+    """Raise for unknown options and values of the wrong type.
+
+    A missing value is no error, because an environment variable may provide the value.
+    """
     try:
         settings(**options)
     except ValidationError as error:
@@ -159,7 +162,7 @@ def _place(host: PluginHost, spec: Spec) -> str:
 
 def _fit(hint: Any, value: Any, place: str) -> Any:
     try:
-        # A name of digits is a number in TOML, and text for who declared it so.
+        # TOML reads a name of digits as a number, but the factory may declare text.
         adapter = TypeAdapter[Any](hint, config=ConfigDict(coerce_numbers_to_str=True))
     except PydanticUserError:  # not a type of plain data
         return value

@@ -93,14 +93,14 @@ class PluginHost:
         if no_plugins:
             disabled_plugins.append(("all", "disabled by --no-plugins"))
         missing = [Candidate(name=name, problem=problem) for name, problem in absent]
-        found = (*discovery.in_code(extra), *missing, *discovery.discover())
-        candidates = [_block_plugin(candidate, disabled_plugins) for candidate in found]
+        all_candidates = (*discovery.in_code(extra), *missing, *discovery.discover())
+        candidates = [_block_plugin(candidate, disabled_plugins) for candidate in all_candidates]
         prefer = variables.get(PREFER_VARIABLE, "").replace(",", " ").split()
         return cls(candidates, prefer=prefer, environ=variables)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all plugins, used or not; nothing is imported for them."""
+        """The names of all plugins, including blocked ones. No plugin is imported."""
         return tuple(dict.fromkeys(candidate.name for candidate in self._candidates))
 
     def specs(self, spec_class: type[SpecT]) -> tuple[SpecT, ...]:
@@ -164,9 +164,9 @@ class PluginHost:
                 omitted.
 
         Raises:
-            AttributeError: If no plugin is known to give it.
-            OptionalDependencyError: If only a plugin gives it that is not installed or cannot be
-                used here; the error names the plugin's package.
+            AttributeError: If no known plugin exports the name.
+            OptionalDependencyError: If the plugin that exports the name is not installed or cannot
+                be used; the error names the plugin's package.
             PluginError: If several plugins export the name, or its module cannot be imported.
         """
         giving = [plugin for plugin in self._candidates if name in dict(plugin.exports)]
@@ -185,12 +185,12 @@ class PluginHost:
             raise _load_error(f"{origin}: cannot load {name} from {target}", error) from error
 
     def service(self, service: Service[P]) -> P:
-        """Return a service that a plugin gives.
+        """Return the object that a plugin exports for a service.
 
         Raises:
-            AttributeError: If no plugin is known to give it.
-            OptionalDependencyError: If only a plugin gives it that is not installed or cannot be
-                used here; the error names the plugin's package.
+            AttributeError: If no known plugin exports the service.
+            OptionalDependencyError: If the plugin that exports the service is not installed or
+                cannot be used; the error names the plugin's package.
             PluginError: If several plugins export the service, or the export does not fit the
                 protocol.
         """
@@ -213,8 +213,8 @@ class PluginHost:
             spec: A spec of this host.
 
         Raises:
-            PluginError: If the object cannot be imported, naming the plugin.
-            DelfError: If the plugin raised it to explain why it cannot be used.
+            PluginError: If the object cannot be imported; the error names the plugin.
+            DelfError: If the plugin itself raised this error, to explain why it cannot be used.
         """
         with self._lock:
             # Under the lock, so that two threads import and keep one object.
@@ -231,22 +231,22 @@ class PluginHost:
             return value
 
     def project_files(self) -> list[Callable[[UntrustedFolder], Iterable[Path]]]:
-        """Return the functions that name project files, one for each spec with such a function.
+        """Return the functions that specs declare as ``project_files``.
 
         Raises:
-            PluginError: If one cannot be imported, naming the plugin.
+            PluginError: If a function cannot be imported; the error names the plugin.
         """
         specs = self._loaded_catalog().all_specs()
         return [self._import(spec, spec.project_files) for spec in specs if spec.project_files]
 
     def settings_of(self, plugin: str) -> Sequence[type[PluginSettings]]:
-        """Return the settings that a plugin's specs declare for ``[plugins.NAME]``.
+        """Return the settings classes that a plugin's specs declare for ``[plugins.NAME]``.
 
         Args:
             plugin: The name.
 
         Raises:
-            PluginError: If one cannot be imported, naming the plugin.
+            PluginError: If a class cannot be imported; the error names the plugin.
         """
         specs_by_settings = {spec.plugin_settings: spec for spec in self.specs_of(plugin)}
         return [self._import(spec, target) for target, spec in specs_by_settings.items() if target]
@@ -289,7 +289,7 @@ class PluginHost:
 
     @property
     def trouble(self) -> str:
-        """The plugins that failed to load or have a faulty hook, with reasons; else no text."""
+        """The plugins that failed to load or have a faulty hook, with the reasons; may be empty."""
         return self._loaded_catalog().trouble
 
     def with_load_failures(self, error: ErrorT) -> ErrorT:
@@ -311,10 +311,10 @@ class PluginHost:
         return [record.to_dict() for record in self.records()]
 
     def _loaded_catalog(self) -> Catalog:
-        """Load all plugins on the first call."""
+        """Return the catalog of all plugins, which are loaded on the first call."""
         with self._lock:
             if self._catalog is None:
-                # At the first question and not before: a program may never need a plugin.
+                # Not in the constructor, because a program may never need a plugin.
                 manager = loader.new_manager()
                 records: list[PluginRecord] = []
                 watch = ImportWatch()
@@ -341,7 +341,7 @@ def _load_error(subject: str, error: BaseException) -> PluginError:
 
 
 def _export_error(name: str, needed_by: str, giving: Sequence[Candidate]) -> Exception:
-    """Return the error for a public name that no usable plugin gives."""
+    """Return the error for a public name that no usable plugin exports."""
     package = giving[0].distribution if giving else package_of("exports", name)
     if package is None:
         return AttributeError(name)

@@ -30,7 +30,7 @@ _PROJECT: Final = "delf"
 
 
 class _BadPluginError(Exception):
-    """A plugin violates the rules of ``hookspecs``; the message says which."""
+    """A plugin violates a rule for hooks and specs; the message names the rule."""
 
 
 class _Manager(pluggy.PluginManager):
@@ -44,18 +44,20 @@ class _Manager(pluggy.PluginManager):
 
 @pluggy.HookspecMarker(_PROJECT)
 def _hook() -> Iterable[Spec]:  # pyright: ignore[reportReturnType]
-    """Return the specs of a kind of plugin: the signature of every hook."""
+    """Return the specs of a plugin; the common signature of all hooks."""
 
 
 def new_manager() -> pluggy.PluginManager:
-    """Return a manager that knows delf's hooks and no plugin yet."""
+    """Return a pluggy manager with delf's hooks, in which no plugin is registered."""
     manager = _Manager(_PROJECT)
     manager.add_hookspecs(type("Hooks", (), dict.fromkeys(HOOKS, _hook)))
     return manager
 
 
 def load(candidate: Candidate, manager: pluggy.PluginManager) -> PluginRecord:
-    """Import a plugin and call its hooks, catching every failure; skip an unfit plugin.
+    """Import a plugin and call its hooks; return a record of the result.
+
+    A failure is caught and recorded. A plugin that :func:`unfit` rejects is not imported.
 
     Args:
         candidate: The plugin.
@@ -77,7 +79,7 @@ def load(candidate: Candidate, manager: pluggy.PluginManager) -> PluginRecord:
             if plugin is None:
                 plugin = import_target(candidate.target)
             specs = tuple(_collect(plugin, _register(plugin, candidate, manager)))
-            warnings = tuple(_oddities(plugin))
+            warnings = tuple(_hook_warnings(plugin))
     except KeyboardInterrupt:
         raise
     except _BadPluginError as error:
@@ -101,7 +103,7 @@ def _spec_of_class(candidate: Candidate) -> ConnectionSpec:
 
 
 def unfit(candidate: Candidate) -> tuple[State, str] | None:
-    """Return the state and reason if a plugin must not be imported; else None.
+    """Return the state of a plugin that must not be imported, and the reason; else None.
 
     A plugin is unfit if it is blocked, broken or written for another plugin API. The installer, not
     this function, checks the plugin's required packages.
@@ -200,14 +202,14 @@ def _check_spec(hook: str, expected: type[Spec], item: object) -> Spec:
     if not 1 <= len(words) <= max_words or name != " ".join(words):
         raise _BadPluginError(f"{hook}: {name!r} is not a name; it is text without blanks")
     subject = f"{hook}: the spec {name!r}"
-    if not isinstance(cast("Any", item.summary), str):  # the help of all commands has it
+    if not isinstance(cast("Any", item.summary), str):  # lists and command help show it
         raise _BadPluginError(f"{subject} has no summary")
     factory: Any = item.factory
     if not isinstance(factory, str) or not _FACTORY.fullmatch(factory):
         raise _BadPluginError(f"{subject} has the factory {factory!r}, not 'module:attribute'")
     for item_field in fields(item):
         value = getattr(item, item_field.name)
-        # A lone text is the usual slip: it would be read letter by letter.
+        # A string instead of a tuple is a common mistake: it would be read letter by letter.
         if item_field.type == "tuple[str, ...]" and not _are_texts(value):
             raise _BadPluginError(
                 f"{subject} has {item_field.name}={value!r}, not a tuple of texts"
@@ -224,8 +226,8 @@ def _are_texts(value: Any) -> bool:
     )
 
 
-def _oddities(plugin: object) -> Iterator[str]:
-    """Yield a message for each function that looks like a hook but is not called."""
+def _hook_warnings(plugin: object) -> Iterator[str]:
+    """Yield a warning for each function that looks like a hook but is never called."""
     home = getattr(plugin, "__name__", type(plugin).__module__)
     for name, member in inspect.getmembers(plugin, inspect.isroutine):
         hook_options: dict[str, Any] | None = getattr(member, f"{_PROJECT}_impl", None)

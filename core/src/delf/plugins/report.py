@@ -10,9 +10,11 @@ from delf.records import dataclass
 from delf.specs import Spec
 
 State = Literal["loaded", "failed", "skipped", "disabled", "conflict"]
-"""``loaded``: all names can be used. ``failed``: broken or incomplete. ``skipped`` means that the
-plugin was made for another version of delf. ``disabled``: the user blocked the plugin.
-``conflict``: loaded, but a name is shared with another plugin and cannot be used.
+"""The state of a plugin after loading.
+
+``loaded``: all its names can be used. ``failed``: the plugin is broken or incomplete. ``skipped``:
+the plugin was made for another version of the plugin interface. ``disabled``: the user blocked the
+plugin. ``conflict``: the plugin is loaded, but another plugin has one of its names, too.
 """
 
 
@@ -66,10 +68,10 @@ class PluginRecord:
 
     @property
     def trouble(self) -> str | None:
-        """The reason why the plugin or one of its hooks gives nothing, as the end of a sentence.
+        """The fault of the plugin or of one of its hooks, worded to follow the plugin's name.
 
-        None for a plugin that works or that the user blocked, and for one of two plugins with the
-        same name, because another error reports these.
+        None for plugins that work or that the user blocked. None also for plugins in conflict,
+        because the error about the shared name reports these.
         """
         if self.state in ("failed", "skipped"):
             return f"is {self.state}: {self.reason}"

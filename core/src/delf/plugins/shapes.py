@@ -33,8 +33,8 @@ def optional_protocols(kind: str) -> Mapping[type, str]:
     spec = next(spec for spec in HOOKS.values() if spec.kind == kind)
     module = (spec.protocol or "").partition(":")[0]
     return {
-        import_target(name if ":" in name else f"{module}:{name}"): missing
-        for name, missing in spec.optional.items()
+        import_target(name if ":" in name else f"{module}:{name}"): feature
+        for name, feature in spec.optional.items()
     }
 
 
@@ -68,11 +68,16 @@ def members(protocol: type) -> Iterator[str]:
     for base in reversed(protocol.__mro__):
         if getattr(base, "_is_protocol", False):
             names = (*(n for n in vars(base) if not n.startswith("_")), *_annotations_of(base))
-            yield from (name for name in names if not (name in seen_names or seen_names.add(name)))
+            for name in names:
+                if name not in seen_names:
+                    seen_names.add(name)
+                    yield name
 
 
 def has(value: object, name: str) -> bool:
-    """Return whether an object or its class has a member; attributes of ``__init__`` count.
+    """Return whether an object or its class has a member.
+
+    For a class, attributes that ``__init__`` sets on the instance count as members, too.
 
     Args:
         value: The object, or its class.
@@ -102,7 +107,7 @@ def faults(kind: str, instance: object) -> Iterator[str]:
     if protocol is None:
         return
     missing = [name for name in members(protocol) if not has(instance, name)]
-    if missing and kind != "connection":  # its name is set when it is made
+    if missing and kind != "connection":  # instances get the name of a connection later
         yield f"has no {', '.join(missing)}"
     problems = (
         mismatched_async_methods(each, instance) for each in (protocol, *optional_protocols(kind))
@@ -111,7 +116,7 @@ def faults(kind: str, instance: object) -> Iterator[str]:
 
 
 def mismatched_async_methods(protocol: type, instance: object) -> Iterator[str]:
-    """Yield the methods that are async although the protocol declares plain ones, or vice versa.
+    """Yield a message for each method that is async where the protocol's is not, or vice versa.
 
     Args:
         protocol: The protocol that declares the methods; missing methods are ignored.

@@ -14,7 +14,7 @@ from delf.plugins.discovery import Candidate
 _log = logging.getLogger(__name__)
 DISABLE_VARIABLE: Final = "DELF_DISABLE_PLUGINS"
 SLOW_SECONDS: Final = 3.0
-"""The seconds after which an import is named."""
+"""The duration of an import in seconds after which a warning names the plugin."""
 LOOK_SECONDS: Final = 0.5
 
 
@@ -40,11 +40,11 @@ class ImportWatch:
             thread.join()  # forking is only safe without threads
 
     def importing(self, plugin: Candidate | None) -> None:
-        """Announce the import of a plugin, or None for the time between two imports."""
+        """Start the timer for the import of a plugin; None stops the timer."""
         self._importing = None if plugin is None else (plugin, time.monotonic())
 
     def _warn_when_slow(self) -> None:
-        """Warn once about each plugin whose import takes too long, until stopped."""
+        """Log a warning about each slow import, until :meth:`running` ends."""
         reported_plugin: Candidate | None = None
         while not self._over.wait(LOOK_SECONDS):
             importing = self._importing
@@ -65,10 +65,10 @@ class ImportWatch:
 
 @contextmanager
 def watched_import(plugin: Candidate | None) -> Generator[None]:
-    """Warn if the block, which imports a plugin's code, takes long.
+    """Log a warning if the block, which imports a plugin's code, takes too long.
 
     Args:
-        plugin: The plugin; None watches nothing.
+        plugin: The plugin; None disables the warning.
     """
     if plugin is None:
         yield

@@ -34,8 +34,8 @@ class Approved:
     Args:
         remember: How long later calls pass without a question: for this ``task``, or
             ``until_revoked``.
-        covers: With ``remember``, the calls that pass: a ``call`` with the same arguments (defaults
-            may be spelled out), or the ``action`` with any arguments.
+        covers: The later calls that pass, if ``remember`` is set: ``call`` for calls with the same
+            arguments (with or without explicit defaults), ``action`` for all calls of the action.
         reason: A note for the journal.
     """
 
@@ -172,14 +172,15 @@ class RememberedDecision:
         digest: The digest of a call with these arguments.
         action_digest: The digest of the action at the time of the decision.
         worker: The worker of the child task that asked, if any.
-        has_reason: Whether the connection itself required approval.
+        has_reason: Whether the connection itself required approval of the approved call.
         by: The person who approved.
-        key: The owner of the later tasks that the approval holds for; None for the local user.
+        key: The owner whose later tasks may use the approval; None for the local user.
         project: The folder of the project; None for a decision that holds only for its own task.
         at: The Unix time of the decision.
-        files_digest: The content of the files that a call with these arguments names.
-        flow_rules: With any arguments, the data flows that the approver was shown, in the format of
-            :func:`flow_between`.
+        files_digest: The digest of the content of the files that the approved call names.
+        flow_rules: The flows of untrusted data that the approver was shown, as patterns
+            ``source -> target`` of the names from :func:`flow_between`. Empty unless the decision
+            covers all calls of the action.
     """
 
     request_id: str
@@ -208,7 +209,7 @@ class RememberedDecision:
         key: str | None = None,
         project: str | None = None,
     ) -> Self:
-        """Make the remembered decision that results from an approved request."""
+        """Make the remembered decision for an approved request."""
         return cls(
             request_id=request.request_id,
             task_id=request.task_id,
@@ -240,13 +241,13 @@ class RememberedDecision:
         return cls.from_request(requested, approved, by=decision.by, at=decision.at, **scope)
 
     def covers(self, request: ApprovalRequest) -> bool:
-        """Return True if the decision covers a call; the caller checks the task.
+        """Return True if the decision approves a call, apart from its task, which is not checked.
 
-        A decision for any arguments covers a call for which the connection itself requires approval
-        only if the connection also required approval of the call that was approved.
+        If the connection itself requires approval of the call, a decision for all calls of the
+        action counts only if the connection had also required approval of the approved call.
         """
-        is_same_action = (self.action, self.action_digest, self.worker)
-        if is_same_action != (request.action, request.action_digest, request.worker):
+        own_action = (self.action, self.action_digest, self.worker)
+        if own_action != (request.action, request.action_digest, request.worker):
             return False
         if self.arguments is not None:
             return (self.digest, self.files_digest) == (request.digest, request.files_digest)
@@ -254,11 +255,13 @@ class RememberedDecision:
 
 
 def flow_between(source: str, path: str, action: str, argument: str) -> tuple[str, str]:
-    """Name the source and the target of a value, such as ``mail.read.sender`` and ``mail.send.to``.
+    """Return names for the source and the target of a value.
+
+    An example is ``mail.read.sender`` and ``mail.send.to``. List indexes are left out.
 
     Args:
-        source: The action with that result.
-        path: The path in the result, such as ``[3].sender``.
+        source: The action whose result has the value.
+        path: The path of the value in the result, such as ``[3].sender``.
         action: The called action.
         argument: The path in the arguments, such as ``to[0]``.
     """
@@ -267,13 +270,13 @@ def flow_between(source: str, path: str, action: str, argument: str) -> tuple[st
 
 
 def _flows_of(request: ApprovalRequest) -> tuple[str, ...]:
-    """Return the data flows of a request that start in text by other authors, as name patterns."""
+    """Return the flows of untrusted results into arguments, as patterns ``source -> target``."""
     flows: list[str] = []
     for argument, origin in request.origins.items():
         if request.flow and origin["kind"] == "result" and origin["trust"] == "outside":
-            between = flow_between(origin["action"], origin["path"], request.action, argument)
-            # Others chose the names in a result: escape characters with a meaning in patterns.
-            flows.append(" -> ".join(re.sub(r"[*?[]", r"[\g<0>]", name) for name in between))
+            names = flow_between(origin["action"], origin["path"], request.action, argument)
+            # Names in a result are untrusted: escape characters with a meaning in patterns.
+            flows.append(" -> ".join(re.sub(r"[*?[]", r"[\g<0>]", name) for name in names))
     return tuple(dict.fromkeys(flows))
 
 

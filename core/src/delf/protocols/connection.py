@@ -40,7 +40,7 @@ class ConnectionLike(Protocol):
 
 @runtime_checkable
 class SupportsContext(Protocol):
-    """A connection with live facts for the prompt, such as a database's schema."""
+    """A connection that adds current information to the prompt, such as a database's schema."""
 
     async def context(self, task: str) -> str | None:
         """Return facts that help to write a script for this task, or None.
@@ -138,7 +138,7 @@ class ProposedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
-    """The part of a call that a person sees.
+    """Base class of verdicts, with the parts of a call that a person sees.
 
     Args:
         preview: The effect of the call, as plain text of any number of lines: a diff, a list of
@@ -162,7 +162,7 @@ class _Shown:
         return hashlib.sha256(dumps(shown_parts)).hexdigest()
 
     def asking(self, reason: str) -> NeedsApproval:
-        """Return a copy that requires approval for a reason."""
+        """Return a :class:`NeedsApproval` verdict with the same preview, basis and files."""
         shown_fields: dict[str, Any] = {
             item.name: getattr(self, item.name) for item in fields(_Shown)
         }
@@ -279,7 +279,9 @@ class SupportsSecrets(Protocol):
 
 
 SetupAsk = Callable[["Sequence[Message]", "str | LLMConfig | None"], Awaitable["ModelReply"]]
-"""Asks a model during set-up, at the cost of the set-up: the light model of the agent for None.
+"""A function that asks a model during set-up; None as the model means the agent's light model.
+
+The cost counts against the agent's budget, but belongs to no task.
 
 The function raises a :class:`delf.errors.DelfError` if the model call failed after retries, and
 :class:`delf.errors.BudgetExceededError` if the agent's budget is exhausted.

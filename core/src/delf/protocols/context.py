@@ -48,10 +48,12 @@ class PluginContext:
         data_dir: The folder for persistent data, by default the user's data folder; it may not
             exist yet.
         namespace: The namespace of memories to use.
-        environ: The variables for keys: the process's environment over ``.env``.
-        providers: Keys given in code, by provider.
-        api_key_for: Keys by the address to which they may be sent, as ``gateway.example:8080``.
-        spellings: Returns all spellings of a model's name, in lower case.
+        environ: The environment variables with keys; those of the process override ``.env``.
+        providers: API keys given in code, by provider name.
+        api_key_for: API keys given in code, by the address to which each may be sent, such as
+            ``gateway.example:8080``.
+        spellings: Returns all spellings of a model's name, as of
+            :meth:`delf.providers.Providers.spellings`.
         embedder: Returns the shared embedder of a name, or the agent's own for None; raises
             ``PluginError`` if no plugin provides it.
         conversations: Opens the journal for conversations: the agent's own for None, else by file

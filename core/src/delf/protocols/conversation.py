@@ -21,8 +21,8 @@ class ChatMessage:
         at: Unix time in seconds.
         task_id: The task that the message belongs to.
         position: The number in the conversation, from 1; 0 until it is stored.
-        trust: For an answer: ``own`` if its task had read nothing that others wrote; the user's
-            text is always ``own``.
+        trust: For an answer, ``own`` if its task had read no untrusted data, else ``outside``. Not
+            used for messages of the user.
     """
 
     role: Role
@@ -47,7 +47,8 @@ class ConversationState:
         summary: A summary of the earlier messages.
         summarized: The position of the last message that the summary covers.
         summary_trust: ``own`` if every message that the summary covers is the user's own.
-        last: The position of the newest message. Positions have no gap after ``summarized``.
+        last: The position of the newest message. All positions from ``summarized`` to ``last`` are
+            in use.
     """
 
     messages: tuple[ChatMessage, ...] = ()
@@ -57,7 +58,7 @@ class ConversationState:
     last: int = 0
 
     @property
-    def uncovered(self) -> int:
+    def unsummarized_count(self) -> int:
         """The number of messages that the summary does not cover, loaded or not."""
         return self.last - self.summarized
 
@@ -80,14 +81,14 @@ class ConversationRecord:
 
 
 class ConversationStore(Protocol):
-    """The conversations of one namespace, by their ids.
+    """A store of the conversations of one namespace, by conversation id.
 
     Other processes may write at the same time: no message is lost, and messages of one ``append``
     stay together.
     """
 
     async def append(self, conversation: str, messages: Sequence[ChatMessage]) -> int:
-        """Append messages together; return the position of the last message."""
+        """Append messages in one transaction; return the position of the last message."""
         ...
 
     async def load(self, conversation: str, limit: int | None = None) -> ConversationState:
@@ -95,12 +96,12 @@ class ConversationStore(Protocol):
 
         Args:
             conversation: The id.
-            limit: The maximum number of messages to load; older messages add no cost.
+            limit: The maximum number of messages to load, the newest ones; all when None.
         """
         ...
 
     async def read(self, conversation: str, after: int, limit: int) -> Sequence[ChatMessage]:
-        """Return the first kept messages after a position, in order."""
+        """Return the first ``limit`` messages after the position ``after``, in order."""
         ...
 
     async def summarize(
@@ -112,14 +113,17 @@ class ConversationStore(Protocol):
         instead_of: int,
         trust: Trust = "outside",
     ) -> bool:
-        """Replace the summary; return False without a change if another caller was faster.
+        """Replace the summary, unless another caller has replaced it meanwhile.
 
         Args:
             conversation: The id.
             summary: The text.
-            upto: The position of the last message that it covers.
-            instead_of: The position of the summary to replace.
-            trust: ``own`` if every message that it covers is the user's own.
+            upto: The position of the last message that the summary covers.
+            instead_of: The ``summarized`` position of the summary to replace.
+            trust: ``own`` if every covered message is the user's own.
+
+        Returns:
+            False, without a change, if the summary to replace is no longer the current one.
         """
         ...
 
@@ -149,10 +153,13 @@ class ConversationStore(Protocol):
 
 
 Summarise = Callable[["LLMConfig | None", str], Awaitable[str]]
-"""A function that asks a model (the agent's quick model for None) at the task's cost."""
+"""A function that asks a model to answer a prompt; None means the agent's light model.
+
+The cost is part of the task's cost.
+"""
 
 Warn = Callable[[str], Awaitable[None]]
-"""Records a warning."""
+"""A function that records a warning of the task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +183,7 @@ class KeptVariables:
 
     Args:
         values: Plain data, by name.
-        trust: ``own`` if that task had read nothing that others wrote.
+        trust: ``own`` if the finished task had read no untrusted data, else ``outside``.
     """
 
     values: Mapping[str, Any]
@@ -184,7 +191,7 @@ class KeptVariables:
 
 
 class TaskConversation(Protocol):
-    """A conversation that tasks continue, several at once if need be.
+    """A conversation that tasks continue; several tasks may do so at the same time.
 
     A protocol, because the engine continues conversations of a plugin that requires the engine.
     """
@@ -205,13 +212,14 @@ class TaskConversation(Protocol):
     async def keep(
         self, task: str, answer: str, task_id: str, *, trust: Trust, again: bool
     ) -> None:
-        """Append a task and its result together.
+        """Append a task and its result as two messages.
 
         Args:
             task: The user's task.
             answer: The result.
             task_id: The task.
-            trust: ``own`` if the task had read nothing that others wrote, earlier turns included.
+            trust: ``own`` if neither the task nor earlier tasks of the conversation had read
+                untrusted data.
             again: Whether the task was resumed, so that its messages may already be stored.
         """
         ...

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, Protocol, runtime_checkable
 
 EmbeddingKind = Literal["query", "passage"]
-"""The purpose of a text: as a query, or as a document to be found."""
+"""The purpose of an embedded text: a search query, or a passage to be found."""
 
 
 class Vectors(Protocol):

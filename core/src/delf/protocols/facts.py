@@ -34,12 +34,12 @@ from delf.terminal import hidden_characters, visible
 from delf.types import can_be_undone, effect_words
 
 Weight = Literal["danger", "caution", "information"]
-"""The weight of a fact: harmful, unusual or informative, heaviest first."""
+"""The weight of a fact: possibly harmful, unusual, or merely informative."""
 
 HAPPENED: Final = "it did happen"
 """The answer to a request with unknown outcome that declares the call as already done."""
-_LONG: Final = 80
-"""The line length in characters from which a fact also shows the length."""
+_LONG_TEXT: Final = 80
+"""The number of characters above which a fact also shows the length of its text."""
 _MAX_NAMED: Final = 5
 _CONTAINERS: Final = (Mapping, list, tuple, set, frozenset)
 _LINE_ENDS: Final = re.compile("\r\n|\r")
@@ -121,8 +121,8 @@ def facts(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> Sequence[Fa
     """
     all_facts = [*_dangers(request), *_setting(request), *_subject(request)]
     all_facts += [*_team(request, so_far), *_expiry(request)]
-    order = {kind: place for place, kind in enumerate(FactKind)}
-    # An origin stays behind its argument, and all arguments together.
+    order = {kind: number for number, kind in enumerate(FactKind)}
+    # The same rank keeps options, defaults and origins behind the argument they belong to.
     for kind in (FactKind.OPTION, FactKind.DEFAULT, FactKind.ORIGIN):
         order[kind] = order[FactKind.ARGUMENT]
     return sorted(all_facts, key=lambda fact: order[fact.kind])
@@ -166,9 +166,11 @@ def as_edited(request: ApprovalRequest, arguments: Mapping[str, Any]) -> Approva
         request: The original request.
         arguments: All arguments after the edit.
     """
-    known, nothing = request.arguments, object()
-    unchanged = {name for name, value in arguments.items() if known.get(name, nothing) == value}
-    if len(unchanged) == len(arguments) == len(known):
+    old_arguments, missing = request.arguments, object()
+    unchanged = {
+        name for name, value in arguments.items() if old_arguments.get(name, missing) == value
+    }
+    if len(unchanged) == len(arguments) == len(old_arguments):
         return request
     flow = request.flow
     if flow is not None and (path := flow.partition(": ")[0]) in request.origins:
@@ -176,7 +178,9 @@ def as_edited(request: ApprovalRequest, arguments: Mapping[str, Any]) -> Approva
     return replace(
         request,
         arguments=arguments,
-        origins={path: one for path, one in request.origins.items() if root_of(path) in unchanged},
+        origins={
+            path: origin for path, origin in request.origins.items() if root_of(path) in unchanged
+        },
         flow=flow,
         files={},
         preview=None,
@@ -242,7 +246,7 @@ def _dangers(request: ApprovalRequest) -> Iterator[Fact]:
             text=f"the very same call was made before in this task (call {request.made_before})",
         )
     if request.flow is not None:
-        label, text = _flow(request, request.flow)
+        label, text = _describe_flow(request, request.flow)
         yield Fact(
             kind=FactKind.OTHERS_WORDS, weight="danger", label=visible(label), text=visible(text)
         )
@@ -277,8 +281,13 @@ def _question(request: ApprovalRequest) -> str:
     return f"May {action} be called?"
 
 
-def _flow(request: ApprovalRequest, flow: str) -> tuple[str, str]:
-    """Describe who wrote the words that caused a call."""
+def _describe_flow(request: ApprovalRequest, flow: str) -> tuple[str, str]:
+    """Return the label and text of the fact about untrusted data that reached a call.
+
+    Args:
+        request: The request for approval of the call.
+        flow: The value of ``request.flow``: a path in the arguments, a colon, and the source.
+    """
     path, _, target = flow.partition(": ")
     origin = request.origins.get(path)
     if origin is None or origin["trust"] != "outside":
@@ -295,7 +304,7 @@ def _hidden_character_facts(name: str, texts: Iterable[str], about: str = "") ->
         characters |= dict.fromkeys(hidden_characters(text))
     if not characters:
         return
-    character_names = [_character(one) for one in list(characters)[:_MAX_NAMED]]
+    character_names = [_character_name(part) for part in list(characters)[:_MAX_NAMED]]
     omitted_count = len(characters) - len(character_names)
     yield Fact(
         kind=FactKind.HIDDEN,
@@ -306,11 +315,11 @@ def _hidden_character_facts(name: str, texts: Iterable[str], about: str = "") ->
     )
 
 
-def _character(one: str) -> str:
-    if len(one) > 1:
-        return f"letters that look like others: {visible(one)}"
-    code = f"U+{ord(one):04X}"
-    name = unicodedata.name(one, "")
+def _character_name(part: str) -> str:
+    if len(part) > 1:
+        return f"letters that look like others: {visible(part)}"
+    code = f"U+{ord(part):04X}"
+    name = unicodedata.name(part, "")
     return f"{code} {name}".strip()
 
 
@@ -375,7 +384,7 @@ def _subject(request: ApprovalRequest) -> Iterator[Fact]:
         )
     if request.code is not None:
         code = _LINE_ENDS.sub("\n", request.code)
-        yield Fact(kind=FactKind.CODE, label="script", text=visible(code), note=_size(code))
+        yield Fact(kind=FactKind.CODE, label="script", text=visible(code), note=_size_text(code))
     if (question := Question.from_request(request)) is not None:
         yield from _question_facts(request, question)
         return
@@ -392,7 +401,7 @@ def _subject(request: ApprovalRequest) -> Iterator[Fact]:
             kind=FactKind.PREVIEW,
             label="what would happen",
             text=visible(request.preview.rstrip("\n")),
-            note=_size(request.preview),
+            note=_size_text(request.preview),
         )
 
 
@@ -406,7 +415,7 @@ def _question_facts(request: ApprovalRequest, question: Question) -> Iterator[Fa
             kind=FactKind.OPTION,
             label=f"option {number}",
             text=visible(option),
-            note=_size(option),
+            note=_size_text(option),
             about="options",
         )
     yield from _origins(request, "options")
@@ -416,43 +425,47 @@ def _argument(
     name: str, value: Any, *, kind: FactKind = FactKind.ARGUMENT, note: str = ""
 ) -> Iterator[Fact]:
     """Yield an argument's value, and warnings about hidden characters in the value."""
-    yield from _hidden_character_facts(name, _texts(name, value), about=name)
+    yield from _hidden_character_facts(name, _argument_texts(name, value), about=name)
     text = visible(value_text(value))
     yield Fact(
         kind=kind,
         label=visible(name),
         text=text,
-        note="; ".join(filter(None, [_size(value, text), note])),
+        note="; ".join(filter(None, [_size_text(value, text), note])),
         about=name,
     )
 
 
-def _size(value: Any, text: str = "") -> str:
-    """Describe the size of a value, if it is not obvious."""
+def _size_text(value: Any, text: str = "") -> str:
+    """Return the size of a value in words; empty for a short value.
+
+    Args:
+        value: The value.
+        text: The text that a fact shows for a value that is not a string.
+    """
     if isinstance(value, (bytes, bytearray)):
         return f"{len(value):,} bytes"
     if isinstance(value, str):
-        is_long = len(value) > _LONG or "\n" in value
+        is_long = len(value) > _LONG_TEXT or "\n" in value
         return f"{len(value):,} characters" if is_long else ""
-    if len(text) > _LONG and isinstance(value, _CONTAINERS):
+    if len(text) > _LONG_TEXT and isinstance(value, _CONTAINERS):
         return f"{len(cast('Sequence[Any]', value)):,} items"
-    return f"{len(text):,} characters" if len(text) > _LONG else ""
+    return f"{len(text):,} characters" if len(text) > _LONG_TEXT else ""
 
 
-def _texts(name: str, value: Any) -> Iterator[str]:
-    """Yield all texts in a value, with the name of its argument."""
+def _argument_texts(name: str, value: Any) -> Iterator[str]:
+    """Yield the name of an argument, then all strings in its value."""
     yield name
     values_to_visit, seen_ids = [value], set[int]()
     while values_to_visit:
-        one: Any = values_to_visit.pop()
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, _CONTAINERS) and id(cast("object", one)) not in seen_ids:
-            seen_ids.add(id(cast("object", one)))
-            values_to_visit += cast("Iterable[Any]", one)
-            values_to_visit += (
-                cast("Mapping[Any, Any]", one).values() if isinstance(one, Mapping) else ()
-            )
+        part: Any = values_to_visit.pop()
+        if isinstance(part, str):
+            yield part
+        elif isinstance(part, _CONTAINERS) and id(cast("object", part)) not in seen_ids:
+            seen_ids.add(id(cast("object", part)))
+            values_to_visit += cast("Iterable[Any]", part)
+            if isinstance(part, Mapping):
+                values_to_visit += cast("Mapping[Any, Any]", part).values()
 
 
 def _origins(request: ApprovalRequest, name: str) -> Iterator[Fact]:
@@ -508,7 +521,7 @@ def _team(request: ApprovalRequest, so_far: Iterable[Event]) -> Iterator[Fact]:
 def reaction_fact(event: Event) -> Fact | None:
     """Return the fact about a vote, a comment or an assignment; None for other events.
 
-    An assignment to nobody is no fact, and a later assignment replaces an earlier one.
+    None also for an assignment to nobody.
     """
     match event:
         case ApprovalVoted(by=by, reason=reason):
@@ -552,7 +565,7 @@ _UNITS: Final = ((86_400.0, "days"), (3_600.0, "hours"), (60.0, "minutes"))
 
 
 def _expiry(request: ApprovalRequest) -> Iterator[Fact]:
-    """Yield the fact about when the request expires, and with which consequence."""
+    """Yield the fact that says when the request expires, and the consequence."""
     if request.expires_after is not None:
         seconds = request.expires_after
         unit, words = next((each for each in _UNITS if seconds >= 2 * each[0]), (1.0, "seconds"))

@@ -20,7 +20,7 @@ class InputFile:
         name: The name for scripts and the user.
         path: The path on the host.
         visible: The path for scripts.
-        trust: The author of the contents: ``own`` if the user declared them as the user's own.
+        trust: ``own`` if the user declared the contents as their own, else ``outside``.
     """
 
     name: str

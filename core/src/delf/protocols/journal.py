@@ -24,12 +24,12 @@ from delf.types import TaskState
 
 
 def filterable(words: str) -> Any:
-    """Declare an optional field of a record, by which searches can filter; its default is None.
+    """Declare an optional field of a record by which searches can filter. The default is None.
 
     Commands, HTTP and the page then have a filter of the field's name.
 
     Args:
-        words: The help of the filter.
+        words: The help text of the filter.
     """
     return field(default=None, metadata={"filter": words})
 
@@ -53,7 +53,8 @@ class TaskRecord:
         owner: The process that works on the task, such as ``pid 7 on host``.
         queue: The queue from which a runner takes, or took, the task.
         key: The owner, if not the local user.
-        losses: The number of processes that lost the task by dying or missing their lease.
+        losses: The number of processes that lost the task because they died or let their lease
+            expire.
         tries: The number of failed attempts after which the task returned to its queue; ``error``
             is the latest failure.
         not_before: The Unix time before which no runner takes the task.
@@ -97,7 +98,7 @@ class TaskRecord:
 
     @property
     def place(self) -> ListPlace:
-        """The position in a list of tasks after which ``find`` continues."""
+        """The position of this task in a list of tasks, to continue ``find`` after the task."""
         return self.started_at, self.task_id
 
 
@@ -118,7 +119,7 @@ def _shared_names(record: type[TaskRecord], event: type[Event]) -> tuple[str, ..
 ListPlace = tuple[float, str]
 """A position in a list of tasks: a task's start time and its id."""
 Ages = Mapping[TaskState, float]
-"""Retention times in seconds, by state of tasks that nobody works on."""
+"""Retention times in seconds by the state of tasks that are not in progress."""
 
 
 class Journal(Protocol):
@@ -149,7 +150,7 @@ class Journal(Protocol):
         ...
 
     async def find(self, limit: int = 100) -> Sequence[TaskRecord]:
-        """Return the newest tasks first."""
+        """Return the newest ``limit`` tasks, newest first."""
         ...
 
     async def aclose(self) -> None:
@@ -168,7 +169,7 @@ class SupportsJournal(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """A message between processes, to the process that works on a task.
+    """A message from any process to the process that works on a task.
 
     Args:
         position: The note's number, larger than that of each earlier note.
@@ -189,7 +190,8 @@ class Note:
 class PerhapsAlive:
     """The previous process of a task, which may still be alive.
 
-    The process may be suspended or cut off from the journal while its call is still in flight.
+    The process may be suspended or have lost its connection to the journal, while a tool call of
+    the task is still in flight.
 
     Args:
         process: The process, such as ``pid 7 on host``.
@@ -241,7 +243,7 @@ class RequestRecord:
 
     @property
     def waits(self) -> bool:
-        """True if a person's answer would still count."""
+        """True if the request is undecided, and a person's decision would still count."""
         is_open = self.decided is None and not self.requested.by_policy
         return is_open and self.task.state is TaskState.RUNNING
 

@@ -83,8 +83,8 @@ class DoneTask:
         answer: The answer.
         recalled_facts: The facts that were recalled for the task.
         ask: Asks the agent's light model; its cost is the task's.
-        trust: ``own`` if the task had read nothing that others wrote; facts of other tasks are
-            marked.
+        trust: ``own`` if the task had read no untrusted data. The store marks facts from all other
+            tasks as untrusted.
     """
 
     task: str

@@ -36,8 +36,8 @@ class Model(Protocol):
 class SupportsPrice(Protocol):
     """A model whose price is known in advance, as a budget requires.
 
-    A model that has this method and no price is not asked under a budget. The cost of a model
-    without this method is known from its replies only.
+    With a budget, a model whose ``price`` returns None is not asked. The cost of a model without
+    this method is known only after each reply.
     """
 
     async def price(self) -> Price | None:
@@ -51,7 +51,7 @@ class SupportsTools(Protocol):
 
     @property
     def takes_tools(self) -> bool:
-        """True if the model receives a request's ``tools``. Makes no request."""
+        """True if the model supports the ``tools`` of a request. No request is made to find out."""
         ...
 
 

@@ -21,9 +21,12 @@ Scope = Literal["own", "team", "all"]
 """The tasks that a person may see: their own, those of their teams, or all."""
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 NoticeChoice = Literal["asked", "reminded", "ended", "assigned", "commented"]
-"""Notices that a person can choose: a new request that they may decide, a reminder of that request,
-the end of their own task, a request that is assigned to them, and a comment on a request that they
-asked for, are assigned to, or talked about.
+"""The notices that a person can choose.
+
+``asked``: a new request that the person may decide. ``reminded``: a reminder of such a request.
+``ended``: the end of the person's own task. ``assigned``: a request is assigned to the person.
+``commented``: a comment on a request of the person's task, on an assigned request, or on a request
+that the person has commented on.
 """
 NOTICES: Final[tuple[NoticeChoice, ...]] = get_args(NoticeChoice)
 LOCAL: Final = "local"
@@ -89,7 +92,7 @@ class Person:
         keys: The keys, the oldest first.
         revoked_at: The Unix time from which the person has no access, if revoked.
         notices: The notices that the person chose to receive.
-        notice_ways: The ways in which the person gets notices, by names of the server.
+        notice_ways: The delivery channels of the person's notices, by the server's names for them.
         webhook: The address of the person's own webhook; empty for none.
         webhook_secret: The key that signs messages to that webhook.
         history: The latest changes of the person, the newest last.
@@ -212,7 +215,7 @@ def check_name(name: str, what: str = "name") -> str:
 
 
 def _is_latin(letter: str) -> bool:
-    """Return False for letters of other alphabets, which can look like those of another name."""
+    """Return False for letters of other alphabets, because some look like Latin letters."""
     return not letter.isalpha() or unicodedata.name(letter, "").startswith("LATIN ")
 
 
@@ -236,18 +239,19 @@ def check_unique_names(person: Person, people: Iterable[Person]) -> None:
         ConfigurationError: If names collide.
     """
     other_people = [other for other in people if other.name != person.name]
-    theirs = {
+    taken_names = {
         normalise_name(word) for other in other_people for word in (other.name, other.mail) if word
     }
-    teams = {normalise_name(team) for one in (person, *other_people) for team in one.teams}
+    teams = {normalise_name(team) for each in (person, *other_people) for team in each.teams}
     names = {normalise_name(other.name) for other in other_people} | {normalise_name(person.name)}
     for word in (person.name, person.mail):
-        if normalise_name(word) in theirs - {""}:
+        if normalise_name(word) in taken_names:
             raise ConfigurationError(f"{word!r} is another person's name or mail")
-    double = teams & names
-    if double:
+    ambiguous_names = teams & names
+    if ambiguous_names:
         raise ConfigurationError(
-            f"{min(double)!r} is both a person and a team", hint="rules name people and teams alike"
+            f"{min(ambiguous_names)!r} is both a person and a team",
+            hint="rules name people and teams alike",
         )
 
 
@@ -262,20 +266,20 @@ def name_of_holder(holder: str | None) -> str:
 
 
 def digest_of(secret: str | bytes) -> str:
-    """Return the SHA-256 digest that identifies a key."""
+    """Return the SHA-256 digest of an API key or session cookie, as hexadecimal digits."""
     data = secret.encode() if isinstance(secret, str) else secret
     return hashlib.sha256(data).hexdigest()
 
 
 def new_secret() -> str:
-    """Generate a random key."""
+    """Generate a random API key."""
     import secrets
 
     return f"{_SECRET}{secrets.token_urlsafe(32)}"
 
 
 def person_text(person: Person) -> str:
-    """Encode a person for a journal."""
+    """Encode a person as JSON for a journal."""
     return json.dumps(asdict(person), sort_keys=True, separators=(",", ":"))
 
 

@@ -44,7 +44,7 @@ class Catalog(Sequence[CatalogEntry]):
     def __init__(self, entries: Iterable[CatalogEntry] = ()) -> None:
         self._entries = tuple(entries)
         self.cache: dict[str, Any] = {}
-        """Cached data of its readers, such as an index, by name."""
+        """Data that functions derive from this catalog and store here, such as a search index."""
 
     @overload
     def __getitem__(self, index: int) -> CatalogEntry: ...
@@ -66,15 +66,15 @@ class Catalog(Sequence[CatalogEntry]):
 class Selection:
     """The names that a prefilter selected, best first.
 
-    The model is shown these actions, and the actions that read the same resources, as far as the
-    budget of the prompt allows.
+    The prompt shows these actions, and the actions that read the same resources, within its limit
+    of characters.
     """
 
     names: Sequence[str]
 
 
 class Prefilter(Protocol):
-    """A selection of actions from the catalog, which holds allowed actions only."""
+    """Selects the actions that a task needs from a catalog of all allowed actions."""
 
     async def select(self, task: str, catalog: Catalog, ask: Ask) -> Selection:
         """Return the actions that this task needs.

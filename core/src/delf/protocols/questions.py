@@ -18,10 +18,9 @@ _YES_NO: Final[Mapping[str, bool]] = {
 }
 _MAX_OPTIONS: Final = 100
 _MAX_NAMED: Final = 10
-_LONGEST_SHOWN: Final = 10_000
-"""The maximum number of characters of a question's text, and of each option."""
-_LONGEST: Final = 100_000
-"""The maximum number of characters of a person's answer."""
+_MAX_QUESTION_CHARACTERS: Final = 10_000
+"""The maximum length of a question's text, and of each option."""
+_MAX_ANSWER_CHARACTERS: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +31,8 @@ class Question:
         text: The question.
         options: The answers to choose from; empty if the person answers freely.
         answer: The kind of a free answer.
-        default: The answer if nobody can be asked or nobody answers in time; None for an error.
+        default: The answer if nobody can be asked or nobody answers in time. With None, the call
+            of ``ask`` then raises an error.
     """
 
     text: str
@@ -77,10 +77,10 @@ class Question:
         if not self.text.strip():
             raise ToolRefusedError("the question is empty")
         length = max(map(len, (self.text, *self.options)))
-        if length > _LONGEST_SHOWN:
+        if length > _MAX_QUESTION_CHARACTERS:
             raise ToolRefusedError(
                 f"the question or an option has {length:,} characters; a person reads at most "
-                f"{_LONGEST_SHOWN:,}"
+                f"{_MAX_QUESTION_CHARACTERS:,}"
             )
         if self.answer not in get_args(AnswerKind):
             kinds = ", ".join(map(repr, get_args(AnswerKind)))
@@ -103,10 +103,10 @@ class Question:
                 raise ToolRefusedError(f"default cannot be the answer: {error.message}") from None
 
     def read(self, reply: object) -> str | bool | int | float:
-        """Convert an answer, which a channel may give as text, to the value for the script.
+        """Convert a person's answer, such as the text ``yes``, to the value for the script.
 
         Raises:
-            DelfError: If it does not answer the question.
+            DelfError: If the reply does not answer the question.
         """
         if self.options:
             return self._option(reply)
@@ -121,8 +121,10 @@ class Question:
             case _:
                 if not isinstance(reply, str) or not reply.strip():
                     raise _unfit(reply, "answer with a text")
-                if len(reply) > _LONGEST:
-                    raise DelfError(f"the answer has more than {_LONGEST:,} characters")
+                if len(reply) > _MAX_ANSWER_CHARACTERS:
+                    raise DelfError(
+                        f"the answer has more than {_MAX_ANSWER_CHARACTERS:,} characters"
+                    )
                 return reply
 
     def _option(self, reply: object) -> str:
@@ -143,7 +145,7 @@ class Question:
 
 
 def _comparable(text: object) -> str:
-    """Return a text in the form in which answers are compared."""
+    """Normalise an answer for comparison: spaces and case are ignored; empty for other types."""
     return " ".join(text.split()).casefold() if isinstance(text, str) else ""
 
 

@@ -10,11 +10,11 @@ class SupportsEarlyStart(Protocol):
     """A model or memory store that takes long to get ready for its first use."""
 
     async def warm_up(self) -> None:
-        """Prepare for the first use, returning once that has succeeded or failed.
+        """Prepare for the first use, such as by loading a model into memory.
 
-        An agent calls this when it starts. Uses do not wait for the preparation: until the model is
-        ready, a memory search matches words only, with a note. A failure is raised by the first
-        use.
+        An agent calls this in the background when it starts. A failure is not raised here, but by
+        the first use. Until the preparation is done, a memory search compares words only, and adds
+        a note to its result.
         """
         ...
 

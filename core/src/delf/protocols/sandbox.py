@@ -22,8 +22,8 @@ MAX_NAME: Final = 200
 _MAX_VARIABLES: Final = 100
 
 
-def _cut(outcome: Any, **max_lengths: int) -> None:
-    """Truncate text fields from a sandbox before they reach prompts, events and logs.
+def _truncate_fields(outcome: Any, **max_lengths: int) -> None:
+    """Truncate the texts of an outcome in place, before prompts, events and logs contain them.
 
     Args:
         outcome: The outcome of a script, or a call request.
@@ -36,10 +36,10 @@ def _cut(outcome: Any, **max_lengths: int) -> None:
     variables = cast("Mapping[object, object] | None", getattr(outcome, "variables", None))
     if variables:
         first = islice(variables.items(), _MAX_VARIABLES)
-        kept = {
+        short_variables = {
             _short(str(name), MAX_NAME): _short(str(kind), 2 * MAX_NAME) for name, kind in first
         }
-        object.__setattr__(outcome, "variables", kept)
+        object.__setattr__(outcome, "variables", short_variables)
 
 
 def _short(text: str, max_length: int) -> str:
@@ -47,7 +47,7 @@ def _short(text: str, max_length: int) -> str:
     short_text = text if len(text) <= max_length else f"{text[: max_length - 1]}…"
     try:
         short_text.encode()
-    except UnicodeEncodeError:  # halves of characters
+    except UnicodeEncodeError:  # lone surrogates, halves of characters
         return short_text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return short_text
 
@@ -146,12 +146,12 @@ class CallRequest:
     line: int | None = None
 
     def __post_init__(self) -> None:
-        _cut(self, connection=MAX_NAME, method=MAX_NAME)
+        _truncate_fields(self, connection=MAX_NAME, method=MAX_NAME)
 
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """The call's result.
+    """The answer to a call that succeeded.
 
     Args:
         value: The result itself.
@@ -168,14 +168,14 @@ REJECTED: Final = "ApprovalRejected"
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """The call raises in the script.
+    """The answer to a call that failed: the script sees an exception.
 
     Args:
         kind: The exception's name in the script: ``ToolError``, ``ToolException``,
             ``ToolNotAllowed``, ``ApprovalRejected`` or ``ToolArgumentError``.
         message: The message for the script and the model.
         cause: The exception of the tool on the host.
-        can_retry: Whether another script could do better.
+        can_retry: Whether another script could succeed.
         http_status: The HTTP status of the answer that failed; the script reads it as ``status``.
     """
 
@@ -188,7 +188,7 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class ToolMessage:
-    """The call returns the tool's own error message as text, by ``handle_error``."""
+    """The answer to a call that failed, if ``handle_error`` makes the script see a text instead."""
 
     message: str
 
@@ -198,13 +198,13 @@ CallAnswer = Returned | Raised | ToolMessage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptStart:
-    """The recorded values that let a script repeat its earlier run.
+    """The recorded values with which a script runs in the same way as before.
 
     Args:
         seed: The seed of all random numbers.
         clock: The first clock reads: Unix times in nanoseconds. Later reads see the real time.
-        turns: The event loop turns in which answers arrived, as passed to
-            :meth:`ScriptHost.turns_taken`.
+        turns: The turns of the script's event loop in which call results arrived and timers fired,
+            as passed to :meth:`ScriptHost.turns_taken`.
     """
 
     seed: str = ""
@@ -215,12 +215,12 @@ class ScriptStart:
 class ScriptHost:
     """The functions that a session calls while a script runs, on the host's event loop.
 
-    This host refuses calls and discards all else; subclasses do more.
+    This base class refuses all calls and ignores all reports; subclasses override the methods.
     """
 
     script_start: ScriptStart | None = None
-    """The recorded values for the script that is about to run; None for a script that no process
-    will repeat.
+    """The random seed and recorded clock reads for the next script; None for a script that is never
+    repeated.
     """
 
     async def call(self, request: CallRequest) -> CallAnswer:
@@ -278,7 +278,7 @@ class Done:
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
-        _cut(self)
+        _truncate_fields(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,7 +303,7 @@ class Failed:
     call_id: int | None = None
 
     def __post_init__(self) -> None:
-        _cut(self, kind=MAX_NAME, message=MAX_MESSAGE, source=MAX_MESSAGE)
+        _truncate_fields(self, kind=MAX_NAME, message=MAX_MESSAGE, source=MAX_MESSAGE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,7 +316,7 @@ class Rerun:
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
-        _cut(self, context=MAX_TEXT, remaining=MAX_TEXT)
+        _truncate_fields(self, context=MAX_TEXT, remaining=MAX_TEXT)
         variables = tuple(_short(str(name), MAX_NAME) for name in self.carry[:_MAX_VARIABLES])
         object.__setattr__(self, "carry", variables)
 
@@ -332,7 +332,7 @@ class LimitReached:
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
-        _cut(self, limit=MAX_NAME, message=MAX_MESSAGE, source=MAX_MESSAGE)
+        _truncate_fields(self, limit=MAX_NAME, message=MAX_MESSAGE, source=MAX_MESSAGE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -349,7 +349,7 @@ class Crashed:
     by_script: bool = False
 
     def __post_init__(self) -> None:
-        _cut(self, message=MAX_MESSAGE)
+        _truncate_fields(self, message=MAX_MESSAGE)
 
 
 Outcome = Done | Failed | Rerun | LimitReached | Crashed
@@ -363,7 +363,7 @@ def check_script(code: str) -> LimitReached | None:
     """
     if len(code) <= MAX_SCRIPT:
         return None
-    message = f"the script has {len(code):,} letters, and at most {MAX_SCRIPT:,} are run: "
+    message = f"the script has {len(code):,} characters, and the limit is {MAX_SCRIPT:,}: "
     return LimitReached(limit="script", message=message + "put data into files")
 
 
@@ -447,9 +447,9 @@ class SupportsAbandoning(Protocol):
     """A backend with processes that outlive the event loop of their sessions."""
 
     def abandon(self) -> None:
-        """End all sessions without an event loop: the loop of the agent was closed by its program.
+        """End all sessions without an event loop, because the program has closed the agent's loop.
 
-        ``aclose`` is not awaited in that case, because it would run on another loop.
+        ``aclose`` is not awaited in that case, because it would run on another event loop.
         """
         ...
 
@@ -491,8 +491,8 @@ class SupportsPreparation(Protocol):
 
 @runtime_checkable
 class SupportsWarmUp(Protocol):
-    """A backend that can prepare sessions before they are asked for."""
+    """A backend that can prepare sessions before tasks need them."""
 
     async def warm_up(self, spec: SessionSpec) -> None:
-        """Prepare for sessions of this kind."""
+        """Prepare for later sessions with this specification."""
         ...

@@ -12,7 +12,7 @@ from delf.types import TaskState
 
 FigureBy = Literal["day", "person", "connection", "action", "model"]
 Place = Literal["task", "script", "call", "answer", "error"]
-"""The part of a task in which words were found."""
+"""The part of a task in which the search words were found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class TaskFilter:
         state: The state, as in :class:`delf.protocols.journal.TaskRecord`.
         since: The earliest start as Unix time.
         until: The Unix time before which the task started.
-        least_cost: The minimum cost in USD.
+        least_cost: The minimum cost of the task in USD.
         keys: The owners of the tasks.
         fields: The values of fields of the record, by their names in
             :func:`delf.protocols.journal.filterable_fields`.

@@ -47,8 +47,8 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
     """A persistent journal that several processes share.
 
     Commands search it, other processes answer and stop tasks through it, and it knows which process
-    works on a task. A claim can lapse while its process is alive, for example suspended: the
-    journal then refuses that process's events of the task, so that no call is begun.
+    works on a task. A claim can expire while its process is alive but suspended. The journal then
+    refuses further events of the task from that process, so that the process starts no call.
 
     :class:`PartialJournal` refuses the optional methods.
     """
@@ -63,7 +63,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
 
     @property
     def place(self) -> str:
-        """The journal's file or server in words for people, without credentials."""
+        """The path or address of the journal, without credentials, to show to people."""
         ...
 
     async def find(
@@ -71,11 +71,11 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         limit: int = 100,
         **conditions: Unpack[Conditions],
     ) -> Sequence[TaskRecord]:
-        """Find the newest tasks first.
+        """Return the newest tasks that meet all conditions, newest first.
 
         Args:
             limit: The maximum number of tasks to return.
-            conditions: All that a task has to meet.
+            conditions: The conditions that a task has to meet, all of them.
         """
         ...
 
@@ -102,8 +102,8 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         """Remove old tasks with all events, except running and queued tasks.
 
         Args:
-            older_than: The minimum age in seconds since the end; by state, only tasks in one of the
-                given states.
+            older_than: The minimum number of seconds since the end of a task. With a mapping from
+                state to seconds, only tasks in these states are removed.
             keep: The number of newest tasks to keep in any case.
             dry_run: Return the tasks without removing them.
         """
@@ -118,10 +118,10 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         ...
 
     async def was_removed(self, task_id: str) -> bool:
-        """Return True if a task with this id was removed, as far back as the journal knows.
+        """Return True if a task with this id was removed. Journals may forget old removals.
 
-        A program that derives task ids from messages uses this check to run no task again for a
-        message that arrives twice.
+        A program that derives task ids from messages can check this before it starts a task,
+        because a message may arrive twice.
         """
         ...
 
@@ -150,10 +150,10 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         ...
 
     def lease(self, seconds: float) -> None:
-        """Set the seconds of silence after which other processes may claim this process's tasks.
+        """Set the lease of this process: other processes may claim its tasks after so many seconds.
 
-        Call this before the first event; without a lease, a process of this machine keeps its tasks
-        until it ends.
+        The process renews the lease while it works. Call this method before the first event.
+        Without a lease, the tasks can be claimed only after the process has ended.
         """
         ...
 
@@ -179,11 +179,11 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         ...
 
     async def notes(self, task_id: str | None = None, after: int = 0) -> Sequence[Note]:
-        """Return the existing notes in order, for readers that start later.
+        """Return the notes that have been posted so far, in order.
 
         Args:
             task_id: Only notes of this task.
-            after: Only those after this position.
+            after: Only notes after this position.
         """
         ...
 
@@ -200,7 +200,9 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         ...
 
     async def stop(self, task_id: str, by: str, via: str = "") -> bool:
-        """Ask the owner of a task to stop it and wait; a task without an owner is ended directly.
+        """Ask the process that works on a task to stop it, and wait until it has stopped.
+
+        A task that no process works on is ended directly.
 
         Args:
             task_id: The task.
@@ -217,11 +219,11 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         ...
 
     async def asked_to_stop(self, task_ids: Collection[str]) -> Mapping[str, StoppedBy]:
-        """Return the tasks that somebody asked to stop, with the person's name."""
+        """Return the people who asked to stop some of the given tasks, by task id."""
         ...
 
     async def check(self) -> None:
-        """Check the whole journal; takes seconds for gigabytes.
+        """Check the integrity of the whole journal, which takes seconds for gigabytes.
 
         Raises:
             DelfError: If the journal is damaged.
@@ -265,11 +267,11 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
     # -- tasks that failed and can go on -------------------------------------------------
 
     async def reopen(self, task_id: str) -> PerhapsAlive | None:
-        """Claim a failed task, so that more events can follow its end.
+        """Claim a failed task, and accept further events after its end.
 
         Returns:
-            None if the task is now claimed and reopened. For a task that has no end, because
-            somebody reopened it before, the result of :meth:`SharedJournal.claim`.
+            None for a task that is now reopened. For a task that was reopened before, the result of
+            :meth:`SharedJournal.claim`.
 
         Raises:
             UnknownTaskError: If no such task is known.
@@ -303,12 +305,12 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
     async def figures(
         self, by: FigureBy, wanted: TaskFilter, zone: str = "UTC"
     ) -> Sequence[Figures]:
-        """Return the figures of the tasks that meet a filter, by group.
+        """Return statistics about the tasks that meet a filter, one for each group of tasks.
 
         Days without tasks are omitted.
 
         Args:
-            by: The kind of group. Days are those on which tasks started.
+            by: The kind of group. Groups by day count tasks by the day on which they started.
             wanted: The filter.
             zone: The time zone of the days, by its IANA name.
 
@@ -320,7 +322,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
     # -- the people of a server, and who is logged in ------------------------------------
 
     async def people(self) -> list[Person]:
-        """Return everybody by name, revoked people included."""
+        """Return all people, ordered by name, including revoked people."""
         ...
 
     async def keep_person(self, person: Person, instead_of: Person | None) -> bool:
@@ -336,11 +338,11 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         ...
 
     async def begin_login(self, session: SessionRecord) -> None:
-        """Store a session; records of old sessions are removed."""
+        """Store a login session, and remove the records of sessions that ended months ago."""
         ...
 
     async def end_login(self, digest: str) -> None:
-        """End a session, which stays for some months as a record of the login."""
+        """End the login session with this digest; its record is kept for some months."""
         ...
 
     async def logins(

@@ -28,8 +28,7 @@ def state_of(
     Args:
         task: All events of the task, or its record in a journal. With a record, pass ``waiting``,
             because records do not show whether a task waits for a person.
-        interrupted: Whether the task's process died; ignored for a record, which has this state
-            itself.
+        interrupted: Whether the task's process died; ignored for a record, whose ``state`` says so.
         waiting: The ids of tasks with pending requests.
     """
     if isinstance(task, TaskRecord):
@@ -71,4 +70,4 @@ def stored_states(state: TaskState) -> tuple[TaskState, ...]:
 
 
 STORED_STATES: Final = tuple(state for state in TaskState if state in stored_states(state))
-"""States that a journal stores as such, so that it can count them."""
+"""The states that a journal stores, so that it can count the tasks in them."""

@@ -22,9 +22,10 @@ TOOLS_BUDGET: Final = 21_700
 """The default for ``tools_budget``: the maximum number of characters of tools in a prompt."""
 
 OnDelta = Callable[["ModelDelta"], "Sequence[ModelDelta] | None"]
-"""A listener for pieces of a model's answer. A recorded answer comes in whole pieces.
+"""A function that receives each piece of a model's answer as it arrives.
 
-The listener may return the pieces that people see instead of the raw one, each with its ``kind``.
+The function may return pieces to show to people instead of the received piece, each with its
+``kind``. A recorded answer arrives in a few large pieces.
 """
 
 
@@ -44,8 +45,8 @@ class ToolDescription:
         about: A one-line description of the connection.
         tags: Category tags.
         built_in: Whether the tool is always shown, such as ``files.read``.
-        full_types: Returns the parameters and the result with complete types, if the types here are
-            shortened.
+        full_types: Returns the parameters and the result with complete types, if ``parameters`` and
+            ``returns`` are shortened.
         returns_doc: The description of the result.
         notes: Further text after the summary if the prompt has space, such as units and warnings.
     """
@@ -109,9 +110,10 @@ class ScriptResult:
         printed: The printed text, without secrets.
         variables_alive: Whether the next script can use the variables.
         changes: The calls that changed something, or may have, one line each.
-        refused: The error that ends the task, if the budget was exhausted.
-        can_retry: Whether another script could succeed; False if a call failed for a lasting
-            reason, such as an unreachable service or a missing right.
+        refused: The error with which the task ends, if a call was refused because the budget is
+            exhausted.
+        can_retry: Whether another script could succeed. False if a call failed for a permanent
+            reason, such as an unreachable service or a missing permission.
         cause: The tool's exception that failed the script. A strategy raises its own error ``from``
             this exception, so that programs see the reason.
         is_silent: Whether the script ended without effect: it printed nothing, left no value, wrote
@@ -120,9 +122,9 @@ class ScriptResult:
         found_nothing: Whether the script is silent, called tools, and got only empty results.
         rejected: Whether the script failed because a call, or the whole script, was denied
             approval. Do not use the exception's name for this: a script can raise any exception.
-        changes_requested: The changes that people requested about the script or its calls. The
-            script is outdated, whatever its outcome: the model writes another one, which counts as
-            no retry.
+        changes_requested: The changes to the script or its calls that people requested. The model
+            then writes another script, whatever the outcome of this one, and that script does not
+            count as a retry.
     """
 
     outcome: Outcome
@@ -160,7 +162,7 @@ class CallGuard(Protocol):
     """A strategy's additional rules for the calls of a script."""
 
     def begin(self) -> None:
-        """Reset all counts as a script begins, perhaps again after its sandbox died."""
+        """Reset all counts, because a script starts or is repeated in a new sandbox."""
         ...
 
     def before_call(self, call: ScriptCall) -> Returned | None:
@@ -173,7 +175,7 @@ class CallGuard(Protocol):
         ...
 
     def check(self, call: ScriptCall) -> Verdict:
-        """Check a call before its connection does; may be called several times for one call."""
+        """Check a call before its connection checks it. Called at least once for each call."""
         ...
 
     def after_call(self, call: ScriptCall, answer: CallAnswer) -> CallAnswer:
@@ -202,7 +204,7 @@ class StrategyHost(Protocol):
 
     @property
     def tools(self) -> Sequence[ToolDescription]:
-        """The tools that the model is shown."""
+        """The tools that the prompt shows to the model."""
         ...
 
     @property
@@ -280,10 +282,10 @@ class StrategyHost(Protocol):
             tools: The tools that the model may call in its answer, if it supports tools.
             on_delta: Receives the answer's pieces as they arrive and may start calls, before which
                 the text so far is journalled. An answer that breaks off after its first piece is
-                returned with the ``finish_reason`` ``cut``; so is, on resume, an answer whose
-                process died after a call was started.
+                returned with the ``finish_reason`` ``cut``. A resumed task gets an answer in the
+                same way if the process had died after a call of the answer was started.
             session: An open session of :meth:`connect` to use instead of a separate request.
-            continues: Whether the session has answered before.
+            continues: Whether this is a further request in the session.
 
         Raises:
             BudgetExceededError: If the call could exceed the budget; nothing is spent.
@@ -348,12 +350,12 @@ class StrategyHost(Protocol):
     def output(self) -> str:
         """The answer so far: the strategy's text and the scripts' output, without secrets.
 
-        The output of a failed script counts until another script runs.
+        The output of a failed script is part of the answer until another script runs.
         """
         ...
 
     def say(self, text: str) -> None:
-        """Append to the answer; the text is shown at once."""
+        """Append a text to the answer, and show it to people immediately."""
         ...
 
     def step(self, name: str) -> AbstractAsyncContextManager[None]:
@@ -366,8 +368,8 @@ class StrategyHost(Protocol):
         Args:
             topic: The strategy's own name for the data, such as ``notification``, shown with the
                 text.
-            source: Fetches the text, unless it is recorded. An empty text is recorded but not
-                shown.
+            source: Fetches the data; not called if the data is recorded. An empty text is recorded,
+                but not shown.
         """
         ...
 
@@ -384,16 +386,16 @@ class StrategyHost(Protocol):
         ...
 
     def refuse(self, text: str) -> str | None:
-        """Return the fault of an answer that does not match the task's declared type; else None.
+        """Check that an answer matches the answer type that the task declares.
 
-        A strategy calls this before it ends, and lets the model fix the fault. A refused answer is
-        not shown; returning a refused answer fails the task.
+        A strategy calls this method before it returns, and lets the model fix the fault. A strategy
+        that returns an answer with a fault fails the task.
 
         Args:
             text: The answer.
 
         Returns:
-            The fault in words for the model; None for a valid answer.
+            A description of the fault for the model; None for a valid answer.
         """
         ...
 

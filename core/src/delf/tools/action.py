@@ -45,7 +45,8 @@ class Action:
 
     Args:
         name: The method's name in the script.
-        permission: The unit of ``allow`` and ``confirm``; several methods may share one.
+        permission: The name of the action's group in ``allow`` and ``confirm``, or the action's own
+            name.
         effect: The effect of a call.
         summary: One paragraph for the model.
         parameters: The parameters, in order.
@@ -54,28 +55,25 @@ class Action:
         call: Makes the call with validated arguments as keywords; plain or async.
         handle_error: The treatment of a ``ToolException``; see :func:`delf.tools.function.tool`.
         schema: The arguments as a JSON schema, made on demand.
-        defaults: The known defaults of omitted arguments: a call that spells one out is the same
-            call.
+        defaults: The known defaults of omitted arguments. A call that passes a default explicitly
+            counts as the same call.
         context: The parameter of ``call`` that gets the :class:`delf.tools.context.CallContext`.
-        tags: Words that the action is sorted under, for searching.
+        tags: Category tags, under which searches find the action.
         description: The complete description, for searching; the model reads ``summary``.
         resumes: Whether the action does all its work in child tasks. delf makes an interrupted call
             of such an action again without asking a person.
         version: The version that the connection's service states for the action. A service may
             change an action without a new name or description; a new version then makes
-            :attr:`digest` another one.
-        trust: The authors of the result's words, as a whole or by field with ``*`` for the rest;
-            undeclared words count as those of others.
-        sinks: The parameters that decide what a call does; others are contents. None for all.
-        contents: The parameters with contents for people to read, such as the text of a mail. All
-            other parameters decide the effect. None means the parameters with names of contents.
-        egress: Whether the action sends its arguments out of the user's own services, although it
-            only reads.
-        author: The field of a record, or the parameter, with the author that the service vouches
-            for, such as the sender of a message. None if the service vouches for nobody.
+            :attr:`digest` change.
+        trust: As in :func:`action`, like the following four.
+        sinks: The names of the parameters that decide what a call does, or None.
+        contents: The names of the parameters that are only text for people to read, or None.
+        egress: Whether a call sends its arguments to somebody else although the effect is ``read``.
+        author: The name of the field or parameter with an author whom the service verifies, or
+            None.
         full_types: Makes the parameters and the result with complete types, if ``parameters`` and
-            ``returns`` are shortened; called when a prompt has space for complete types, or a
-            script asks for them.
+            ``returns`` are shortened. The function is called if a prompt has space for complete
+            types, or a script asks for them.
         returns_doc: The description of the result.
         notes: Further text after ``summary`` if a prompt has space, such as units and warnings.
         is_async: Whether ``call`` is a coroutine function; others run in a thread.
@@ -116,11 +114,10 @@ class Action:
 
     @property
     def digest(self) -> str:
-        """The digest of everything that a person sees of the action when they approve it.
+        """The digest of everything about the action that a person sees when they approve a call.
 
-        A remembered decision is void once this digest has changed. The digest covers name, effect,
-        permission, description, parameters, schema and result, and
-        ``version``, if the connection gave one.
+        A remembered decision is void once this digest has changed. The digest covers the name,
+        effect, permission, description, parameters, schema, result and ``version``.
         """
         content: list[Any] = [
             self.name,
@@ -204,23 +201,28 @@ def action(
     """Mark a connection's method as an action.
 
     Args:
-        permission: The group of the action, which ``allow`` and ``confirm`` may name instead of
-            each action; the method's name when omitted. No group has the name of an action.
+        permission: The name of the action's group. ``allow`` and ``confirm`` may name the group
+            instead of each of its actions. A group must not have the name of an action. An action
+            without a group is named by its method.
         effect: A level of :data:`delf.types.Effect`; undeclared means irreversible.
         resumes: Whether the action does all its work in child tasks (``CallContext.delegate``), so
             that an interrupted call may be made again when its task is resumed.
         tags: Words under which prefilters find the action.
-        trust: The authors of the result's words: ``own`` for the user's own services, otherwise
-            ``outside``. If fields differ, by field name with ``*`` for the rest: ``{"id": "own",
-            "*": "outside"}``.
-        sinks: The parameters that decide what the call does, such as ``to``; all others are
-            contents. An empty list for none.
-        contents: The parameters that are for people to read and decide nothing, such as
-            ``["body"]``; all others decide. Without both, names such as ``text`` and ``title`` are
+        trust: ``own`` if the result contains only data of the user and of the user's own services,
+            ``outside`` if it may contain untrusted data. For a mixed result, a mapping from field
+            name to trust, where ``*`` stands for all other fields: ``{"id": "own", "*":
+            "outside"}``.
+        sinks: The names of the parameters that decide what a call does, such as ``["to"]``. All
+            other parameters are contents. An empty list makes all parameters contents.
+        contents: The names of the parameters that are only text for people to read, such as
+            ``["body"]``. All other parameters are sinks. If neither ``sinks`` nor ``contents`` is
+            given, parameters with usual names of contents, such as ``text`` and ``title``, are
             contents.
-        egress: Whether the action sends its arguments out although it only reads, such as a search.
-        author: The field of a record, or the parameter, with an author whom the service verifies,
-            such as ``sender``. A task may order delf to follow instructions of that author.
+        egress: Whether a call sends its arguments to somebody else although the effect is ``read``,
+            such as a web search.
+        author: The name of the result's field, or of the parameter, with an author whom the service
+            verifies, such as ``sender``. A task may tell delf to follow instructions of this
+            author.
 
     Raises:
         ToolDefinitionError: For an unknown effect or trust, an unknown sink, and a parameter
@@ -276,7 +278,7 @@ def actions_of(owner: type, instance: object | None = None, where: str = "") -> 
                 tags=mark.tags,
                 flow=mark.flow,
                 place=f"{where}.{name}" if where else name,
-                # Static and class methods come without the parameter that is filled in.
+                # Static methods have no first parameter to skip, and class methods are bound.
                 skip_first=not isinstance(
                     inspect.getattr_static(owner, name), (staticmethod, classmethod)
                 ),
@@ -306,7 +308,7 @@ def action_from_function(
         function: The function with signature and docstring.
         call: The function to call; the function itself when omitted.
         name: The name in scripts; the function's when omitted.
-        permission: The unit of permission; the name when omitted.
+        permission: The name of the action's group; the action's name when omitted.
         effect: The effect of a call.
         summary: One paragraph; the docstring's first when omitted.
         handle_error: The treatment of a ``ToolException``.
@@ -363,7 +365,7 @@ def check_flow(
     egress: bool = False,
     author: str | None = None,
 ) -> dict[str, Any]:
-    """Return the fields of an :class:`Action` about authors of results and targets of arguments.
+    """Validate the options of :func:`action` about trust; return them as fields of :class:`Action`.
 
     Args:
         place: The name in error messages.
@@ -374,8 +376,8 @@ def check_flow(
         author: The field or parameter with the author.
 
     Raises:
-        ToolDefinitionError: For an unknown trust, for a text instead of a list of names, and for
-            ``sinks`` and ``contents`` at once.
+        ToolDefinitionError: For an unknown trust, for a string instead of a list of names, and if
+            both ``sinks`` and ``contents`` are given.
     """
     trust_by_field = {"*": trust} if isinstance(trust, str) else trust
     for each in trust_by_field.values():
@@ -402,7 +404,7 @@ def check_flow(
 
 
 def permission_names(actions: Sequence[Action]) -> tuple[str, ...]:
-    """Return the names that ``allow`` and ``confirm`` may use: units of permission and methods."""
+    """Return the names that ``allow`` and ``confirm`` may use: the names of groups and actions."""
     names: dict[str, None] = {}
     for item in actions:
         names.setdefault(item.permission)

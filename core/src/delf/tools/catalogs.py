@@ -12,32 +12,30 @@ from delf.tools.ranking import Ranking, stem, words_of
 from delf.tools.resources import kinds_of_change, plain_change, shared_words
 from delf.tools.steps import short_steps_of, steps_of
 
-_KEPT: Final = "ranking"
-_RANKED: Final = 100
-"""The number of actions ranked for each step of the task."""
-_WHOLE: Final = 0.75
-"""The weight of the whole task, where the best of its steps has the rest."""
-_SURE: Final = 10
-_SUREST: Final = 4
-"""The number of best matches that come before the plain changes of named resources."""
-_PLAIN: Final = 3
-_FEW: Final = 3
-"""The number of actions added for each short step, such as *and pause it*."""
-_PART: Final = re.compile(r"\b(?:to|from)\b")
-_REPLACES: Final = ("replace", "put")
-"""Verbs of actions that replace a whole record; actions for partial updates rank higher."""
-_NAME: Final = 2.0
-_TAGS: Final = 1.0
-_SUMMARY: Final = 2.0
-_PARAMETERS: Final = 1.0
-_VALUES: Final = 0.5
-_DESCRIPTION: Final = 0.5
+_CACHE_KEY: Final = "ranking"
+_MAX_MATCHES: Final = 100
+_TASK_WEIGHT: Final = 0.75
+"""The weight of an action's score for the whole task; the score for its best step has the rest."""
+_MATCHES_BEFORE_SHORT_STEPS: Final = 10
+_MATCHES_BEFORE_CHANGES: Final = 4
+_CHANGES_PER_STEP: Final = 3
+_MATCHES_PER_SHORT_STEP: Final = 3
+_CONTAINER_PREPOSITION: Final = re.compile(r"\b(?:to|from)\b")
+# Actions that replace a whole record rank below actions for partial updates.
+_REPLACE_VERBS: Final = ("replace", "put")
+_NAME_WEIGHT: Final = 2.0
+_TAGS_WEIGHT: Final = 1.0
+_SUMMARY_WEIGHT: Final = 2.0
+_PARAMETERS_WEIGHT: Final = 1.0
+_VALUES_WEIGHT: Final = 0.5
+_DESCRIPTION_WEIGHT: Final = 0.5
 
 
 def search(catalog: Catalog, words: str, limit: int = 20) -> tuple[CatalogEntry, ...]:
-    """Return the actions that match some words, best first; names and parameters count, too.
+    """Return the actions that match search words, best first.
 
-    The first search makes an index of all actions, which the catalog keeps.
+    The first search creates an index of names, descriptions and parameters, which the catalog
+    caches.
 
     Args:
         catalog: The actions.
@@ -48,112 +46,133 @@ def search(catalog: Catalog, words: str, limit: int = 20) -> tuple[CatalogEntry,
 
 
 def places(catalog: Catalog, words: str, limit: int = 20) -> list[int]:
-    """Like :func:`search`, but return positions in the catalog."""
+    """Return the positions in the catalog of the actions that :func:`search` returns."""
     return _ranking(catalog).find(words, limit)
 
 
 def shares(catalog: Catalog, words: str, limit: int = 20) -> list[tuple[int, float]]:
-    """Like :func:`places`, with a score from 0 to 1 (a perfect match) for each position."""
+    """Return pairs of a position as of :func:`places` and a score from 0 to 1, a perfect match."""
     return _ranking(catalog).shares(words, limit)
 
 
-def fit(catalog: Catalog, task: str, limit: int = _RANKED) -> dict[int, float]:
-    """Score actions for a task, best first: by the whole task, and by its best step.
+def fit(catalog: Catalog, task: str, limit: int = _MAX_MATCHES) -> dict[int, float]:
+    """Score actions by how well they match a task and its steps.
 
-    Steps are searched one by one, because a long task would hide the words of a short step; the
-    best action of every step gets the same score for that step, however long the step is. Scores
-    are from 0 to 1, relative to a perfect match.
+    An action's score is the weighted sum of its score for the whole task and of its score for the
+    step that it matches best. Steps count one by one, because a long task would hide the words of
+    a short step. Within each step, scores are relative to the best action of the step.
 
     Args:
         catalog: The actions.
         task: The user's task, in plain words.
-        limit: The maximum number of actions of the task and of each step.
+        limit: The maximum number of actions to score for the task and for each step.
+
+    Returns:
+        A mapping from position in the catalog to score, best first. Scores are from 0 to 1, a
+        perfect match.
     """
-    shares_by_step = [shares(catalog, step, limit) for step in steps_of(task)]
-    best_share = max((share for _, share in shares_by_step[0]), default=1.0)
-    whole_task_shares, *parts = map(_relative, shares_by_step)
-    best: dict[int, float] = {}
-    for part in (whole_task_shares, *parts):
-        for number, share in part.items():
-            best[number] = max(best.get(number, 0.0), share)
+    scores_by_step = [shares(catalog, step, limit) for step in steps_of(task)]  # the task is first
+    best_task_score = max((score for _, score in scores_by_step[0]), default=1.0)
+    task_scores, *step_scores = map(_relative_scores, scores_by_step)
+    best_scores: dict[int, float] = {}
+    for part_scores in (task_scores, *step_scores):
+        for number, score in part_scores.items():
+            best_scores[number] = max(best_scores.get(number, 0.0), score)
     scores = {
-        number: best_share * (_WHOLE * whole_task_shares.get(number, 0.0) + (1 - _WHOLE) * share)
-        for number, share in best.items()
+        number: best_task_score
+        * (_TASK_WEIGHT * task_scores.get(number, 0.0) + (1 - _TASK_WEIGHT) * score)
+        for number, score in best_scores.items()
     }
     return {n: scores[n] for n in sorted(scores, key=lambda n: (-scores[n], n))}
 
 
-def _relative(places_with_shares: Sequence[tuple[int, float]]) -> dict[int, float]:
-    best_share = places_with_shares[0][1] if places_with_shares else 1.0
-    return {number: share / best_share for number, share in places_with_shares}
+def _relative_scores(matches: Sequence[tuple[int, float]]) -> dict[int, float]:
+    best_score = matches[0][1] if matches else 1.0
+    return {number: score / best_score for number, score in matches}
 
 
 def best_first(catalog: Catalog, task: str) -> list[str]:
-    """Return all action names, the best matches for the task's steps first.
+    """Return the names of all actions, the best matches for a task first.
 
     Args:
         catalog: The actions.
         task: The user's task, in plain words.
     """
-    best = list(fit(catalog, task))
-    plain_change_places = in_turn([_plain_changes(catalog, step) for step in steps_of(task)])
-    short_step_places = in_turn([places(catalog, step, _FEW) for step in short_steps_of(task)])
-    first = [*best[:_SUREST], *plain_change_places, *best[_SUREST:_SURE], *short_step_places]
-    order = dict.fromkeys([*first, *best[_SURE:], *range(len(catalog))])
+    matches = list(fit(catalog, task))
+    changes = in_turn([_plain_changes(catalog, step) for step in steps_of(task)])
+    short_step_matches = in_turn(
+        [places(catalog, step, _MATCHES_PER_SHORT_STEP) for step in short_steps_of(task)]
+    )
+    order = dict.fromkeys(
+        [
+            *matches[:_MATCHES_BEFORE_CHANGES],
+            *changes,
+            *matches[_MATCHES_BEFORE_CHANGES:_MATCHES_BEFORE_SHORT_STEPS],
+            *short_step_matches,
+            *matches[_MATCHES_BEFORE_SHORT_STEPS:],
+            *range(len(catalog)),
+        ]
+    )
     return [catalog[number].name for number in order]
 
 
 def _plain_changes(catalog: Catalog, step: str) -> list[int]:
-    """Return a few actions that create, update or delete a resource which a step names.
+    """Return positions of actions that create, update or delete a resource that a step names.
 
-    A step such as "mark the task as done" needs ``update_task``, but shares only one word with that
-    name.
+    Word search misses some of these: the step "mark the task as done" needs ``update_task``, but
+    shares only one word with that name.
     """
     kinds = kinds_of_change(step)
     if not kinds:
         return []
-    order = {word: at for at, word in reversed([*enumerate(map(stem, words_of(step)))])}
+    # Maps each word to its first position: later entries of the reversed list override earlier
+    # ones.
+    positions = {word: at for at, word in reversed([*enumerate(map(stem, words_of(step)))])}
     ranked_changes: list[tuple[int, bool, int, bool, int]] = []
-    # "Add the label new to the ticket" creates a label, or updates a ticket.
-    container = "".join(_PART.split(step, maxsplit=1)[1:])
-    tail = frozenset(map(stem, words_of(container))) if len(kinds) > 1 else None
+    # "Add the label new to the ticket" may create a label, or update a ticket: only the resource
+    # after "to" or "from" is updated.
+    container = "".join(_CONTAINER_PREPOSITION.split(step, maxsplit=1)[1:])
+    container_words = frozenset(map(stem, words_of(container))) if len(kinds) > 1 else None
     shared = shared_words(entry.name for entry in catalog)
     for number, entry in enumerate(catalog):
         change = None if entry.reads else plain_change(entry.name, shared)
-        if change is None or change.kind not in kinds or not change.nouns <= order.keys():
+        if change is None or change.kind not in kinds or not change.nouns <= positions.keys():
             continue
-        if tail is not None and (change.nouns <= tail) != (change.kind == "update"):
-            continue
-        at = sorted(order[noun] for noun in change.nouns)
-        is_apart = at[-1] - at[0] >= len(at)  # the label of an issue is no issue
-        replaces = entry.name.rpartition(".")[2].startswith(_REPLACES)
+        if container_words is not None:
+            is_in_container = change.nouns <= container_words
+            if is_in_container != (change.kind == "update"):
+                continue
+        at = sorted(positions[noun] for noun in change.nouns)
+        # In "the label of an issue" the words of "issue label" are apart.
+        is_apart = at[-1] - at[0] >= len(at)
+        replaces = entry.name.rpartition(".")[2].startswith(_REPLACE_VERBS)
         ranked_changes.append((at[0], is_apart, -len(at), replaces, number))
-    return [number for *_, number in sorted(ranked_changes)[:_PLAIN]]
+    return [number for *_, number in sorted(ranked_changes)[:_CHANGES_PER_STEP]]
 
 
 def in_turn(rankings: Sequence[Sequence[int]]) -> list[int]:
     """Interleave rankings without repeats: the best of each, then the second of each, and so on.
 
     Args:
-        rankings: Places in a catalog.
+        rankings: Lists of positions in a catalog, each best first.
     """
     rounds = zip_longest(*rankings)
-    return list(dict.fromkeys(place for row in rounds for place in row if place is not None))
+    return list(dict.fromkeys(number for row in rounds for number in row if number is not None))
 
 
 def _ranking(catalog: Catalog) -> Ranking:
     """Return the catalog's search index, creating it on the first call."""
-    cached_ranking = catalog.cache.get(_KEPT)
+    cached_ranking = catalog.cache.get(_CACHE_KEY)
     if not isinstance(cached_ranking, Ranking):
-        cached_ranking = catalog.cache[_KEPT] = Ranking(
+        cached_ranking = catalog.cache[_CACHE_KEY] = Ranking(
             (
                 (
-                    (e.name, _NAME),
-                    (e.summary, _SUMMARY),
-                    (" ".join(e.tags), _TAGS),
-                    (" ".join(map(" ".join, e.parameters)), _PARAMETERS),
-                    (" ".join(e.values), _VALUES),
-                    (e.description, _DESCRIPTION),
+                    (e.name, _NAME_WEIGHT),
+                    (e.summary, _SUMMARY_WEIGHT),
+                    (" ".join(e.tags), _TAGS_WEIGHT),
+                    (" ".join(map(" ".join, e.parameters)), _PARAMETERS_WEIGHT),
+                    (" ".join(e.values), _VALUES_WEIGHT),
+                    (e.description, _DESCRIPTION_WEIGHT),
                 )
                 for e in catalog
             ),

@@ -19,17 +19,25 @@ _LIBRARIES: Final = frozenset(
 _DOCUMENTED: Final = re.compile(
     r"""^[ \t]+\w+[ \t]*[:=].*[^\\\s(\[{,]\s*\n\s*[rR]?["']""", re.MULTILINE
 )
-"""Matches a field with a text under it; without one, no source is parsed."""
+"""Matches a field with a string literal on the next line.
+
+A source file without such a field is not parsed, because parsing is slow.
+"""
 _MAX_SOURCE: Final = 1_000_000
 
 
 def class_doc(owner: type[Any]) -> str:
-    """Return a class's first docstring paragraph, followed by an enum's member descriptions.
+    """Return the first paragraph of a class's docstring.
+
+    For an enum, the descriptions of its members follow.
 
     Args:
         owner: A record type or an enum.
     """
-    summary = next((read_docstring(doc).summary for each in _own(owner) if (doc := _doc(each))), "")
+    summary = next(
+        (read_docstring(doc).summary for each in _documented_classes(owner) if (doc := _doc(each))),
+        "",
+    )
     if not issubclass(owner, enum.Enum):
         return summary
     docs = field_docs(owner)
@@ -44,14 +52,14 @@ def class_doc(owner: type[Any]) -> str:
 def field_docs(owner: type[Any]) -> Mapping[str, str]:
     """Return the descriptions of a class's fields by the names of their attributes.
 
-    The descriptions are texts below the fields, and the sections ``Attributes:`` and ``Args:`` of
-    the class's docstring.
+    A description is a string literal below the field, or an entry of the section ``Attributes:`` or
+    ``Args:`` of the class's docstring.
 
     Args:
         owner: A record type or an enum.
     """
     docs: dict[str, str] = {}
-    for each in reversed([*_own(owner)]):
+    for each in reversed([*_documented_classes(owner)]):
         parsed = read_docstring(_doc(each))
         docs |= {name: _line(text) for name, text in parsed.parameters.items() if text}
         docs |= {name: _line(text) for name, text in parsed.attributes.items() if text}
@@ -59,8 +67,8 @@ def field_docs(owner: type[Any]) -> Mapping[str, str]:
     return docs
 
 
-def _own(owner: type[Any]) -> Iterator[type[Any]]:
-    """Yield a class and its bases, except base classes of libraries."""
+def _documented_classes(owner: type[Any]) -> Iterator[type[Any]]:
+    """Yield a class and its base classes, except those of libraries such as pydantic."""
     bases = [base for base in owner.__mro__ if base is not owner]
     for base in getattr(owner, "__orig_bases__", ()):  # a TypedDict keeps its bases only here
         origin = getattr(base, "__origin__", base)
@@ -80,7 +88,7 @@ def _doc(owner: type[Any]) -> str:
 
 
 def _member_doc(member: enum.Enum) -> str:
-    """Return the text that an enum's ``__new__`` gave to a member."""
+    """Return the docstring that an enum's ``__new__`` has set on a member; empty without one."""
     doc = vars(member).get("__doc__")
     return _line(doc) if isinstance(doc, str) else ""
 
@@ -99,7 +107,10 @@ def _texts_under_fields(owner: type[Any]) -> dict[str, str]:
 
 @functools.lru_cache(maxsize=32)
 def _texts_of(path: str) -> Mapping[str, Mapping[str, str]]:
-    """Return the texts under the fields of a file's classes, by the classes' qualified names."""
+    """Return the string literals below the fields of all classes in a file.
+
+    The result maps the qualified name of a class to a mapping from field name to text.
+    """
     source = "".join(linecache.getlines(path))
     if len(source) > _MAX_SOURCE or not _DOCUMENTED.search(source):
         return {}
@@ -114,7 +125,7 @@ def _texts_of(path: str) -> Mapping[str, Mapping[str, str]]:
         for child in ast.iter_child_nodes(node):
             inner = prefix
             if isinstance(child, ast.ClassDef):
-                docs_by_class[f"{prefix}{child.name}"] = dict(_texts(child))
+                docs_by_class[f"{prefix}{child.name}"] = dict(_field_texts(child))
                 inner = f"{prefix}{child.name}."
             elif isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 inner = f"{prefix}{child.name}.<locals>."
@@ -124,8 +135,8 @@ def _texts_of(path: str) -> Mapping[str, Mapping[str, str]]:
     return docs_by_class
 
 
-def _texts(owner: ast.ClassDef) -> Iterator[tuple[str, str]]:
-    """Yield each field with the string literal below it."""
+def _field_texts(owner: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    """Yield the name of each field that has a string literal below it, and that text."""
     for field, text in zip(owner.body, owner.body[1:], strict=False):
         value = text.value if isinstance(text, ast.Expr) else None
         if not isinstance(value, ast.Constant) or not isinstance(value.value, str):

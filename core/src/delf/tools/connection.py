@@ -39,7 +39,7 @@ _OWN_METHODS: Final = frozenset(
 
 
 class _Inspect:
-    """A descriptor: ``inspect`` works on the class, without credentials, and on instances."""
+    """A descriptor for ``inspect``, which can be called on the class and on instances."""
 
     def __get__(
         self, instance: Connection | None, owner: type[Connection]
@@ -70,7 +70,10 @@ def describe_actions(
 
 
 class _KeptSecrets:
-    """The secrets that a connection has learned, and their listener; a copy has no listener."""
+    """The secrets that a connection has passed to ``keep_secret``, and the redactors to notify.
+
+    A copy of the connection has the secrets, but no redactors.
+    """
 
     def __init__(self, secrets: tuple[str, ...] = ()) -> None:
         self._secrets = secrets
@@ -109,14 +112,14 @@ class Connection(Generic[S]):
         confirm: The actions that need approval: None (all but ``read``), True, False, a name or
             names.
         metadata: Data of the embedding program; delf does not read it.
-        trust: The user's word on who wrote what the connection gives: ``own`` for all of it, or by
-            the names of fields in results, with ``*`` for the rest. It overrides the trust that
-            actions declare. With ``result_trust``, that method interprets the names.
-        contents: Parameters that are for people to read, by the name of their action; for services
-            whose actions declare none.
+        trust: The trust in all results, which overrides the trust that actions declare: ``own``,
+            ``outside``, or a mapping from the name of a result's field to trust, where ``*`` stands
+            for all other fields. With ``result_trust``, that method interprets the names.
+        contents: The parameters that are only text for people to read, by name of action, for
+            services whose actions declare none.
         first: The settings as one object, ``Desk(DeskSettings(url=…))``; or the first setting
             without its name, ``Desk(url)``.
-        settings: The settings by name; those left out come from ``DELF_<NAME>_<FIELD>``.
+        settings: The settings by name. Omitted settings are read from ``DELF_<NAME>_<FIELD>``.
 
     Raises:
         ConnectionConfigurationError: If a setting is missing, unknown or invalid.
@@ -130,11 +133,9 @@ class Connection(Generic[S]):
     is_function: bool = False
     inspect: ClassVar[_Inspect] = _Inspect()
     context_trust: Trust = "outside"
-    """The author of ``context``'s text: the user alone (``own``) or others."""
+    """``own`` if the text of ``context()`` is the user's own, ``outside`` if it is untrusted."""
     description_trust: ClassVar[Trust] = "own"
-    """The author of names and descriptions of actions: the user (``own``) or a server
-    (``outside``).
-    """
+    """``own`` if the program describes the actions, ``outside`` if a server does."""
 
     def __init__(
         self,
@@ -170,7 +171,7 @@ class Connection(Generic[S]):
             cls.Settings = declared_class
 
     def keep_secret(self, secret: str) -> None:
-        """Redact a secret in all that leaves the agents that use this connection.
+        """Redact a secret in all output of the agents that use this connection.
 
         Use this for secrets that no setting holds, such as an access token from a service. Call it
         before the secret is used; earlier output cannot be redacted. Thread-safe. Only a
@@ -183,7 +184,7 @@ class Connection(Generic[S]):
         self.__kept.add(self.name, secret)
 
     def tell_secrets(self, keeper: SecretsKeeper) -> None:
-        """Pass the connection's secrets so far to a redactor, and each later one."""
+        """Pass the connection's secrets to a redactor, and later secrets as they appear."""
         self.__kept.tell(self.name, keeper)
 
     @classmethod
@@ -196,7 +197,12 @@ class Connection(Generic[S]):
         return actions_of(type(self), self, self.name)
 
     def _make_settings(self, first: Sequence[Any], settings: Mapping[str, Any]) -> Any:
-        """Make the settings from one object, from one unnamed value, or by name."""
+        """Make the settings object.
+
+        Args:
+            first: A settings object, or the value of the first setting without its name, if any.
+            settings: The settings by name.
+        """
         if self.Settings is None:
             if first or settings:
                 unknown = repr(min(settings)) if settings else "without a name"
@@ -218,7 +224,7 @@ class Connection(Generic[S]):
         return self.Settings.for_instance(self.name, {**settings, name: first[0]})
 
     def _check_actions(self) -> None:
-        """Check names and permissions of actions that are known without the service."""
+        """Raise for invalid names and permissions of actions that the class defines."""
         if type(self).actions is not Connection.actions:
             return
         actions = actions_of(type(self), None, self.name)

@@ -59,18 +59,19 @@ class ChildTask:
         llm: The model.
         system_prompt: Instructions for the model.
         files: Paths of input files.
-        timeout: Seconds. The parent's own time ends the child, too.
+        timeout: The timeout in seconds. The child also ends at the timeout of its parent.
         worker: The name of the worker that runs the task, shown in approval requests.
         budget_usd: The cost limit of the child and its own children, within the agent's budget.
-        retry_count: How often a failed script is fixed.
-        rerun_count: How many further passes a script may ask for.
+        retry_count: The maximum number of retries of a failed script.
+        rerun_count: The maximum number of times that a script may request to be followed by another
+            script, with new context.
         strategy: The strategy's name.
-        check: Returns the fault of an answer, which then goes back to the model; None if the answer
-            is good. Receives the answer's text, and must be quick.
+        check: Checks the text of the answer: returns None to accept the answer, or a description of
+            its fault, which the model then has to fix. Must be quick.
         output: The type of the answer, if it is not text: a type, or a JSON Schema.
-        trust: The author of the task's words: ``own`` if the action put it together from its own
-            words and its arguments alone. Otherwise the child treats the task as a text of others,
-            unless the task is an argument of the call.
+        trust: ``own`` if the action made the task only from its own words and its arguments. With
+            ``outside``, the child treats the task as untrusted data, except if the task is an
+            argument of the call.
     """
 
     task: str
@@ -101,8 +102,8 @@ class ChildResult:
         hint: The suggested next step, if known.
         cost_usd: The cost; None if a price is unknown. The parent's cost includes it.
         files: The output files: paths by name.
-        value: The answer as plain data, where ``output`` wanted data.
-        at_limit: Whether it failed at its timeout or budget.
+        value: The answer as plain data, if the child had an ``output`` type.
+        at_limit: Whether the child failed because it reached its timeout or budget.
     """
 
     task_id: str
@@ -116,7 +117,7 @@ class ChildResult:
     at_limit: bool = False
 
     def raise_for_status(self, who: str) -> None:
-        """Raise a :class:`ToolExecutionError` if the child task failed.
+        """Raise an error if the child task failed.
 
         Args:
             who: The name of the worker or tool, for the message.
@@ -147,12 +148,12 @@ class CallContext:
         input_files: Paths of the task's input files, by name.
         llm: The model of the task.
         vision_llm: The agent's model for images and documents.
-        strategy: How the task becomes tool calls.
+        strategy: The name of the strategy, which turns the task into tool calls.
         tools: The task's connections, by name.
-        connect: Makes further connections.
-        basis: The basis of the preview that a person approved, as returned by the connection's
-            ``check``; None if nobody saw a preview. An action that finds another basis must change
-            nothing and report the difference.
+        connect: A function that creates further connections.
+        basis: The ``basis`` of the preview that a person approved, as returned by the connection's
+            ``check``; None if nobody saw a preview. If the state now differs from the basis, the
+            action must change nothing and raise an error.
     """
 
     task_id: str
@@ -245,10 +246,10 @@ class CallContext:
         """Run a child task, and wait for it.
 
         The child shares budget, approvals and journal with its parent, asks the same people,
-        appears in the parent's trace, and is cancelled with the call. After a crash, an action
-        whose child had begun is called again, without a question, as the parent is resumed: the
-        same ``delegate`` then continues the child or returns its recorded result. So all other work
-        of such an action must be idempotent.
+        appears in the parent's trace, and is cancelled with the call. If the process dies while the
+        child runs, resuming the parent calls the action again, without asking a person. The same
+        ``delegate`` call then continues the child, or returns its recorded result. So all other
+        work of such an action must be idempotent.
 
         Args:
             task: The task, in plain words.
@@ -256,7 +257,7 @@ class CallContext:
             llm: The model; the agent's when omitted.
             system_prompt: Instructions for the model; the agent's when omitted.
             files: Paths of input files; the agent's when omitted.
-            timeout: Seconds; as many as the parent has in all when omitted.
+            timeout: The timeout in seconds; that of the parent when omitted.
             more: Further fields of :class:`ChildTask`.
 
         Raises:
@@ -281,7 +282,7 @@ class CallContext:
         llm: str | LLMConfig | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> ModelReply:
-        """Ask a model for the call; counted in the task's cost and budget.
+        """Ask a model during a call; the cost counts against the task's budget.
 
         Args:
             messages: The conversation.
@@ -325,14 +326,15 @@ def read_once(
     max_bytes: int,
     reader: Callable[[], bytes] | None = None,
 ) -> bytes:
-    """Read a file for a call, at most once.
+    """Return the content of a file for a call, reading each file at most once per call.
 
     Args:
-        content_by_path: The content of the files that the call has read so far, by name.
-        path_by_name: The task's files by name.
-        name: The file.
+        content_by_path: The content of the files that the call has read so far, by name. The
+            function adds the content of the file.
+        path_by_name: The paths of the task's files by name.
+        name: The name of the file.
         max_bytes: The maximum size in bytes.
-        reader: Reads the file if it does not belong to the task.
+        reader: A function that reads a file that does not belong to the task.
 
     Raises:
         ToolRefusedError: If the file is missing or too large.

@@ -13,12 +13,10 @@ _OTHERS: Final = frozenset(
     {"raises", "note", "notes", "example", "examples", "see also", "references", "warning"}
     | {"warnings", "attributes", "todo", "usage", "side effects"}
 )
-_ELSEWHERE: Final = frozenset({"raises", "references", "see also", "todo"})
-"""Sections that no script needs; it sees the message of an exception in a ``ToolError``."""
-_AFTER: Final = "after"
-"""The name of text after a section."""
+_IGNORED_SECTIONS: Final = frozenset({"raises", "references", "see also", "todo"})
+_TEXT_AFTER_SECTION: Final = "after"
 _HEADER: Final = re.compile(r"(?P<name>[A-Za-z ]+):$")
-_RULE: Final = re.compile(r"-{3,}$")
+_UNDERLINE: Final = re.compile(r"-{3,}$")
 _FIELD: Final = re.compile(r":(?P<kind>[a-z]+)(?:\s+(?P<about>[^:]*))?:\s*(?P<text>.*)$")
 _ITEM: Final = re.compile(r"\*{0,2}(?P<name>\w+)\s*(?:\([^)]*\))?\s*:\s*(?P<text>.*)$")
 _NUMPY_ITEM: Final = re.compile(r"\*{0,2}(?P<name>\w+)(?:\s*:.*)?$")
@@ -64,8 +62,9 @@ def read_docstring(doc: str) -> Docstring:
             attributes |= _items(lines)
         elif section in _RETURNS:
             returns += lines
-        elif section not in _ELSEWHERE:
-            note_lines += ["", *([] if section == _AFTER else [f"{section.capitalize()}:"]), *lines]
+        elif section not in _IGNORED_SECTIONS:
+            title = [] if section == _TEXT_AFTER_SECTION else [f"{section.capitalize()}:"]
+            note_lines += ["", *title, *lines]
     returns_text = _returns_text(returns)
     for field in _fields(text):
         if field["kind"] in ("param", "parameter", "arg", "argument") and field["about"]:
@@ -83,7 +82,10 @@ def read_docstring(doc: str) -> Docstring:
 
 
 def _sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the sections with their names in lower case; the text before the first has no name."""
+    """Yield each section as its name in lower case and its lines.
+
+    The name of the text before the first section is an empty string.
+    """
     name, part, number = "", list[str](), 0
     while number < len(lines):
         line = lines[number]
@@ -95,16 +97,17 @@ def _sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
             continue
         if name and line.strip() and not line.startswith((" ", "\t")) and not _is_numpy(part):
             yield name, part  # text after a section does not belong to it
-            name, part = _AFTER, []
+            name, part = _TEXT_AFTER_SECTION, []
         part.append(line)
         number += 1
     yield name, part
 
 
 def _header(lines: list[str], number: int) -> tuple[str, int]:
-    """Return the section that starts at a line, and the number of header lines.
+    """Return the name of the section that starts at a line, and the number of its header lines.
 
-    ``Returns: The total.`` has no header line; that line is replaced by the text after the colon.
+    The name is empty if no section starts there. A line such as ``Returns: The total.`` is replaced
+    in ``lines`` by the text after the colon, and so counts as no header line.
     """
     line = lines[number].strip()
     header = _HEADER.fullmatch(line)
@@ -112,7 +115,7 @@ def _header(lines: list[str], number: int) -> tuple[str, int]:
     if header is not None and header["name"].lower() in section_names:
         return header["name"].lower(), 1
     underline = lines[number + 1].strip() if number + 1 < len(lines) else ""
-    if _RULE.fullmatch(underline) and line.lower() in section_names:
+    if _UNDERLINE.fullmatch(underline) and line.lower() in section_names:
         return line.lower(), 2
     one_line = re.match(r"(Returns?|Yields): +\S", line)  # "Returns: The total."
     if one_line is not None:
@@ -122,7 +125,7 @@ def _header(lines: list[str], number: int) -> tuple[str, int]:
 
 
 def _is_numpy(part: list[str]) -> bool:
-    """Return True if a section's items are not indented, as in the NumPy style."""
+    """Return True if a section is in the NumPy style, in which items are not indented."""
     first = next((line for line in part if line.strip()), None)
     return first is None or not first.startswith((" ", "\t"))
 
@@ -156,7 +159,7 @@ def _returns_text(lines: list[str]) -> str:
 
 
 def _fields(lines: list[str]) -> Iterator[dict[str, str]]:
-    """Parse ``:param name: text`` fields with their continuation lines."""
+    """Yield fields such as ``:param name: text`` as dicts with ``kind``, ``about`` and ``text``."""
     current: dict[str, str] | None = None
     for line in lines:
         field_match = _FIELD.match(line.strip())

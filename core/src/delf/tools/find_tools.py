@@ -12,15 +12,13 @@ from delf.tools.function import tool
 from delf.tools.ranking import named_by
 from delf.tools.stubs import FIND_TOOLS, Detail, render_stubs, whole_size
 
-_MAX: Final = 10
-_FOUND: Final = Detail(800, 800, 3_000)
-"""The maximum number of characters of each tool found by words; a tool found by name is shown in
-full.
-"""
+_MAX_RESULTS: Final = 10
+_DETAIL: Final = Detail(argument=800, other=800, result=3_000)
+"""The limits in characters for tools found by words. A tool found by its name is shown in full."""
 
 
 def own_tools(choice: ToolChoice) -> Sequence[ConnectionLike]:
-    """Return ``find_tools`` if the prompt omits or shortens tools.
+    """Return the tool ``find_tools`` if the prompt omits or shortens tools; else nothing.
 
     Args:
         choice: The tools of the task.
@@ -30,12 +28,12 @@ def own_tools(choice: ToolChoice) -> Sequence[ConnectionLike]:
         return ()
 
     async def find_tools(words: str) -> str:
-        if exact := _tools_by_name(choice, words):
-            return render_stubs(exact)
+        if named_tools := _tools_by_name(choice, words):
+            return render_stubs(named_tools)
         descriptions = [
-            choice.describe(entry.name) for entry in search(choice.catalog, words, _MAX)
+            choice.describe(entry.name) for entry in search(choice.catalog, words, _MAX_RESULTS)
         ]
-        return render_stubs(descriptions, _FOUND, named_by(words)) or f"no tool fits {words!r}"
+        return render_stubs(descriptions, _DETAIL, named_by(words)) or f"no tool fits {words!r}"
 
     more_note = f"{choice.left_out} more tools may be called. " if choice.left_out else ""
     summary = (
@@ -47,7 +45,7 @@ def own_tools(choice: ToolChoice) -> Sequence[ConnectionLike]:
 
 
 def _tools_by_name(choice: ToolChoice, words: str) -> list[ToolDescription]:
-    """Return the named tools if a text consists only of tool names; nothing for other texts."""
+    """Return the tools that a text names; empty if any word of the text is not a tool's name."""
     wanted_names = {
         word.partition("(")[0].strip("`'\"") for word in words.replace(",", " ").split()
     }

@@ -28,11 +28,11 @@ _TYPES: Final[Mapping[str, Any]] = {
     "null": None,
 }
 _MAX_VALUES: Final = 100
-_WORDS: Final = frozenset(
+_UNRESTRICTING: Final = frozenset(
     {"title", "description", "default", "examples", "format", "deprecated", "strict", "type"}
     | {"$defs", "definitions", "$schema", "$id", "$comment", "readOnly", "writeOnly"}
 )
-"""Schema keywords whose siblings are ignored when converting to a type."""
+"""Schema keywords that do not restrict values, apart from ``type``, which is checked separately."""
 _CHOICES: Final = frozenset({"enum", "const", "anyOf", "$ref"})
 _NUMBERS: Final = {
     "minimum": "ge",
@@ -67,10 +67,10 @@ def foreign_functions(item: Any) -> list[Callable[..., Any]] | None:
         return None
     if isinstance(item, tuple):
         return _with_schema(cast("tuple[Any, ...]", item))
-    for read_tools in (_langchain, _smolagents, _pydantic_ai, _llm, _cogency):
-        functions = read_tools(item)
-        if functions is not None:
-            return [functions]
+    for wrap in (_langchain, _smolagents, _pydantic_ai, _llm, _cogency):
+        function = wrap(item)
+        if function is not None:
+            return [function]
     return _toolset(item)
 
 
@@ -137,8 +137,8 @@ def _abstract_toolset(item: Any) -> list[Callable[..., Any]] | None:
     """Wrap the tools of a pydantic-ai toolset; return None for another object.
 
     Raises:
-        ToolDefinitionError: If the tools are only known in a run, as those of a filtered toolset,
-            or a tool takes the run's context.
+        ToolDefinitionError: If the tools are known only during a run of an agent of pydantic-ai, or
+            a tool takes the context of such a run.
     """
     package: Any = sys.modules.get("pydantic_ai")
     if package is None or not isinstance(item, getattr(package, "AbstractToolset", ())):
@@ -149,8 +149,8 @@ def _abstract_toolset(item: Any) -> list[Callable[..., Any]] | None:
             tools: Mapping[str, Any] = thread.submit(asyncio.run, item.get_tools(run)).result()
     except Exception as error:
         raise ToolDefinitionError(
-            f"the toolset {type(item).__name__} does not say what its tools are: {error}",
-            hint="tools of a server come by a connection to it",
+            f"the tools of the toolset {type(item).__name__} cannot be listed: {error}",
+            hint="for tools of a server, use a connection to the server",
         ) from error
     return [_wrap_toolset_tool(item, name, tool, run) for name, tool in tools.items()]
 
@@ -158,8 +158,8 @@ def _abstract_toolset(item: Any) -> list[Callable[..., Any]] | None:
 def _wrap_toolset_tool(toolset: Any, name: str, tool: Any, run: Any) -> Callable[..., Any]:
     """Wrap one tool of a pydantic-ai toolset."""
     inner = tool
-    while (next_one := getattr(inner, "source_tool", None)) is not None:
-        inner = next_one
+    while (source_tool := getattr(inner, "source_tool", None)) is not None:
+        inner = source_tool
     if getattr(getattr(getattr(inner, "call_func", None), "__self__", None), "takes_ctx", False):
         raise _takes_context(name)
 
@@ -212,13 +212,15 @@ def _cogency(item: Any) -> Callable[..., Any] | None:
 
 def _json_schema(part: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a parameter of a cogency tool to a JSON Schema."""
-    words = {
+    new_names = {
         "min": "minimum",
         "max": "maximum",
         "min_length": "minLength",
         "max_length": "maxLength",
     }
-    renamed_keys = {words.get(key, key): value for key, value in part.items() if key != "required"}
+    renamed_keys = {
+        new_names.get(key, key): value for key, value in part.items() if key != "required"
+    }
     return {
         **renamed_keys,
         "type": "number" if renamed_keys.get("type") == "float" else renamed_keys.get("type"),
@@ -236,17 +238,17 @@ def _toolset(item: Any) -> list[Callable[..., Any]] | None:
         return _abstract_toolset(item)
     functions: list[Callable[..., Any]] = []
     for each in cast("Iterable[Any]", tools):
-        found = foreign_functions(each)
-        if found is None:
+        tool_functions = foreign_functions(each)
+        if tool_functions is None:
             return None
-        functions += found
+        functions += tool_functions
     return functions or None
 
 
 def _with_schema(pair: tuple[Any, ...]) -> list[Callable[..., Any]] | None:
-    """Return the function of a pair of function and chat completions schema, in either order.
+    """Return the tool of a pair of a function and its schema in the chat completions format.
 
-    None for another pair.
+    The two may be in either order. None for any other tuple.
     """
     functions = [part for part in pair if callable(part)]
     schemas = [cast("Mapping[str, Any]", part) for part in pair if isinstance(part, Mapping)]
@@ -272,7 +274,7 @@ def _schema_of(source: Any) -> Mapping[str, Any]:
 
 
 def _as_json_schema_type(part: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace smolagents' types ``any``, ``image`` and ``audio``, unknown to JSON Schema."""
+    """Return a parameter's schema without smolagents' types ``any``, ``image`` and ``audio``."""
     kind = part.get("type")
     schema_keys = {key: value for key, value in part.items() if key not in ("type", "nullable")}
     return {**schema_keys, "type": kind} if kind in _TYPES else schema_keys
@@ -337,14 +339,22 @@ def _function(
 
 
 def _with_validation(hint: Any, own: str, schema: Mapping[str, Any], tool: str) -> Any:
-    """Return a parameter's type, with schema validation added if the type alone is too weak."""
+    """Return a parameter's type that also validates values against the tool's schema.
+
+    Args:
+        hint: The type of the parameter.
+        own: The name of the parameter in the schema.
+        schema: The schema of all parameters.
+        tool: The name of the tool, for messages.
+    """
     from pydantic import AfterValidator
 
     from delf.tools.json_schema import Checker, Fault
 
-    kept_keys = ("$schema", "$defs", "definitions", "properties")
+    # Without ``required``, the schema can check one parameter alone.
+    checked_keys = ("$schema", "$defs", "definitions", "properties")
     checker = Checker(
-        {key: schema[key] for key in kept_keys if key in schema}, f"the tool {tool!r}"
+        {key: schema[key] for key in checked_keys if key in schema}, f"the tool {tool!r}"
     )
 
     def check(value: Any) -> Any:
@@ -356,21 +366,21 @@ def _with_validation(hint: Any, own: str, schema: Mapping[str, Any], tool: str) 
 
 
 def _is_covered(part: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
-    """Return whether :func:`_type` covers a schema completely."""
+    """Return True if the type that :func:`_type` makes of a schema is as strict as the schema."""
     if not isinstance(part, Mapping):
         return part is not False
     schema = cast("Mapping[str, Any]", part)
     if depth > _DEEPEST:
         return False
-    further = {key for key in schema.keys() - _WORDS if _FREE.get(key) != schema[key]}
-    if further & _CHOICES:
-        return len(further) == 1 and _is_covered_choice(schema, root, depth)
+    restrictions = {key for key in schema.keys() - _UNRESTRICTING if _FREE.get(key) != schema[key]}
+    if restrictions & _CHOICES:
+        return len(restrictions) == 1 and _is_covered_choice(schema, root, depth)
     kind = schema.get("type")
     kinds = cast("list[str]", [kind] if isinstance(kind, str) else kind or [])
     limits = {key for each in kinds for key in _LIMITS.get(each, {})}
     return (
-        further <= limits | {"items"}
-        and all(_is_number(schema[key]) for key in further & limits)
+        restrictions <= limits | {"items"}
+        and all(_is_number(schema[key]) for key in restrictions & limits)
         and _is_covered(schema.get("items"), root, depth + 1)
     )
 

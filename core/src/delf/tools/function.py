@@ -13,7 +13,7 @@ from delf.protocols.connection import ConnectionLike
 from delf.tools.action import EFFECTS, Action, action_from_function, check_flow
 from delf.tools.connection import describe_actions
 from delf.tools.foreign import foreign_functions
-from delf.tools.signature import ArgumentValidator, warn_of_bare
+from delf.tools.signature import ArgumentValidator, warn_of_missing_hints
 from delf.types import Effect, Permission, Trust
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Tool(Generic[P, R]):
     def __init__(self, function: Callable[P, R], action: Action, confirm: bool) -> None:
         functools.update_wrapper(self, function)
         self.description_trust: Trust = "own"
-        """The author of the description; for a foreign tool, this may be a server."""
+        """``own`` for a description by the user, ``outside`` if a server may have written it."""
         self.function = function
         self.action = action
         self.name = action.name
@@ -106,24 +106,28 @@ def tool(
             in ``@tool("find")``.
         name: The name in scripts; by default the function's name.
         description: The description for the model; the docstring's text when omitted.
-        handle_error: The result of a call whose function raises ``ToolException``. By default the
-            script gets a ``ToolError``, so that no script takes a failure for a success; ``"text"``
-            returns the message, another text is returned itself, and a callable gets the exception
-            and returns the text.
+        handle_error: The treatment of a ``ToolException`` that the function raises. By default the
+            script gets a ``ToolError``, so that no script takes a failure for a success. With
+            ``"text"`` the call returns the exception's message, with any other string that string,
+            and with a callable the callable's result for the exception.
         confirm: Whether a person is asked before each call.
         effect: A level of :data:`delf.types.Effect`, which also decides whether an interrupted call
             may be made again when its task is resumed.
-        trust: The authors of the result's words: ``own`` for the user's own services, otherwise
-            ``outside``. If fields differ, by field name with ``*`` for the rest: ``{"id": "own",
-            "*": "outside"}``.
-        sinks: The parameters that decide what the call does, such as ``to``; all others are
-            contents. An empty list for none.
-        contents: The parameters that are for people to read and decide nothing, such as
-            ``["body"]``; all others decide. Without both, names such as ``text`` and ``title`` are
+        trust: ``own`` if the result contains only data of the user and of the user's own services,
+            ``outside`` if it may contain untrusted data. For a mixed result, a mapping from field
+            name to trust, where ``*`` stands for all other fields: ``{"id": "own", "*":
+            "outside"}``.
+        sinks: The names of the parameters that decide what a call does, such as ``["to"]``. All
+            other parameters are contents. An empty list makes all parameters contents.
+        contents: The names of the parameters that are only text for people to read, such as
+            ``["body"]``. All other parameters are sinks. If neither ``sinks`` nor ``contents`` is
+            given, parameters with usual names of contents, such as ``text`` and ``title``, are
             contents.
-        egress: Whether the tool sends its arguments out although it only reads, such as a search.
-        author: The field of a record, or the parameter, with an author whom the service verifies,
-            such as ``sender``. A task may order delf to follow instructions of that author.
+        egress: Whether a call sends its arguments to somebody else although the effect is ``read``,
+            such as a web search.
+        author: The name of the result's field, or of the parameter, with an author whom the service
+            verifies, such as ``sender``. A task may tell delf to follow instructions of this
+            author.
 
     Raises:
         ToolDefinitionError: If the function cannot be called from a script.
@@ -137,7 +141,7 @@ def tool(
         """Make the tool of a function, after checking the options."""
         if isinstance(target, functools.partial):
             target = _with_function_metadata(cast("functools.partial[Any]", target))
-        _check(target, handle_error, confirm, effect)
+        _check_options(target, handle_error, confirm, effect)
         flow = check_flow("@tool", trust, sinks, contents, egress=egress, author=author)
         tool_action = action_from_function(
             target,
@@ -163,7 +167,10 @@ def _handler(value: HandleError) -> str | Callable[[Exception], str] | None:
 
 
 def _with_function_metadata(partial: functools.partial[Any]) -> functools.partial[Any]:
-    """Copy name, docstring and hints of a function to its partial, without bound arguments."""
+    """Return a copy of a partial with the name, docstring and hints of its function.
+
+    Parameters that the partial binds by keyword are left out.
+    """
     new_partial: Any = functools.partial(partial.func, *partial.args, **partial.keywords)
     function = inspect.unwrap(partial.func)
     for name in ("__name__", "__qualname__", "__doc__", "__module__", "__globals__"):
@@ -182,7 +189,7 @@ def _with_function_metadata(partial: functools.partial[Any]) -> functools.partia
     return new_partial
 
 
-def _check(target: Any, handle_error: Any, confirm: Any, effect: Any) -> None:
+def _check_options(target: Any, handle_error: Any, confirm: Any, effect: Any) -> None:
     """Raise for invalid options of ``@tool``."""
     if not callable(target) or not hasattr(target, "__name__"):
         raise ToolDefinitionError(
@@ -219,7 +226,9 @@ def _check_kind(target: Callable[..., Any]) -> None:
         hints = typing.get_type_hints(target)
     except (NameError, TypeError, ValueError, AttributeError):
         return  # read_signature() reports this fault
-    warn_of_bare(name, [i.name for i in parameters if i.name not in hints and _is_named(i)])
+    warn_of_missing_hints(
+        name, [i.name for i in parameters if i.name not in hints and _is_named(i)]
+    )
     for item, hint in hints.items():
         if item != "return" and _has_callable(hint):
             raise ToolDefinitionError(
@@ -242,7 +251,7 @@ def _has_callable(hint: Any) -> bool:
 
 
 def as_connections(items: Iterable[Any]) -> tuple[ConnectionLike, ...]:
-    """Convert all items of ``tools`` to connections; a foreign toolset becomes several.
+    """Convert all items of ``tools`` to connections; a toolset becomes one for each of its tools.
 
     Raises:
         ToolDefinitionError: If an object is not a tool.

@@ -15,19 +15,19 @@ from typing import Any, Final, NamedTuple, cast
 from delf.tools.class_docs import class_doc, field_docs
 
 _DEEPEST: Final = 6
-_ROOM: Final = 6_000
-"""The maximum number of characters of a type's text; a longer type loses nested records."""
+_MAX_CHARACTERS: Final = 6_000
+"""The maximum length of a type's text. In a longer type, nested records become ``dict``."""
 _MAX_NOTES: Final = 40
 _MAX_FIELDS: Final = 400
 """The maximum number of fields written for a type, with the fields of nested records."""
 _QUALIFIERS: Final = frozenset({"Required", "NotRequired", "ReadOnly", "Final", "ClassVar"})
-"""Names of type qualifiers; compared by name because typing_extensions has its own."""
+"""Names of type qualifiers, because typing and typing_extensions have different objects."""
 _NAMES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("Sequence", "MutableSequence", "Iterable", "Collection", "deque"), "list"),
     **dict.fromkeys(("Mapping", "MutableMapping", "OrderedDict", "defaultdict"), "dict"),
     **dict.fromkeys(("Set", "MutableSet"), "set"),
 }
-"""The plain types to which values of other types are converted for scripts."""
+"""The names of the types that scripts get for values of other collection types."""
 _TABLES: Final = frozenset({"DataFrame", "LazyFrame", "Table", "RecordBatch", "RecordBatchReader"})
 _COLUMNS: Final = frozenset({"Series", "ndarray", "ChunkedArray", "Index"})
 _LIBRARIES: Final = frozenset({"numpy", "pandas", "polars", "pyarrow"})
@@ -41,11 +41,11 @@ _LIMITS: Final = (
     ("max_length", "at most {} long"),
     ("pattern", "matches {}"),
 )
-"""Names of constraint attributes in pydantic and annotated_types."""
+"""Attributes of constraints in pydantic and annotated_types, with the text for each."""
 
 
-class _NoRoom(Exception):  # noqa: N818 - a finding
-    """Raised internally when a type exceeds the limit of fields."""
+class _TooManyFieldsError(Exception):
+    """A type has more fields than may be written."""
 
 
 class RecordField(NamedTuple):
@@ -54,9 +54,9 @@ class RecordField(NamedTuple):
     Args:
         name: The key that scripts use.
         hint: The type.
-        required: Whether the field must be passed, or is always present.
-        doc: The description that the type itself has.
-        attribute: The attribute's name, if scripts use another name.
+        required: Whether scripts must pass the field or, in a result, the field is always present.
+        doc: The description in the field's own definition.
+        attribute: The name of the Python attribute, if it differs from ``name``.
     """
 
     name: str
@@ -66,15 +66,15 @@ class RecordField(NamedTuple):
     attribute: str = ""
 
 
-class _Place(NamedTuple):
-    """The context in which a type is formatted.
+class _Context(NamedTuple):
+    """Options and state of formatting a type.
 
     Args:
         as_input: Whether scripts pass values of the type, so fields with defaults are optional.
         depth: The number of nested record levels to spell out.
         around: The enclosing records, to detect recursion.
         bound: The types bound to type variables.
-        fields: Yields once for each field that may still be written; its end is the field limit.
+        fields: An iterator with one item for each field that may still be written.
     """
 
     as_input: bool
@@ -87,8 +87,9 @@ class _Place(NamedTuple):
 def type_text(hint: Any, *, as_input: bool = False) -> str:
     """Format a type in compact stub notation, such as ``list[{"id": int, ?"name": str}]``.
 
-    Records (TypedDict, named tuple, dataclass, model of pydantic, class of attrs) are written as
-    their fields, as deep as the length limit allows; enums as the Literal of their values.
+    Records (TypedDict, named tuple, dataclass, pydantic model, attrs class) are written as their
+    fields. If the text is too long, inner records become ``dict``. Enums are written as the Literal
+    of their values.
 
     Args:
         hint: The type.
@@ -96,16 +97,16 @@ def type_text(hint: Any, *, as_input: bool = False) -> str:
     """
     for depth in range(_DEEPEST, 1, -1):
         try:
-            text = _text(hint, _Place(as_input, depth, fields=iter(range(_MAX_FIELDS))))
-        except _NoRoom:
+            text = _text(hint, _Context(as_input, depth, fields=iter(range(_MAX_FIELDS))))
+        except _TooManyFieldsError:
             continue
-        if len(text) <= _ROOM:
+        if len(text) <= _MAX_CHARACTERS:
             return text
-    return _text(hint, _Place(as_input, 1, fields=itertools.count()))
+    return _text(hint, _Context(as_input, 1, fields=itertools.count()))
 
 
 def doc_of(hint: Any) -> str:
-    """Return the description and the limits of a type: of ``Annotated``, or of a class.
+    """Return the description and the constraints of a type, from ``Annotated`` or from its class.
 
     Args:
         hint: A type such as ``Annotated[int, "the number of rows", Field(le=100)]``.
@@ -136,7 +137,7 @@ def notes_of(hint: Any, *, as_input: bool = False) -> str:
         hint: The type.
         as_input: Whether scripts pass values of the type.
     """
-    fields = itertools.islice(_notes(hint, _Place(as_input), ""), _MAX_FIELDS)
+    fields = itertools.islice(_notes(hint, _Context(as_input), ""), _MAX_FIELDS)
     field_notes = (f"{path}: {text}" for path, text in fields if text)
     return "; ".join(itertools.islice(field_notes, _MAX_NOTES))
 
@@ -182,7 +183,7 @@ def _reader_of(owner: Any) -> Callable[[Any, bool], list[RecordField]] | None:
 
 
 def _dataclass_fields(hint: Any, as_input: bool) -> list[RecordField]:
-    """Return the fields of a dataclass; as input, those that its constructor takes."""
+    """Return the fields of a dataclass; with ``as_input`` only those that its constructor takes."""
     hints = _hints_of(hint)
     return [
         RecordField(
@@ -256,7 +257,7 @@ def _model_fields(hint: Any, as_input: bool) -> list[RecordField]:
 
 
 def _alias(field: Any) -> str | None:
-    """Return the name of a field in input data; the first of several aliases."""
+    """Return the first alias of a field in input data; None without an alias."""
     alias = field.validation_alias if field.validation_alias is not None else field.alias
     for choice in getattr(alias, "choices", (alias,)):
         if isinstance(choice, str):
@@ -264,7 +265,7 @@ def _alias(field: Any) -> str | None:
     return None
 
 
-def _text(hint: Any, place: _Place) -> str:
+def _text(hint: Any, context: _Context) -> str:
     """Format any type hint."""
     if hint is None or hint is type(None):
         return "None"
@@ -273,15 +274,15 @@ def _text(hint: Any, place: _Place) -> str:
     if isinstance(hint, str):
         return hint
     if isinstance(hint, typing.TypeVar):
-        return _variable_text(hint, place)
+        return _variable_text(hint, context)
     origin = typing.get_origin(hint)
     if origin is not None:
-        return _generic_text(hint, origin, typing.get_args(hint), place)
+        return _generic_text(hint, origin, typing.get_args(hint), context)
     underlying = getattr(hint, "__supertype__", None) or _alias_value(hint)
     if underlying is not None:
-        return _text(underlying, place)
+        return _text(underlying, context)
     if isinstance(hint, type):
-        return _class_text(hint, place)
+        return _class_text(hint, context)
     name = getattr(hint, "__name__", None) or str(hint).replace("typing.", "")
     return _NAMES.get(name, name)
 
@@ -291,40 +292,42 @@ def _alias_value(hint: Any) -> Any:
     return hint.__value__ if type(hint).__name__ == "TypeAliasType" else None
 
 
-def _variable_text(variable: typing.TypeVar, place: _Place) -> str:
-    bound_type = place.bound.get(variable)
+def _variable_text(variable: typing.TypeVar, context: _Context) -> str:
+    bound_type = context.bound.get(variable)
     if bound_type is not None:
-        return _text(bound_type, place)
+        return _text(bound_type, context)
     if variable.__constraints__:
-        return " | ".join(dict.fromkeys(_text(each, place) for each in variable.__constraints__))
-    return "Any" if variable.__bound__ is None else _text(variable.__bound__, place)
+        return " | ".join(dict.fromkeys(_text(each, context) for each in variable.__constraints__))
+    return "Any" if variable.__bound__ is None else _text(variable.__bound__, context)
 
 
-def _generic_text(hint: Any, origin: Any, args: tuple[Any, ...], place: _Place) -> str:
+def _generic_text(hint: Any, origin: Any, args: tuple[Any, ...], context: _Context) -> str:
     """Format a type with arguments, such as ``list[int]`` or a union."""
     if origin is typing.Annotated or _is_qualifier(origin):
-        return _text(args[0], place) if args else "Any"
+        return _text(args[0], context) if args else "Any"
     if _is_union(origin):
-        return " | ".join(dict.fromkeys(_text(arg, place) for arg in args))
+        return " | ".join(dict.fromkeys(_text(arg, context) for arg in args))
     if origin is typing.Literal:
         return _literal_text(args)
     value = _alias_value(origin)
     if value is not None:
         type_by_variable = dict(zip(origin.__type_params__, args, strict=False))
-        return _text(value, place._replace(bound={**place.bound, **type_by_variable}))
-    if isinstance(origin, type) and record_fields(origin, as_input=place.as_input) is not None:
+        return _text(value, context._replace(bound={**context.bound, **type_by_variable}))
+    if isinstance(origin, type) and record_fields(origin, as_input=context.as_input) is not None:
         type_by_variable = {
-            each: place.bound.get(arg, arg) for each, arg in _bindings(hint).items()
+            each: context.bound.get(arg, arg) for each, arg in _bindings(hint).items()
         }
-        return _class_text(origin, place._replace(bound={**place.bound, **type_by_variable}), hint)
+        return _class_text(
+            origin, context._replace(bound={**context.bound, **type_by_variable}), hint
+        )
     name = getattr(origin, "__name__", str(origin))
     if name in ("Callable", "AsyncIterator", "Iterator", "Generator"):
         return name
     if origin is collections.Counter:
-        return f"dict[{_text(args[0], place)}, int]"
+        return f"dict[{_text(args[0], context)}, int]"
     if origin is type:
         return "type"
-    argument_texts = [("..." if arg is Ellipsis else _text(arg, place)) for arg in args]
+    argument_texts = [("..." if arg is Ellipsis else _text(arg, context)) for arg in args]
     return f"{_NAMES.get(name, name)}[{', '.join(argument_texts)}]"
 
 
@@ -332,29 +335,35 @@ def _literal_text(values: Sequence[Any]) -> str:
     return f"Literal[{', '.join(repr(plain_default(value)) for value in values)}]"
 
 
-def _class_text(hint: type[Any], place: _Place, owner: Any = None) -> str:
-    """Format a class; ``owner`` is the type with its arguments, if any."""
+def _class_text(hint: type[Any], context: _Context, owner: Any = None) -> str:
+    """Format a class.
+
+    Args:
+        hint: The class.
+        context: Options and state.
+        owner: The generic type with its arguments, such as ``Page[int]``, if any.
+    """
     if issubclass(hint, enum.Enum):
         return _literal_text(tuple(hint))
-    if hint.__module__.partition(".")[0] in _LIBRARIES and not place.as_input:
+    if hint.__module__.partition(".")[0] in _LIBRARIES and not context.as_input:
         if hint.__name__ in _TABLES:
             return "list[dict]"
         if hint.__name__ in _COLUMNS:
             return "list"
     if _is_root_model(hint):
-        return _text(_root_of(hint), place)
-    fields = record_fields(hint, as_input=place.as_input)
+        return _text(_root_of(hint), context)
+    fields = record_fields(hint, as_input=context.as_input)
     if fields is None:
         return _NAMES.get(hint.__name__, hint.__name__)
     key = hint if owner is None else owner
-    if key in place.around or len(place.around) >= place.depth:
+    if key in context.around or len(context.around) >= context.depth:
         return "dict"
-    type_by_variable = {**_bindings(hint), **place.bound}
-    inner = place._replace(around=(*place.around, key), bound=type_by_variable)
+    type_by_variable = {**_bindings(hint), **context.bound}
+    inner = context._replace(around=(*context.around, key), bound=type_by_variable)
     field_texts: list[str] = []
     for field in fields:
-        if next(place.fields, None) is None:
-            raise _NoRoom
+        if next(context.fields, None) is None:
+            raise _TooManyFieldsError
         mark = "" if field.required else "?"
         field_texts.append(f'{mark}"{field.name}": {_text(field.hint, inner)}')
     return "{" + ", ".join(field_texts) + "}" if field_texts else "dict"
@@ -386,28 +395,28 @@ def _bindings(hint: Any) -> dict[Any, Any]:
     return type_by_variable
 
 
-def _notes(hint: Any, place: _Place, path: str) -> Iterator[tuple[str, str]]:
+def _notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[str, str]]:
     """Yield the descriptions in a type, each with the key path that leads to it."""
     while typing.get_origin(hint) is typing.Annotated or _is_qualifier(typing.get_origin(hint)):
         hint = typing.get_args(hint)[0]
     if isinstance(hint, typing.TypeVar):
-        hint = place.bound.get(hint, Any)
+        hint = context.bound.get(hint, Any)
     args = typing.get_args(hint)
     origin = typing.get_origin(hint)
     if isinstance(origin, type) and args:
-        place = place._replace(bound={**place.bound, **_bindings(hint)})
+        context = context._replace(bound={**context.bound, **_bindings(hint)})
     record = origin if isinstance(origin, type) else hint
-    fields = record_fields(record, as_input=place.as_input) if isinstance(record, type) else None
+    fields = record_fields(record, as_input=context.as_input) if isinstance(record, type) else None
     if fields is None or _is_root_model(record):
         inner_types: Sequence[Any] = args if fields is None else [_root_of(record)]
         for arg in inner_types if origin is not typing.Literal else ():
             if arg is not Ellipsis:
                 yield f"{path}[]", "" if _is_union(origin) else doc_of(arg)
-                yield from _notes(arg, place, path)
+                yield from _notes(arg, context, path)
         return
-    if hint in place.around or len(place.around) >= place.depth:
+    if hint in context.around or len(context.around) >= context.depth:
         return
-    inner = place._replace(around=(*place.around, hint))
+    inner = context._replace(around=(*context.around, hint))
     docs = field_docs(record)
     for field in fields:
         field_path = f"{path}.{field.name}" if path else field.name
@@ -452,7 +461,7 @@ def _is_needed(field: dataclasses.Field[Any]) -> bool:
 
 
 def _texts_of(item: Any) -> list[str]:
-    """Return the texts of one item of ``Annotated``: a string, a description, or constraints."""
+    """Return the descriptions and constraints in one metadata item of ``Annotated``."""
     if isinstance(item, str):
         return [item]
     documentation = getattr(item, "documentation", None)  # typing_extensions.Doc

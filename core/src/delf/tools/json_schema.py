@@ -21,54 +21,53 @@ MAX_BYTES: Final = 1_000_000
 MAX_PARTS: Final = 20_000
 """The maximum number of subschemas of a schema."""
 # Counting the steps for a million values, such as the rows of an answer, takes seconds.
-_CHEAP: Final = 50
-"""The maximum number of subschemas of a non-recursive schema that is checked without counting steps
-first.
-"""
+_MAX_UNCOUNTED_PARTS: Final = 50
+"""The maximum number of subschemas of a schema that is checked without counting steps first."""
 # The library has no time limit, so the steps are counted before each check.
 _STEPS: Final = 20_000
-_STEPS_EACH: Final = 50
-"""The step limit of a check grows by this number for each part of the value."""
+_STEPS_PER_PART: Final = 50
+"""The number by which the step limit of a check grows for each part of the value."""
 _PATTERN_STEPS: Final = 100
 _VALUES_A_STEP: Final = 20
 _BACKTRACKS: Final = 10_000
 """The maximum number of backtracking steps of a pattern on one text."""
-_HEAVY: Final = 2000
-"""The maximum number of schemas that one part of a value is checked against.
+_MAX_APPLIED_SCHEMAS: Final = 2000
+"""The maximum number of subschemas for one part of a value, if ``unevaluated`` keywords are used.
 
-The ``unevaluated`` keywords check a part against all schemas again.
+The library checks the part against all the subschemas again for such a keyword.
 """
-_LARGE: Final = 10_000
-"""The value size from which only the first fault is reported, because formatting faults is slow."""
-_MESSAGE: Final = 400
-_LISTED: Final = 1_200
-"""The maximum number of characters of a message that lists allowed values or keys."""
+_MAX_PARTS_FOR_ALL_FAULTS: Final = 10_000
+"""The number of parts up to which all faults of a value are listed, as listing faults is slow."""
+_MAX_MESSAGE_CHARACTERS: Final = 400
+_MAX_LIST_CHARACTERS: Final = 1_200
+"""The maximum length of a message that lists allowed values or keys."""
 
-_HERE: Final = ("not", "if", "then", "else")
-_HERE_LISTS: Final = ("allOf", "anyOf", "oneOf")
-_HERE_MAPS: Final = ("dependentSchemas", "dependencies")
-_BELOW: Final = (
+# Keywords whose subschemas apply to the same part of a value, and to its children.
+_IN_PLACE: Final = ("not", "if", "then", "else")
+_IN_PLACE_LISTS: Final = ("allOf", "anyOf", "oneOf")
+_IN_PLACE_MAPS: Final = ("dependentSchemas", "dependencies")
+_CHILD: Final = (
     "additionalProperties", "propertyNames", "contains", "additionalItems",
     "unevaluatedProperties", "unevaluatedItems", "items",
 )  # fmt: skip
-_BELOW_LISTS: Final = ("prefixItems", "items")
-_BELOW_MAPS: Final = ("properties", "patternProperties")
+_CHILD_LISTS: Final = ("prefixItems", "items")
+_CHILD_MAPS: Final = ("properties", "patternProperties")
 _UNEVALUATED: Final = ("unevaluatedProperties", "unevaluatedItems")
 _EXPENSIVE: Final = ("pattern", "patternProperties", *_UNEVALUATED)
 # Refused, because the targets depend on the path of the check: steps cannot be counted.
-_ELSEWHERE: Final = ("$dynamicRef", "$recursiveRef")
+_DYNAMIC_REFERENCES: Final = ("$dynamicRef", "$recursiveRef")
 _TAGS: Final = re.compile(
     r"</?(?:a|abbr|b|blockquote|br|code|dd|del|details|div|dl|dt|em|font|h[1-6]|hr|i|img|ins|kbd|li"
     r"|ol|p|pre|s|samp|script|small|span|strong|style|sub|summary|sup|table|tbody|td|tfoot|th|thead"
     r"|tr|tt|u|ul|var)(?=[\s/>])[^<>]{0,200}>",
     re.IGNORECASE,
 )
-"""Matches HTML's tags; other words in angle brackets are placeholders, such as ``<id>``."""
+"""Matches HTML tags, but not placeholders such as ``<id>``."""
 _LINKS: Final = re.compile(r"!?\[([^\[\]]{0,200})\]\([^()\s]{0,500}\)")
 
 
 _REPEATED: Final = re.compile(r"(?:\)|\\[bBAzZ]|[\^$])\{(\d{1,9})(?:,(\d{0,9}))?\}")
-"""Matches a repeat of a group or assertion; nested repeats multiply."""
+"""Matches a counted repeat of a group or assertion, such as ``){1000}``."""
 _MAX_REPEATED: Final = 100_000
 
 Target = Callable[[str], Any]
@@ -80,7 +79,7 @@ class Fault(NamedTuple):
     Args:
         path: The keys and indexes that lead to the faulty part.
         message: The fault, in one line.
-        unchecked: Whether the value was not checked, because checking is too expensive.
+        unchecked: Whether the value was not checked, for example because that would take too long.
     """
 
     path: tuple[str | int, ...]
@@ -93,9 +92,9 @@ class Fault(NamedTuple):
 
 
 def _with_plain_texts(part: Any) -> Any:
-    """Return a schema whose texts have no subclass, such as those of settings files.
+    """Return a copy of a schema in which subclasses of ``str`` are replaced by ``str``.
 
-    ``jsonschema-rs`` refuses subclasses of ``str``.
+    ``jsonschema-rs`` refuses subclasses, such as the strings from settings files.
     """
     if isinstance(part, str):
         return str(part)
@@ -108,11 +107,11 @@ def _with_plain_texts(part: Any) -> Any:
 
 
 class Checker:
-    """Validate values against one schema.
+    """Validates values against one schema.
 
-    References point into the schema itself: ``#`` or ``#/a/path``. The steps of a check
-    are limited in advance, because nested ``anyOf`` or ``oneOf`` can double the steps with each
-    level. A pattern is given up after a fixed number of backtracking steps.
+    The schema may only have references into itself: ``#`` or ``#/a/path``. A check that would take
+    too many steps is not made, because nested ``anyOf`` or ``oneOf`` can double the steps with each
+    level. Matching a pattern ends after a fixed number of backtracking steps.
 
     Args:
         schema: The schema.
@@ -128,10 +127,13 @@ class Checker:
         self._targets: dict[str, Any] = {}
         try:
             self._root: dict[str, Any] = _with_plain_texts(dict(schema))
-            self._is_cheap = self._inspect()
+            self._is_cheap = self._check_schema()
             self._validator = _compile_schema(self._root)
         except (ValueError, TypeError, RecursionError) as error:
-            text = clean(str(error).partition("\n")[0], _MESSAGE) or "it is nested too deeply"
+            text = (
+                clean(str(error).partition("\n")[0], _MAX_MESSAGE_CHARACTERS)
+                or "it is nested too deeply"
+            )
             raise ToolDefinitionError(f"{owner}: its schema cannot be used: {text}") from None
 
     def fault(self, value: Any) -> Fault | None:
@@ -143,7 +145,7 @@ class Checker:
         return next(iter(self.faults(value, 1)), None)
 
     def faults(self, value: Any, max_faults: int) -> list[Fault]:
-        """List the faults of a value; for a large value only the first.
+        """Return the faults of a value; for a large value only the first fault.
 
         Args:
             value: Plain data, as JSON has it.
@@ -152,26 +154,26 @@ class Checker:
         import jsonschema_rs
 
         try:
-            size = _size(value)
+            size = _count_parts(value)
             if not self._is_cheap and not self._takes_few_steps(value, size):
                 return [Fault((), "it would take too long to check", unchecked=True)]
             if self._validator.is_valid(value):
                 return []
-            if max_faults > 1 and size <= _LARGE:
+            if max_faults > 1 and size <= _MAX_PARTS_FOR_ALL_FAULTS:
                 errors = islice(self._validator.iter_errors(value), max_faults)
                 return [_fault(error, self._root) for error in errors]
             self._validator.validate(value)
         except jsonschema_rs.ValidationError as error:
             return [_fault(error, self._root)]
         except (ValueError, TypeError, RecursionError, OverflowError) as error:
-            problem = f"it cannot be checked: {clean(str(error), _MESSAGE)}"
+            problem = f"it cannot be checked: {clean(str(error), _MAX_MESSAGE_CHARACTERS)}"
             return [Fault((), problem, unchecked=True)]
         return []
 
     # -- the schema ---------------------------------------------------------------------
 
-    def _inspect(self) -> bool:
-        """Inspect all subschemas; return True if checking any value takes few steps.
+    def _check_schema(self) -> bool:
+        """Check all subschemas; return True if checking any value against the schema is quick.
 
         Raises:
             ValueError: If a part of the schema is not supported.
@@ -202,27 +204,27 @@ class Checker:
                 *_as_dict(subschema.get("patternProperties")),
             ):
                 _check_pattern(pattern)
-            if applied_schemas.weight(subschema) > _HEAVY and any(
+            if applied_schemas.count(subschema) > _MAX_APPLIED_SCHEMAS and any(
                 name in subschema for name in _UNEVALUATED
             ):
                 raise ValueError("it takes too long to check")
-            pending += self._inner(subschema)
-        return is_cheap and len(visited_ids) <= _CHEAP
+            pending += self._subschemas(subschema)
+        return is_cheap and len(visited_ids) <= _MAX_UNCOUNTED_PARTS
 
     def _check_addresses(self, schema: dict[str, Any]) -> None:
-        for name in _ELSEWHERE:
+        for name in _DYNAMIC_REFERENCES:
             if name in schema:
                 raise ValueError(f"{name} is not followed")
         name = schema.get("id" if "draft-04" in str(self._root.get("$schema")) else "$id")
         if schema is not self._root and isinstance(name, str) and not name.startswith("#"):
             raise ValueError("a schema within it has an address of its own")
 
-    def _inner(self, schema: dict[str, Any]) -> Iterator[Any]:
-        yield from _parts_here(schema, self._target)
-        yield from (schema.get(name) for name in _BELOW)
-        for name in _BELOW_LISTS:
+    def _subschemas(self, schema: dict[str, Any]) -> Iterator[Any]:
+        yield from _in_place_subschemas(schema, self._target)
+        yield from (schema.get(name) for name in _CHILD)
+        for name in _CHILD_LISTS:
             yield from _as_list(schema.get(name))
-        for name in _BELOW_MAPS:
+        for name in _CHILD_MAPS:
             yield from _as_dict(schema.get(name)).values()
 
     def _target(self, ref: str) -> Any:
@@ -238,33 +240,40 @@ class Checker:
     # -- the steps ----------------------------------------------------------------------
 
     def _takes_few_steps(self, value: Any, size: int) -> bool:
-        max_steps = _STEPS + _STEPS_EACH * size
+        max_steps = _STEPS + _STEPS_PER_PART * size
         return _Steps(self._target, max_steps).estimate(self._root, value) <= max_steps
 
 
 def _fault(error: Any, root: Mapping[str, Any]) -> Fault:
-    """Convert a library error to a :class:`Fault`; among alternatives, the closest one counts."""
+    """Convert an error of the library to a :class:`Fault`.
+
+    If no alternative of ``anyOf`` or ``oneOf`` matches, the fault of the closest one is returned.
+    """
     branches: list[list[Any]] = getattr(error.kind, "context", None) or []
     inner = [fault for branch in branches for fault in branch]
     if not inner:
         problem = _allowed_values(error, root)
-        message = clean(error.message, _MESSAGE) if problem is None else clean(problem, _LISTED)
+        message = (
+            clean(error.message, _MAX_MESSAGE_CHARACTERS)
+            if problem is None
+            else clean(problem, _MAX_LIST_CHARACTERS)
+        )
         return Fault(tuple(error.instance_path), message)
     # The alternative ``null`` is not what the author of a value intended.
     inner = [e for e in inner if not e.message.endswith('is not of type "null"')] or inner
-    best = max(inner, key=_likeness)
-    place = best.instance_path
+    best = max(inner, key=_depth_rank)
+    path = best.instance_path
     equally_close = [
-        e for e in inner if e.instance_path == place and _likeness(e) == _likeness(best)
+        e for e in inner if e.instance_path == path and _depth_rank(e) == _depth_rank(best)
     ]
     if len(equally_close) == 1:
         return _fault(best, root)
     messages = dict.fromkeys(e.message for e in equally_close)
-    return Fault(tuple(place), clean("; or ".join(messages), _MESSAGE))
+    return Fault(tuple(path), clean("; or ".join(messages), _MAX_MESSAGE_CHARACTERS))
 
 
 def _allowed_values(error: Any, root: Mapping[str, Any]) -> str | None:
-    """Describe a wrong value or key together with the allowed ones; None for other faults."""
+    """Return a message that lists the allowed values or keys; None for other kinds of errors."""
     kind = error.kind.name
     if kind == "enum":
         wrong_value = error.instance
@@ -295,39 +304,41 @@ def _keys_at(root: Mapping[str, Any], path: Iterable[str | int]) -> list[str]:
     return list(_as_dict(_as_dict(node).get("properties")))
 
 
-def _likeness(error: Any) -> tuple[int, bool]:
-    """Return a sort key: errors deep in the value, and not about an enum, rank highest."""
+def _depth_rank(error: Any) -> tuple[int, bool]:
+    """Return a sort key that ranks errors deep in the value highest, and enum errors lower."""
     return len(error.instance_path), error.kind.name not in ("enum", "const")
 
 
 class _AppliedSchemas:
-    """Counts the schemas that apply to the same part of a value.
+    """Counts the subschemas that apply to the same part of a value as a schema.
 
     Args:
-        target: Resolves a reference.
+        target: A function that resolves a reference.
     """
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._weights: dict[int, int | None] = {}
+        self._counts: dict[int, int | None] = {}
 
-    def weight(self, schema: dict[str, Any]) -> int:
-        """Count the applied schemas, once for each way in which they are reached.
+    def count(self, schema: dict[str, Any]) -> int:
+        """Count a schema and the subschemas that apply together with it.
+
+        A subschema that is reached in several ways counts several times.
 
         Raises:
-            ValueError: If the schema applies itself, which never ends.
+            ValueError: If the schema applies itself, so that a check would never end.
         """
-        if id(schema) in self._weights:
-            known_weight = self._weights[id(schema)]
-            if known_weight is None:
+        if id(schema) in self._counts:
+            known_count = self._counts[id(schema)]
+            if known_count is None:  # the count of this schema is still in progress
                 raise ValueError("a schema within it leads back to itself")
-            return known_weight
-        self._weights[id(schema)] = None
-        parts = _parts_here(schema, self._target)
-        count = 1 + sum(self.weight(_as_dict(p)) for p in parts if isinstance(p, dict))
+            return known_count
+        self._counts[id(schema)] = None
+        parts = _in_place_subschemas(schema, self._target)
+        count = 1 + sum(self.count(_as_dict(p)) for p in parts if isinstance(p, dict))
         if any(name in schema for name in _UNEVALUATED):
             count *= 2  # the library applies them again
-        self._weights[id(schema)] = count
+        self._counts[id(schema)] = count
         return count
 
 
@@ -335,7 +346,7 @@ class _Steps:
     """Estimates the number of validation steps of a value.
 
     Args:
-        target: Resolves a reference.
+        target: A function that resolves a reference.
         max_steps: The number at which counting stops.
     """
 
@@ -357,7 +368,9 @@ class _Steps:
         count = 1 + len(_as_list(subschema.get("enum"))) // _VALUES_A_STEP
         if "pattern" in subschema and isinstance(value, str):
             count += _PATTERN_STEPS
-        count += sum(self.estimate(part, value) for part in _parts_here(subschema, self._target))
+        count += sum(
+            self.estimate(part, value) for part in _in_place_subschemas(subschema, self._target)
+        )
         if any(name in subschema for name in _UNEVALUATED):
             count *= 2
         if isinstance(value, dict):
@@ -386,7 +399,7 @@ class _Steps:
 
     def _item_steps(self, schema: dict[str, Any], index: int, item: Any) -> int:
         count = 0
-        for word in _BELOW_LISTS:
+        for word in _CHILD_LISTS:
             parts = _as_list(schema.get(word))
             if index < len(parts):
                 count += self.estimate(parts[index], item)
@@ -396,14 +409,14 @@ class _Steps:
         return count
 
 
-def _parts_here(schema: dict[str, Any], target: Target) -> Iterator[Any]:
-    """Yield the subschemas that apply to the same part of a value."""
+def _in_place_subschemas(schema: dict[str, Any], target: Target) -> Iterator[Any]:
+    """Yield the direct subschemas that apply to the same part of a value as the schema."""
     if isinstance(schema.get("$ref"), str):
         yield target(schema["$ref"])
-    yield from (schema[name] for name in _HERE if name in schema)
-    for name in _HERE_LISTS:
+    yield from (schema[name] for name in _IN_PLACE if name in schema)
+    for name in _IN_PLACE_LISTS:
         yield from _as_list(schema.get(name))
-    for name in _HERE_MAPS:
+    for name in _IN_PLACE_MAPS:
         yield from _as_dict(schema.get(name)).values()
 
 
@@ -432,9 +445,10 @@ def resolve_reference(root: Any, ref: str) -> Any:
 
 
 def _check_pattern(pattern: object) -> None:
-    """Refuse a pattern whose empty repeats take minutes to match.
+    """Raise for a pattern that repeats an empty match, such as ``^{9999}``, too often.
 
-    The engine limits the size of a compiled pattern, but repeats of nothing have no size.
+    Matching such a pattern takes minutes. The library limits the size of compiled patterns, but
+    repeats of an empty match do not add to the size.
 
     Raises:
         ValueError: If the pattern has such repeats.
@@ -443,7 +457,7 @@ def _check_pattern(pattern: object) -> None:
         repeats = _REPEATED.finditer(pattern)
         times = math.prod(max(int(match[1]), int(match[2] or 0), 1) for match in repeats)
         if times > _MAX_REPEATED:
-            raise ValueError("a pattern of it repeats too often")
+            raise ValueError("one of its patterns repeats too often")
 
 
 def _compile_schema(schema: dict[str, Any]) -> Validator:
@@ -451,15 +465,15 @@ def _compile_schema(schema: dict[str, Any]) -> Validator:
         import jsonschema_rs
     except ModuleNotFoundError:
         raise OptionalDependencyError(
-            "what checks JSON Schemas is not installed", package="jsonschema-rs"
+            "the validator for JSON Schemas is not installed", package="jsonschema-rs"
         ) from None
 
     patterns = jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS)
     return jsonschema_rs.validator_for(schema, offline=True, pattern_options=patterns)
 
 
-def _size(value: Any) -> int:
-    """Count the parts of a value."""
+def _count_parts(value: Any) -> int:
+    """Return the number of values in a JSON value, including the value itself."""
     count, values_to_visit = 0, [value]
     while values_to_visit:
         node = values_to_visit.pop()
@@ -480,7 +494,7 @@ def _as_dict(value: Any) -> dict[str, Any]:
 
 
 def clean(text: object, limit: int = 120) -> str:
-    """Reduce a service's text to one short line without control characters."""
+    """Return a service's text as one short line without control characters and HTML tags."""
     if not isinstance(text, str):
         return ""
     text = text[: limit * 8]

@@ -43,10 +43,10 @@ def check_permission(value: Any, option: str, place: str) -> Permission:
 
 
 def check_groups(actions: Sequence[Action], place: str) -> None:
-    """Refuse a permission group that has the name of an action.
+    """Raise for a permission group that has the same name as an action.
 
-    A name in ``allow`` or ``confirm`` is one action or one group: ``allow="send"`` would
-    otherwise allow everything in the group of that name, too.
+    A name in ``allow`` or ``confirm`` must be either an action or a group: otherwise
+    ``allow="send"`` would allow the action and also everything in the group.
 
     Args:
         actions: All actions of a connection.
@@ -69,11 +69,11 @@ def check_groups(actions: Sequence[Action], place: str) -> None:
 def check_permission_names(
     value: Permission, option: str, place: str, actions: Sequence[Action]
 ) -> None:
-    """Refuse a permission with names that no action has.
+    """Raise for a value of ``allow`` or ``confirm`` that names no action or group.
 
     Raises:
-        ConnectionConfigurationError: For a bad ``allow``.
-        AgentConfirmationError: For a bad ``confirm``.
+        ConnectionConfigurationError: For an unknown name in ``allow``.
+        AgentConfirmationError: For an unknown name in ``confirm``.
     """
     if value is None or isinstance(value, bool):
         return
@@ -98,8 +98,8 @@ def is_allowed(allow: Permission, action: Action) -> bool:
 def needs_confirmation(confirm: Permission, action: Action) -> bool:
     """Return True if ``confirm`` requires approval for an action.
 
-    None requires approval for every effect but ``read``, True for all actions, False for none, and
-    names for exactly these actions.
+    None requires approval for all actions whose effect is not ``read``, True for all actions, False
+    for no action, and names for exactly these actions and groups.
     """
     if confirm is None:
         return action.effect != "read"

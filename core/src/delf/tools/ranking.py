@@ -10,32 +10,32 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-# _SATURATION and _LENGTH are BM25's k1 and b: saturation of repeats, penalty of long texts.
-_LONG_NAME: Final = 3
-"""The number of words from which one word of a name may be missing in the task."""
+_LONG_NAME_WORDS: Final = 3
+"""The number of words of a name from which one of the words may be missing in a text."""
+# BM25's k1 and b: saturation of repeated words, and penalty of long texts.
 _SATURATION: Final = 1.2
-_LENGTH: Final = 0.4
+_LENGTH_PENALTY: Final = 0.4
 _NAME_BONUS: Final = 0.5
-"""The factor for a name whose words all occur in the search."""
+"""The share by which the score grows if all words of an item's name occur in the search."""
 _WORD: Final = re.compile(r"[^\W_]+")
-_RUN: Final = re.compile(
+_UNSPACED_RUN: Final = re.compile(
     "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+)"
 )
-"""Matches runs of letters that are written without spaces between words: Thai, Lao, Burmese, Khmer,
-Japanese, Chinese and Korean.
+"""Matches a run of letters of writing systems without spaces between words.
+
+Writing systems of this kind are Thai, Lao, Burmese, Khmer, Japanese and Chinese. Korean is treated
+in the same way.
 """
-_STEMMING: Final = threading.Lock()
-"""Guards the stemmer, which is not thread-safe."""
+_stemmer_lock: Final = threading.Lock()  # the stemmer is not thread-safe
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z](?!s(?![a-z]))[a-z])")
-_STOP: Final = frozenset(
+_STOP_WORDS: Final = frozenset(
     {"a", "an", "and", "are", "as", "at", "be", "by", "for", "from", "has", "have", "in", "into"}
     | {"is", "it", "its", "of", "on", "or", "that", "the", "their", "this", "to", "was", "with"}
     | {"all", "get", "i", "me", "my", "please", "show", "what", "which"}
 )
 
 _SYNONYM_WEIGHT: Final = 0.5
-"""The weight of a synonym."""
 _SYNONYMS: Final = {
     word: tuple(other for other in group if other != word)
     for group in (
@@ -59,7 +59,7 @@ def words_of(text: str) -> list[str]:
         text: Plain words, ``snake_case`` or ``camelCase``.
     """
     matches = _WORD.findall(plain_name(text))
-    words = [singular(word) for word in map(str.lower, matches) if word not in _STOP]
+    words = [singular(word) for word in map(str.lower, matches) if word not in _STOP_WORDS]
     return words if text.isascii() else [part for word in words for part in parts_of(word)]
 
 
@@ -69,13 +69,13 @@ def parts_of(word: str) -> list[str]:
     Args:
         word: Letters and digits alone.
     """
-    if not _RUN.search(word):
+    if not _UNSPACED_RUN.search(word):
         return [word]
-    return [part for run in _RUN.split(word) if run for part in _pairs(run)]
+    return [part for run in _UNSPACED_RUN.split(word) if run for part in _pairs(run)]
 
 
 def _pairs(run: str) -> list[str]:
-    if len(run) < 2 or not _RUN.fullmatch(run):
+    if len(run) < 2 or not _UNSPACED_RUN.fullmatch(run):
         return [run]
     return [run[start : start + 2] for start in range(len(run) - 1)]
 
@@ -86,7 +86,7 @@ def is_pair(word: str) -> bool:
     Args:
         word: A word of :func:`words_of`.
     """
-    return _RUN.fullmatch(word) is not None
+    return _UNSPACED_RUN.fullmatch(word) is not None
 
 
 def plain_name(name: str) -> str:
@@ -103,7 +103,7 @@ def stem(word: str) -> str:
     """
     if not (word.isascii() and word.isalpha()):
         return word
-    with _STEMMING:
+    with _stemmer_lock:
         return _stemmer()(word)
 
 
@@ -131,7 +131,8 @@ def named_by(text: str) -> Callable[[str], bool]:
     @functools.cache
     def is_named(name: str) -> bool:
         words = frozenset(map(stem, words_of(name)))
-        return bool(words) and len(words - stems()) <= (len(words) >= _LONG_NAME)
+        max_missing = 1 if len(words) >= _LONG_NAME_WORDS else 0
+        return bool(words) and len(words - stems()) <= max_missing
 
     return is_named
 
@@ -150,19 +151,19 @@ def singular(word: str) -> str:
 
 
 def _terms(text: str) -> dict[str, float]:
-    """Return the words of a text and their stems, each with weight 1.
+    """Return the search terms of a text: its words and, marked by ``~``, their stems.
 
-    Words and stems are separate terms.
+    The result maps each term to its weight, which is 1.
     """
     words = dict.fromkeys(words_of(text), 1.0)
     return words | dict.fromkeys([f"{stem(word)}~" for word in words], 1.0)
 
 
 class Ranking:
-    """An index of texts, made once and searched many times.
+    """A search index of items with weighted texts.
 
-    A word and its stem are two terms, each of half the weight, so that another form of the word
-    counts half. A text whose name contains every search word gets 1.5 times the score.
+    A word and its stem are two search terms, so another form of a word counts half. An item scores
+    up to 1.5 times as much if the words of its name occur in the search.
 
     Args:
         texts: The weighted texts of each item; a name usually weighs more than a description.
@@ -173,7 +174,8 @@ class Ranking:
         self, texts: Iterable[Iterable[tuple[str, float]]], names: Iterable[str] = ()
     ) -> None:
         self._names = [frozenset(_terms(name)) for name in names]
-        # For each word, the items that have it: first with its weight, then with its score.
+        # Maps each term to the items with the term. An item maps to the weight of the term in its
+        # texts, which the last loop replaces by the score that the term contributes.
         self._postings: dict[str, dict[int, float]] = {}
         sizes: list[float] = []
         for number, fields in enumerate(texts):
@@ -186,7 +188,8 @@ class Ranking:
             sizes.append(sum(weights.values()))
         average = sum(sizes) / len(sizes) if sizes else 0.0
         damping = [
-            _SATURATION * (1 - _LENGTH + _LENGTH * (size / average if average else 0.0))
+            _SATURATION
+            * (1 - _LENGTH_PENALTY + _LENGTH_PENALTY * (size / average if average else 0.0))
             for size in sizes
         ]
         self._max_scores: dict[str, float] = {}
@@ -210,8 +213,8 @@ class Ranking:
     def shares(self, words: str, limit: int = 20) -> list[tuple[int, float]]:
         """Return the matches of :meth:`find`, each with its score relative to a perfect match.
 
-        A score of 1 means that all words occur where they weigh most; a word that no text has
-        counts as the rarest.
+        A score of 1 means that all search words occur in the texts with the highest weight. A word
+        that occurs in no text lowers all scores as much as the rarest word.
 
         Args:
             words: The search words.
@@ -235,5 +238,5 @@ class Ranking:
         return [(number, scores[number] / perfect) for number in best]
 
     def _max_score(self, word: str) -> float:
-        """Return the maximum score that a word can contribute."""
+        """Return the maximum score that a search term can contribute."""
         return self._max_scores.get(word, self._unknown_word_score)

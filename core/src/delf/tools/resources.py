@@ -10,41 +10,38 @@ from typing import Final, NamedTuple
 from delf.protocols.prefilter import CatalogEntry
 from delf.tools.ranking import plain_name, singular, stem, words_of
 
-_LOOKS: Final = frozenset(
+_READ_VERBS: Final = frozenset(
     {"list", "get", "read", "retrieve", "find", "search", "query", "count", "filter", "fetch"}
     | {"show", "view", "lookup", "index", "describe", "browse", "select"}
 )
-"""Verbs of actions that only read."""
-_VERBS: Final = _LOOKS | frozenset(
+_VERBS: Final = _READ_VERBS | frozenset(
     {"create", "add", "new", "post", "put", "patch", "update", "partial", "set", "edit", "change"}
     | {"replace", "write", "save", "upsert", "insert", "append", "delete", "remove", "destroy"}
     | {"clear", "cancel", "close", "open", "send", "start", "stop", "run", "bulk", "batch", "move"}
     | {"copy", "make", "do", "enable", "disable", "assign", "unassign", "upload", "download"}
 )
-_CHANGES: Final = {
+_CHANGE_VERBS: Final = {
     "create": frozenset({"create", "add", "new", "post", "insert", "make", "save"}),
     "update": frozenset({"update", "partial", "patch", "put", "edit", "change", "set", "replace"}),
     "delete": frozenset({"delete", "remove", "destroy"}),
 }
-"""Verbs for creating, updating and deleting."""
 _FIRST_VERBS: Final = {
     **dict.fromkeys(("open", "file", "write", "log", "register", "book", "start"), "create"),
     **dict.fromkeys(("erase", "drop", "clear", "discard"), "delete"),
 }
-"""Words that count as verbs only at the start of a step."""
-_LOOKING: Final = _LOOKS | frozenset(
+"""Words that are verbs only at the start of a step, mapped to the kind of change."""
+_READING_WORDS: Final = _READ_VERBS | frozenset(
     {"which", "what", "who", "whose", "when", "where", "why", "how", "is", "are", "does", "do"}
     | {"download", "export", "summarise", "summarize", "report", "tell", "compare", "check"}
 )
-_SMALL: Final = frozenset(
+_IGNORED_WORDS: Final = frozenset(
     {"a", "all", "an", "and", "as", "at", "by", "for", "from", "id", "ids", "in", "my", "name"}
     | {"of", "on", "one", "or", "the", "to", "with", "many", "details", "api"}
 )
 _MAX_SIBLINGS: Final = 3
-_SHARED: Final = 0.5
-_FEW_NAMES: Final = 12
-_MAX_NAMED: Final = 4
-"""The maximum number of reading actions of resources that a task names."""
+_SHARED_FRACTION: Final = 0.5
+_MIN_NAMES_FOR_SHARED: Final = 12
+_MAX_MENTIONED_READERS: Final = 4
 
 
 def has_read_verb(name: str) -> bool:
@@ -53,7 +50,7 @@ def has_read_verb(name: str) -> bool:
     Args:
         name: Such as ``tickets.search`` or ``read_flow_runs``.
     """
-    return not _LOOKS.isdisjoint(_words(name.rpartition(".")[2])) and not changes(name)
+    return not _READ_VERBS.isdisjoint(_words(name.rpartition(".")[2])) and not changes(name)
 
 
 def changes(name: str) -> bool:
@@ -63,7 +60,7 @@ def changes(name: str) -> bool:
         name: Such as ``tickets.close``.
     """
     words = set(_words(name.rpartition(".")[2]))
-    return bool(words & (_VERBS - _LOOKS - {"run"}))
+    return bool(words & (_VERBS - _READ_VERBS - {"run"}))
 
 
 def resource_of(name: str, shared: Container[str] = ()) -> str:
@@ -79,17 +76,20 @@ def resource_of(name: str, shared: Container[str] = ()) -> str:
 
 
 def shared_words(names: Iterable[str]) -> frozenset[str]:
-    """Return the words that most names have, such as ``core_v1_namespaced`` of Kubernetes.
+    """Return the words that occur in most names, such as ``core``, ``v1`` and ``namespaced``.
+
+    In this example, the words of Kubernetes' actions name no resource. Empty for a small number of
+    names.
 
     Args:
         names: The names of actions, such as ``tickets.close``.
     """
     words_by_name = [set(_words(name.rpartition(".")[2])) - _VERBS for name in names]
     counts = Counter(word for words in words_by_name for word in words)
-    max_uses = _SHARED * len(words_by_name)
-    return frozenset(
-        w for w, n in counts.items() if n > max_uses and len(words_by_name) >= _FEW_NAMES
-    )
+    if len(words_by_name) < _MIN_NAMES_FOR_SHARED:
+        return frozenset()
+    max_uses = _SHARED_FRACTION * len(words_by_name)
+    return frozenset(word for word, uses in counts.items() if uses > max_uses)
 
 
 def nouns_of(name: str) -> list[str]:
@@ -99,7 +99,9 @@ def nouns_of(name: str) -> list[str]:
         name: ``connection.method``, or the bare name of a function.
     """
     method = name.rpartition(".")[2]
-    return [singular(word) for word in _words(method) if word not in _VERBS - {"run"} | _SMALL]
+    return [
+        singular(word) for word in _words(method) if word not in _VERBS - {"run"} | _IGNORED_WORDS
+    ]
 
 
 class Change(NamedTuple):
@@ -123,13 +125,13 @@ def plain_change(name: str, shared: frozenset[str] = frozenset()) -> Change | No
         shared: Words that are no resource, from :func:`shared_words`.
     """
     verbs = [word for word in _words(name.rpartition(".")[2]) if word in _VERBS - {"run"}]
-    kinds = {kind for kind, words in _CHANGES.items() if words.issuperset(verbs)}
+    kinds = {kind for kind, words in _CHANGE_VERBS.items() if words.issuperset(verbs)}
     nouns = frozenset(stem(noun) for noun in nouns_of(name) if noun not in shared)
     return Change(kinds.pop(), nouns) if verbs and len(kinds) == 1 and nouns else None
 
 
 def kinds_of_change(step: str) -> frozenset[str]:
-    """Return the kinds of change that a step asks for; an empty set for a reading step.
+    """Return the kinds of change that a step requests; empty if the step only reads.
 
     An unknown verb, such as *mark* or *reschedule*, counts as an update.
 
@@ -137,14 +139,17 @@ def kinds_of_change(step: str) -> frozenset[str]:
         step: Plain words.
     """
     words = step.lower().split()
-    if not words or words[0].strip(",.:;") in _LOOKING:
+    if not words or words[0].strip(",.:;") in _READING_WORDS:
         return frozenset()
     verbs = {*words, _FIRST_VERBS.get(words[0], "")}  # "open an issue", but not "an open issue"
     kinds = frozenset(
-        kind for kind, known in _CHANGES.items() if kind != "update" and known.intersection(verbs)
+        kind
+        for kind, known in _CHANGE_VERBS.items()
+        if kind != "update" and known.intersection(verbs)
     )
-    is_part = {"to", "from"}.intersection(words)  # "add the label new to the ticket" changes that
-    return kinds if kinds and not is_part else kinds | {"update"}
+    # "Add the label new to the ticket" may also be an update of the ticket.
+    has_container = {"to", "from"}.intersection(words)
+    return kinds if kinds and not has_container else kinds | {"update"}
 
 
 def add_readers(names: Iterable[str], catalog: Sequence[CatalogEntry]) -> Iterator[str]:
@@ -179,33 +184,37 @@ def add_readers(names: Iterable[str], catalog: Sequence[CatalogEntry]) -> Iterat
 
 
 def readers_mentioned(task: str, catalog: Sequence[CatalogEntry]) -> list[str]:
-    """Return the plainest reading action of each resource that a task names, in the task's order.
+    """Return a read action for each resource that a task names, in the order of the task.
 
-    A customer whom the task names by a mail address has to be found first.
+    A task needs these to find a record first, such as a customer by mail address. Of several read
+    actions the one with the shortest name is returned.
 
     Args:
         task: The user's task, in plain words.
         catalog: All actions.
     """
-    order = {word: at for at, word in reversed([*enumerate(map(stem, words_of(task)))])}
+    # Maps each word to its first position: later entries of the reversed list override earlier
+    # ones.
+    positions = {word: at for at, word in reversed([*enumerate(map(stem, words_of(task)))])}
     shared = frozenset(map(stem, shared_words(entry.name for entry in catalog)))
     mentioned_readers: list[tuple[int, str]] = []
     for group in {id(g): g for groups in _read_actions(catalog).values() for g in groups}.values():
         group_nouns = {noun for noun in group.nouns if not noun.endswith(".")} - shared
-        if group_nouns and group_nouns <= order.keys():
-            mentioned_readers.append((max(order[noun] for noun in group_nouns), group.names[0]))
-    return [name for _, name in sorted(mentioned_readers)[:_MAX_NAMED]]
+        if group_nouns and group_nouns <= positions.keys():
+            last_position = max(positions[noun] for noun in group_nouns)
+            mentioned_readers.append((last_position, group.names[0]))
+    return [name for _, name in sorted(mentioned_readers)[:_MAX_MENTIONED_READERS]]
 
 
 class _ReadActions(NamedTuple):
-    """The nouns of a resource, and the names of its read actions, the plainest first."""
+    """The nouns of a resource, and the names of its read actions, shortest first."""
 
     nouns: frozenset[str]
     names: list[str]
 
 
 def _read_actions(catalog: Sequence[CatalogEntry]) -> Mapping[str, Sequence[_ReadActions]]:
-    """Group read actions by resource; the key is the rarest noun of the resource."""
+    """Group read actions by resource; return the groups by the rarest noun of each resource."""
     groups: dict[frozenset[str], list[str]] = {}
     for entry in sorted(catalog, key=lambda entry: len(entry.name)):
         if (entry.reads or has_read_verb(entry.name)) and not is_count(entry.name):
@@ -220,7 +229,7 @@ def _read_actions(catalog: Sequence[CatalogEntry]) -> Mapping[str, Sequence[_Rea
 
 
 def is_count(name: str) -> bool:
-    """Return True if an action only counts records, so that it cannot find one.
+    """Return True if an action only counts records, according to its name.
 
     Args:
         name: ``connection.method``.
@@ -243,7 +252,9 @@ def is_own(parameter: str, name: str) -> bool:
 def _nouns(name: str) -> frozenset[str]:
     """Return the stems of an action's resource and connection, without read verbs."""
     connection, _, method = name.rpartition(".")
-    words = [word for word in _words(method) if word not in _LOOKS and word not in _SMALL]
+    words = [
+        word for word in _words(method) if word not in _READ_VERBS and word not in _IGNORED_WORDS
+    ]
     return frozenset([*map(stem, words), *([f"{connection}."] if connection else [])])
 
 

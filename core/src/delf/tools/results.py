@@ -11,15 +11,15 @@ from delf.tools.resources import nouns_of
 
 _RECORD: Final = re.compile(r"(?P<before>list\[)?(?P<record>\{.+\})(?P<after>\]?(?: \| None)?)")
 _MIN_NAMED_LENGTH: Final = 80
-"""The minimum length of a record that gets a name; shorter records are written out."""
+"""The minimum number of characters of a record that gets a name; shorter records get none."""
 
 
 class Result(NamedTuple):
-    """A record with a name.
+    """The type of a result that contains a named record.
 
     Args:
-        name: Such as ``FlowRun``.
-        record: The type in full.
+        name: The name of the record, such as ``FlowRun``.
+        record: The complete type of the record.
         text: The type of the result, with the name instead of the record.
         first: The first tool that returns the record.
     """
@@ -31,20 +31,20 @@ class Result(NamedTuple):
 
 
 Results = Mapping[str, Result]
-"""The named results, by the tools' ``returns`` texts."""
+"""The named results by the text of the return type, :attr:`ToolDescription.returns`."""
 
 
 def named_results(tools: Iterable[ToolDescription]) -> Results:
-    """Name the records that at least two tools return, alone or in a list.
+    """Give names to the records that at least two tools return, alone or in a list.
 
     Args:
         tools: The shown tools.
     """
     tools_by_record: dict[str, list[ToolDescription]] = {}
     for tool in tools:
-        found = _RECORD.fullmatch(tool.returns)
-        if found is not None and len(found["record"]) >= _MIN_NAMED_LENGTH:
-            tools_by_record.setdefault(found["record"], []).append(tool)
+        match = _RECORD.fullmatch(tool.returns)
+        if match is not None and len(match["record"]) >= _MIN_NAMED_LENGTH:
+            tools_by_record.setdefault(match["record"], []).append(tool)
     results: dict[str, Result] = {}
     used_names: set[str] = set()
     for record, record_tools in tools_by_record.items():
@@ -54,13 +54,11 @@ def named_results(tools: Iterable[ToolDescription]) -> Results:
         used_names.add(name)
         first = record_tools[0]
         full_returns = first.returns if first.full_types is None else first.full_types().returns
-        full_record = _RECORD.fullmatch(full_returns)
+        full_match = _RECORD.fullmatch(full_returns)
+        full_record = record if full_match is None else full_match["record"]
         for tool in record_tools:
-            found = _RECORD.fullmatch(tool.returns)
-            text = tool.returns.replace(record, name, 1) if found is not None else name
-            results[tool.returns] = Result(
-                name, record if full_record is None else full_record["record"], text, first
-            )
+            text = tool.returns.replace(record, name, 1)
+            results[tool.returns] = Result(name, full_record, text, first)
     return results
 
 

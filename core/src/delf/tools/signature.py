@@ -24,13 +24,13 @@ _log = logging.getLogger(__name__)
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-_EXPECTED = 400
-"""The maximum number of characters of an expected type in an error, unless key names need more."""
+_MAX_EXPECTED_CHARACTERS = 400
+"""The maximum length of an expected type in an error; the names of keys are never left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """A parameter as a model reads it.
+    """A parameter of an action, as the prompt describes it.
 
     Args:
         name: The name.
@@ -85,7 +85,7 @@ class Signature:
     hints: Mapping[str, Any]
     defaults: Mapping[str, Any]
     context: str | None = None
-    """The parameter that gets the :class:`CallContext`, which scripts do not see."""
+    """The name of the parameter for the :class:`CallContext`, which scripts do not pass."""
 
 
 def read_signature(function: Callable[..., Any], *, skip_first: bool = False) -> Signature:
@@ -107,15 +107,15 @@ def read_signature(function: Callable[..., Any], *, skip_first: bool = False) ->
             f"cannot read the signature of {function_name}: {error}",
             hint="annotate its parameters with types that are importable where it is defined",
         ) from error
-    listed = list(raw.parameters.values())[1 if skip_first else 0 :]
-    contexts = [item.name for item in listed if _is_context(hints.get(item.name))]
+    all_parameters = list(raw.parameters.values())[1 if skip_first else 0 :]
+    contexts = [item.name for item in all_parameters if _is_context(hints.get(item.name))]
     if len(contexts) > 1:
         raise ToolDefinitionError(f"{function_name} takes the call's context twice")
-    listed = [item for item in listed if item.name not in contexts]
+    passed_parameters = [item for item in all_parameters if item.name not in contexts]
     doc = inspect.getdoc(function) or ""
     parsed = read_docstring(doc)
     parameters: list[Parameter] = []
-    for item in listed:
+    for item in passed_parameters:
         _check_parameter(item, function_name)
         default = None if item.default is item.empty else _default_text(item.default)
         hint = hints.get(item.name, Any)
@@ -136,14 +136,14 @@ def read_signature(function: Callable[..., Any], *, skip_first: bool = False) ->
         summary=parsed.summary,
         notes=parsed.notes,
         doc=doc,
-        hints={item.name: hints.get(item.name, Any) for item in listed},
-        defaults={i.name: i.default for i in listed if i.default is not i.empty},
+        hints={item.name: hints.get(item.name, Any) for item in passed_parameters},
+        defaults={i.name: i.default for i in passed_parameters if i.default is not i.empty},
         context=contexts[0] if contexts else None,
     )
 
 
-def warn_of_bare(place: str, unannotated: Sequence[str]) -> None:
-    """Warn of parameters that accept anything, because they have no type hint."""
+def warn_of_missing_hints(place: str, unannotated: Sequence[str]) -> None:
+    """Log a warning about parameters without a type hint, because these accept any value."""
     if unannotated:
         _log.warning(
             "%s does not say what %s must be: a script may give anything; add type hints",
@@ -181,7 +181,7 @@ def _check_parameter(item: inspect.Parameter, place: str) -> None:
 
 
 def _join_texts(*texts: str) -> str:
-    """Join texts from several sources in one line, without repeats."""
+    """Join texts to one line, leaving out repeated texts."""
     unique_texts = list(dict.fromkeys(filter(None, texts)))
     return "; ".join([*(text.rstrip(".") for text in unique_texts[:-1]), *unique_texts[-1:]])
 
@@ -240,7 +240,7 @@ class ArgumentValidator:
                 ) from None
 
     def json_schema(self) -> dict[str, Any]:
-        """Return the arguments as a JSON schema; computed once, which takes milliseconds.
+        """Return a JSON Schema of the arguments, which is computed on the first call.
 
         A type without a JSON equivalent, such as a class, has an empty schema.
         """
@@ -254,7 +254,9 @@ class ArgumentValidator:
         return copy.deepcopy(self._schema)
 
     def __call__(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Validate and convert arguments; omitted arguments stay omitted, so that defaults apply.
+        """Validate and convert a call's arguments.
+
+        Omitted arguments are not added, so the function's own defaults apply.
 
         Raises:
             ToolRefusedError: If arguments are invalid; the error names them and shows the
@@ -299,7 +301,7 @@ class ArgumentValidator:
             raise ToolDefinitionError(f"{self._place}: {reason}") from error
 
     def _explain(self, error: Any) -> str:
-        """Word the problems of a call, with the expected signature."""
+        """Return a message with all problems of a call's arguments and the expected signature."""
         problems: list[str] = []
         for item in error.errors(include_url=False, include_input=False):
             place = ".".join(str(part) for part in item["loc"])
@@ -315,7 +317,7 @@ class ArgumentValidator:
 
 
 def _expected_value(parameter: Parameter) -> str:
-    kind = shorten(parameter.type_text, _EXPECTED, lambda _: False)
+    kind = shorten(parameter.type_text, _MAX_EXPECTED_CHARACTERS, lambda _: False)
     return str(replace(parameter, type_text=kind))
 
 

@@ -1,8 +1,8 @@
 """Tools as typed Python stubs, compact and in a stable order.
 
-All tools are shown whole while they fit a budget of characters; the text is then the same for every
-task. Otherwise the stubs of the chosen tools share the budget with the names of the others: their
-types lose depth, but keep every name that the task mentions.
+If the complete stubs of all tools fit a budget of characters, the prompt contains these, and is the
+same for every task. Otherwise the stubs of the selected tools share the budget with the names of
+the other tools: types are shortened, but keep every name that the task mentions.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ from delf.tools.signature import Parameter
 from delf.tools.type_texts import Named, shorten
 
 FIND_TOOLS: Final = "find_tools"
-_RESULT_NAMES: Final = 16
-"""The most result keys shown at least; more are shown only if there is room."""
+_MIN_RESULT_KEYS: Final = 16
+"""The number of a result's keys that are shown even if the type exceeds its limit."""
 _NAMES_SHARE: Final = 0.4
-"""The share of the budget that names of further tools may take."""
-_ABOUT: Final = "# and about"
-_IN_VAIN: Final = 40
-"""The number of stubs in a row that do not fit, after which filling stops."""
+"""The share of the budget for the names of tools whose stubs are not shown."""
+_MORE_RESOURCES: Final = "# and about"
+_MAX_MISFITS: Final = 40
+"""The number of stubs that do not fit after which no further stub is tried."""
 _ROUNDS: Final = 4
-_END: Final = re.compile(r"(?:[^.\s][^.\s][.!?]|;)(?=\s|$)")
-"""Matches the end of a sentence, or of the description of a key."""
-_OTHER_VALUES: Final = 5
-_ROOMY: Final = 1_000
-_DOC: Final = 1_500
-"""The maximum number of characters of a parameter's or result's description.
-
-Descriptions of keys are not counted.
-"""
+_TEXT_END: Final = re.compile(r"(?:[^.\s][^.\s][.!?]|;)(?=\s|$)")
+"""Matches the end of a sentence, or of the description of a key, after which a text may be cut."""
+_MAX_VALUES_IF_SHORT: Final = 5
+_SHORT_LIMIT: Final = 1_000
+_MAX_DESCRIPTION: Final = 1_500
+"""The maximum length of the description of a parameter or result, without those of its keys."""
 
 
 class Detail(NamedTuple):
-    """The limits in characters for each stub.
+    """The limits for each stub; all limits but ``values`` are in characters.
 
     Args:
         argument: The limit for the type of a required parameter, or of a parameter that the task
             names.
-        other: For the type of any other parameter.
-        result: For the type of the result.
-        summary: For the summary.
-        docs: Whether all parameters are explained; else only required or named ones.
-        stub: For the whole stub; longer stubs use :data:`_TIGHT` types.
-        values: The most values of an enumeration, in addition to values that the task names.
-        notes: The limit for the text after the summary, and for the descriptions of the keys in
-            each value.
+        other: The limit for the type of any other parameter.
+        result: The limit for the type of the result.
+        summary: The limit for the summary.
+        docs: Whether to describe all parameters. If False, only required parameters and those that
+            the task names are described.
+        max_stub: The limit for the whole stub. A stub above this limit is written again with the
+            limits of :data:`_SHORTEST`.
+        values: The maximum number of values of an enumeration, in addition to values that the task
+            names.
+        notes: The limit for the text after the summary, and for the descriptions of the keys of
+            each parameter and result.
     """
 
     argument: int
@@ -62,29 +62,29 @@ class Detail(NamedTuple):
     result: int
     summary: int = 300
     docs: bool = True
-    stub: int = 1_000_000
+    max_stub: int = 1_000_000
     values: int = 12
     notes: int = 0
 
 
 _NO_LIMIT: Final = 1_000_000
 WHOLE: Final = Detail(_NO_LIMIT, _NO_LIMIT, _NO_LIMIT, notes=6_000)
-_TYPES: Final = WHOLE._replace(notes=0)
-"""Complete types: a prompt that has no room for these shows some of the tools."""
-MIN: Final = Detail(400, 60, 300, 120, docs=False, stub=1_000)
-_FIRST: Final = Detail(1_500, 1_000, 1_500)
-"""The number of best matching actions that keep complete types if not all tools are shown."""
-_FIRSTS: Final = 5
-_FIRSTS_SHARE: Final = 0.2
+_COMPLETE_TYPES: Final = WHOLE._replace(notes=0)
+"""The limits that must suffice for all tools, or else the prompt shows only some of the tools."""
+MIN: Final = Detail(400, 60, 300, 120, docs=False, max_stub=1_000)
+_BEST_DETAIL: Final = Detail(1_500, 1_000, 1_500)
+"""The limits for the best matching actions, if not all tools are shown."""
+_MAX_BEST: Final = 5
+_BEST_SHARE: Final = 0.2
 """The share of the budget for the best matching actions."""
-_TIGHT: Final = Detail(120, 30, 160, 90, docs=False, values=4)
+_SHORTEST: Final = Detail(120, 30, 160, 90, docs=False, values=4)
 _LESS_NOTES: Final = (1_500, 800, 400, 200, 100)
-_NO_FIRSTS: Final[Mapping[str, Detail]] = MappingProxyType({})
-_FIRST_NOTES: Final = (1_500, 800, 400, 300, 200, 150, 100, 60, 0)
+_NO_DETAILS: Final[Mapping[str, Detail]] = MappingProxyType({})
+_BEST_NOTES: Final = (1_500, 800, 400, 300, 200, 150, 100, 60, 0)
 _NOTES_SHARE: Final = 0.04
 """The share of the budget for notes of the best matching actions."""
 _DETAILS: Final = (
-    *(WHOLE, *(WHOLE._replace(notes=length) for length in _LESS_NOTES), _TYPES),
+    *(WHOLE, *(WHOLE._replace(notes=length) for length in _LESS_NOTES), _COMPLETE_TYPES),
     *(
         Detail(3_000, 3_000, 3_000, values=60),
         Detail(1_200, 1_200, 1_200),
@@ -101,31 +101,36 @@ def stubs_of(choice: ToolChoice, task: str) -> str:
         choice: The tools to show, and the omitted tools.
         task: The user's task, in plain words.
     """
-    room = choice.budget
+    max_size = choice.budget
     shown_tools = [tool for tool in choice.shown if not tool.built_in]
     names = ""
     if choice.left_out:
         shown_names = {tool.name for tool in shown_tools}
         other_names = (e.name for e in choice.catalog if e.name not in shown_names)
-        names = names_of(other_names, _without_notes(room))
-        room -= len(names)
+        names = names_of(other_names, _without_notes(max_size))
+        max_size -= len(names)
     task_names = named_by(task)
-    firsts = _firsts(choice, task_names, task) if choice.left_out else _NO_FIRSTS
-    ways = [(detail, firsts) for detail in _DETAILS[:-1]]
-    ways += [
-        (MIN, {name: room._replace(notes=max_notes) for name, room in firsts.items()})
-        for max_notes in (_FIRST_NOTES if firsts else (0,))
+    best_details = _details_of_best(choice, task_names, task) if choice.left_out else _NO_DETAILS
+    # From the most to the least detailed: the limits of all tools, and of the best matching ones.
+    options = [(detail, best_details) for detail in _DETAILS[:-1]]
+    options += [
+        (MIN, {name: best._replace(notes=max_notes) for name, best in best_details.items()})
+        for max_notes in (_BEST_NOTES if best_details else (0,))
     ]
-    fitting = (way for way in ways if _size(shown_tools, way[0], task_names, room, way[1]) <= room)
-    detail, firsts = next(fitting, (MIN, _NO_FIRSTS))
-    text = "\n".join(_lines(list(choice.shown), detail, task_names, firsts))
+    fitting = (
+        (detail, best)
+        for detail, best in options
+        if _size(shown_tools, detail, task_names, max_size, best) <= max_size
+    )
+    detail, best_details = next(fitting, (MIN, _NO_DETAILS))
+    text = "\n".join(_lines(list(choice.shown), detail, task_names, best_details))
     return "\n".join(filter(None, [text, names]))
 
 
 def fill(choice: ToolChoice, ranked: Iterable[str], task: str) -> frozenset[str]:
-    """Return the names of the tools whose stubs fit the budget, taken in ranking order.
+    """Return the names of the tools to show, as many as fit the budget.
 
-    Each name is followed by the actions that read the same resource.
+    Tools are added in the order of their ranks, each with the actions that read the same resource.
 
     Args:
         choice: All tools, with none omitted.
@@ -138,21 +143,28 @@ def fill(choice: ToolChoice, ranked: Iterable[str], task: str) -> frozenset[str]
         return frozenset(add_readers(wanted_names, choice.catalog))
     budget = _without_notes(choice.budget)
     task_names = named_by(task)
-    firsts = _firsts(choice, task_names, task)
+    best_details = _details_of_best(choice, task_names, task)
     kept_tools: dict[str, ToolDescription] = {}
-    order = [name for name in ranked if name in by_name]
-    ranks = frozenset(order)
-    by_words = [name for name in best_first(choice.catalog, task)[:_FIRSTS] if name in ranks]
-    readers = [name for name in readers_mentioned(task, choice.catalog) if name in ranks]
-    first = [*by_words, *order[:_FIRSTS], *readers]  # prefilters may miss plain changes
-    wanted_names = dict.fromkeys([*first, *add_readers(order, choice.catalog)])
+    ranked_names = [name for name in ranked if name in by_name]
+    known_names = frozenset(ranked_names)
+    # Word search comes first, because a prefilter may miss an action that the task names plainly.
+    matches = best_first(choice.catalog, task)[:_MAX_BEST]
+    first_names = [name for name in matches if name in known_names]
+    first_names += ranked_names[:_MAX_BEST]
+    readers = readers_mentioned(task, choice.catalog)
+    first_names += [name for name in readers if name in known_names]
+    wanted_names = dict.fromkeys([*first_names, *add_readers(ranked_names, choice.catalog)])
     remaining_tools = [by_name[name] for name in wanted_names]
     for _ in range(_ROUNDS):  # stubs share headers and types, so measure the kept ones together
         names = names_of((name for name in by_name if name not in kept_tools), budget)
-        size = _size([*kept_tools.values()], MIN, task_names, budget, firsts) + len(names)
-        room = budget - size
+        size = _size([*kept_tools.values()], MIN, task_names, budget, best_details) + len(names)
         remaining_tools, selected = _select_fitting(
-            remaining_tools, room, task_names, firsts, kept_tools, is_listed=_ABOUT not in names
+            remaining_tools,
+            budget - size,
+            task_names,
+            best_details,
+            kept_tools,
+            is_listed=_MORE_RESOURCES not in names,
         )
         if not selected:
             break
@@ -161,37 +173,49 @@ def fill(choice: ToolChoice, ranked: Iterable[str], task: str) -> frozenset[str]
 
 
 def _without_notes(budget: int) -> int:
-    """Return the budget for stubs and names, without the share for notes of complete stubs."""
+    """Return a budget without the share that is reserved for notes of the best matching tools."""
     return int(budget * (1 - _NOTES_SHARE))
 
 
 def _select_fitting(
     tools: Sequence[ToolDescription],
-    room: int,
+    max_size: int,
     task_names: Named,
-    firsts: Mapping[str, Detail],
+    best_details: Mapping[str, Detail],
     kept_tools: Mapping[str, ToolDescription],
     *,
     is_listed: bool,
 ) -> tuple[list[ToolDescription], dict[str, ToolDescription]]:
-    """Select the tools whose stubs fit next to the kept ones; return the rest and the selection."""
+    """Select the tools whose stubs fit.
+
+    Args:
+        tools: The tools to choose from, best first.
+        max_size: The number of characters left for stubs.
+        task_names: Returns True for the keys and values that the task names.
+        best_details: The limits of the best matching tools.
+        kept_tools: The tools that were selected before, by name.
+        is_listed: Whether the list of names has each tool that is not selected.
+
+    Returns:
+        The tools that were not selected, and the selected tools by name.
+    """
     shown_texts = {text for tool in kept_tools.values() for text in (tool.connection, tool.returns)}
     selected: dict[str, ToolDescription] = {}
     rest: list[ToolDescription] = []
-    for place, tool in enumerate(tools):
-        results = named_results((tool, tool))
-        detail = firsts.get(tool.name, MIN)
+    for number, tool in enumerate(tools, 1):
+        results = named_results((tool, tool))  # twice, as only a repeated record gets a name
+        detail = best_details.get(tool.name, MIN)
         size = len(_stub(tool, detail, task_names, results)) + 1
         if tool.returns not in shown_texts and (result := results.get(tool.returns)):
             size += len(_definition(result, detail, task_names)) + 5
         size += 0 if tool.connection in shown_texts else len(_head(tool)) + 1
-        size -= len(tool.method) + 2 if is_listed else 0  # drops out of the list of names
-        if size > room:
+        size -= len(tool.method) + 2 if is_listed else 0  # its name leaves the list of names
+        if size > max_size:
             rest.append(tool)
-            if len(rest) > _IN_VAIN:
-                return [*rest, *tools[place + 1 :]], selected
+            if len(rest) > _MAX_MISFITS:
+                return [*rest, *tools[number:]], selected
             continue
-        room -= size
+        max_size -= size
         shown_texts |= {tool.connection, tool.returns}
         selected[tool.name] = tool
     return rest, selected
@@ -205,37 +229,35 @@ def render_stubs(
     Args:
         tools: The tools to show.
         detail: The limits on the length of each stub.
-        task_names: Returns the keys and values that the task names; such keys and values are never
-            cut.
+        task_names: Returns True for the keys and values that the task names, which are never left
+            out.
     """
     return "\n".join(_lines(list(tools), detail, task_names or _never))
 
 
-def _firsts(choice: ToolChoice, task_names: Named, task: str) -> Mapping[str, Detail]:
-    """Return the limits for the best matching tools, whose complete types are shown if they fit."""
+def _details_of_best(choice: ToolChoice, task_names: Named, task: str) -> Mapping[str, Detail]:
+    """Return the limits for the best matching tools that fit their share of the budget, by name."""
     by_name = {tool.name: tool for tool in choice.shown if not tool.built_in}
-    room = choice.budget * _FIRSTS_SHARE
-    seen_results: set[str] = set()
-    for name in best_first(choice.catalog, task)[:_FIRSTS]:
-        size = (
-            _size([by_name[name]], _FIRST, task_names, choice.budget)
-            if name in by_name
-            else room + 1
-        )
-        if size <= room:
-            seen_results.add(name)
-            room -= size
-    return dict.fromkeys(seen_results, _FIRST)
+    remaining_size = choice.budget * _BEST_SHARE
+    best_names: list[str] = []
+    for name in best_first(choice.catalog, task)[:_MAX_BEST]:
+        if name not in by_name:
+            continue
+        size = _size([by_name[name]], _BEST_DETAIL, task_names, choice.budget)
+        if size <= remaining_size:
+            best_names.append(name)
+            remaining_size -= size
+    return dict.fromkeys(best_names, _BEST_DETAIL)
 
 
 def whole_size(tools: Iterable[ToolDescription], enough: int) -> int:
-    """Count the characters of complete stubs, stopping once ``enough`` is exceeded.
+    """Return the number of characters of the complete stubs of tools.
 
     Args:
         tools: The tools.
-        enough: The count at which to stop.
+        enough: The number at which counting stops; any larger number means "too many".
     """
-    return _size(list(tools), _TYPES, _never, enough)
+    return _size(list(tools), _COMPLETE_TYPES, _never, enough)
 
 
 def _size(
@@ -243,14 +265,14 @@ def _size(
     detail: Detail,
     task_names: Named,
     enough: int,
-    firsts: Mapping[str, Detail] = _NO_FIRSTS,
+    best_details: Mapping[str, Detail] = _NO_DETAILS,
 ) -> int:
-    """Count the characters of stubs; stop counting above ``enough``."""
+    """Return the number of characters of stubs; counting stops above ``enough``."""
     # Complete stubs are at least as long as this estimate.
     if detail.argument == _NO_LIMIT and sum(len(tool.method) + 30 for tool in tools) > enough:
         return enough + 1
     size = 0
-    for line in _lines(tools, detail, task_names, firsts):
+    for line in _lines(tools, detail, task_names, best_details):
         size += len(line) + 1
         if size > enough:
             break
@@ -261,47 +283,54 @@ def _lines(
     tools: Sequence[ToolDescription],
     detail: Detail,
     task_names: Named,
-    firsts: Mapping[str, Detail] = _NO_FIRSTS,
+    best_details: Mapping[str, Detail] = _NO_DETAILS,
 ) -> Iterable[str]:
-    """Yield the stub lines, functions first, then each connection below its header."""
+    """Yield the stubs of tools: functions first, then the actions of each connection.
+
+    Args:
+        tools: The tools.
+        detail: The limits for each stub.
+        task_names: Returns True for the keys and values that the task names.
+        best_details: The limits of the best matching tools by name, if these are larger.
+    """
     results = named_results(tools)
     details_of_results = {
-        result.name: firsts[tool.name]
+        result.name: best_details[tool.name]
         for tool in tools
-        if tool.name in firsts
+        if tool.name in best_details
         if (result := results.get(tool.returns))
     }
 
-    def own(tool: ToolDescription, indent: str) -> Iterable[str]:
-        found = results.get(tool.returns)
-        if found is not None and found.first is tool:
-            room = max(details_of_results.get(found.name, detail), detail)
-            yield f"{indent}{_definition(found, room, task_names)}"
-        yield _stub(tool, max(firsts.get(tool.name, detail), detail), task_names, results)
+    def stub_lines(tool: ToolDescription, indent: str) -> Iterable[str]:
+        result = results.get(tool.returns)
+        if result is not None and result.first is tool:
+            result_detail = max(details_of_results.get(result.name, detail), detail)
+            yield f"{indent}{_definition(result, result_detail, task_names)}"
+        yield _stub(tool, max(best_details.get(tool.name, detail), detail), task_names, results)
 
     for tool in tools:
         if not tool.connection:
-            yield from own(tool, "")
+            yield from stub_lines(tool, "")
     for connection in dict.fromkeys(tool.connection for tool in tools if tool.connection):
         methods = [tool for tool in tools if tool.connection == connection]
         yield _head(methods[0])
         for tool in methods:
-            yield from own(tool, "    ")
+            yield from stub_lines(tool, "    ")
 
 
 def _definition(result: Result, detail: Detail, task_names: Named) -> str:
     limit = 2 * detail.result
-    kind = shorten(result.record, limit, task_names, 2 * _RESULT_NAMES)
-    full_returns = None if result.first.full_types is None else result.first.full_types()
-    notes = _cut("" if full_returns is None else full_returns.notes, detail.notes)
+    kind = shorten(result.record, limit, task_names, 2 * _MIN_RESULT_KEYS)
+    full_types = None if result.first.full_types is None else result.first.full_types()
+    notes = _truncate("" if full_types is None else full_types.notes, detail.notes)
     return f"{result.name} = {kind}{f'  # {notes}' if notes else ''}"
 
 
 def names_of(names: Iterable[str], budget: int) -> str:
-    """Return a comment that lists the names of tools whose stubs are not shown, by resource.
+    """Return comment lines with the names of tools whose stubs are not shown, grouped by resource.
 
-    Names that exceed their share of the budget are replaced by their resource and their number, the
-    largest groups first.
+    If the names exceed their share of the budget, the largest groups are replaced by the name of
+    the resource and the number of tools.
 
     Args:
         names: The names of the tools, in order.
@@ -330,7 +359,10 @@ def names_of(names: Iterable[str], budget: int) -> str:
         text += [lines[group] for group in groups if group in fitting and group[0] == connection]
         if connection in counts_by_connection:
             text.append(
-                _one_line(f"{_ABOUT} {', '.join(counts_by_connection[connection])}", max_chars // 4)
+                _one_line(
+                    f"{_MORE_RESOURCES} {', '.join(counts_by_connection[connection])}",
+                    max_chars // 4,
+                )
             )
     return "\n".join(text)
 
@@ -344,16 +376,17 @@ def _head(tool: ToolDescription) -> str:
 
 
 def _stub(tool: ToolDescription, detail: Detail, task_names: Named, results: Results) -> str:
-    text = _text(tool, WHOLE if tool.built_in else detail, task_names, results)
+    """Return the stub of a tool within the limits; built-in tools have no limits."""
+    if tool.built_in:
+        return _stub_text(tool, WHOLE, task_names, results)
+    text = _stub_text(tool, detail, task_names, results)
     return (
-        text
-        if tool.built_in or len(text) <= detail.stub
-        else _text(tool, _TIGHT, task_names, results)
+        text if len(text) <= detail.max_stub else _stub_text(tool, _SHORTEST, task_names, results)
     )
 
 
-def _text(tool: ToolDescription, detail: Detail, task_names: Named, results: Results) -> str:
-    """Format a tool as a function with a docstring, within the limits."""
+def _stub_text(tool: ToolDescription, detail: Detail, task_names: Named, results: Results) -> str:
+    """Format a tool as a function with a docstring, within the limits of its parts."""
     parameters, returns, result_notes = tool.parameters, tool.returns, ""
     if tool.full_types is not None:
         full_types = tool.full_types()
@@ -362,20 +395,22 @@ def _text(tool: ToolDescription, detail: Detail, task_names: Named, results: Res
             full_types.returns,
             full_types.notes,
         )
-    found = results.get(tool.returns)
-    result = shorten(returns, detail.result, task_names, _RESULT_NAMES, detail.values)
-    result = found.text if found else result
+    named_result = results.get(tool.returns)
+    if named_result is not None:
+        result = named_result.text
+    else:
+        result = shorten(returns, detail.result, task_names, _MIN_RESULT_KEYS, detail.values)
     records = [p.name for p in parameters if p.type_text.startswith("{")]
-    about = records[0] if len(records) == 1 else ""
+    only_record = records[0] if len(records) == 1 else ""
     parameter_texts = ", ".join(
-        _parameter(p, detail, task_names, tool.name, p.name == about) for p in parameters
+        _parameter(p, detail, task_names, tool.name, p.name == only_record) for p in parameters
     )
     indent = "    " if tool.connection else ""
     head = f"{indent}async def {tool.method}({parameter_texts}) -> {result}:"
     summary = _one_line(tool.summary, max(detail.summary, detail.notes))
     if tool.notes:
         end = "" if summary.endswith((".", "!", "?", "…", ":", ";")) else "."
-        notes_text = _cut(tool.notes, detail.notes) or ("…" if detail.docs else "")
+        notes_text = _truncate(tool.notes, detail.notes) or ("…" if detail.docs else "")
         summary = f"{summary}{end} {notes_text}" if notes_text else summary
     summary = f"{summary} [asks]" if tool.asks else summary
     docs = [
@@ -384,7 +419,8 @@ def _text(tool: ToolDescription, detail: Detail, task_names: Named, results: Res
         if detail.docs or p.required or task_names(p.name)
     ]
     if detail.docs:
-        docs.append(("returns", _describe(tool.returns_doc, "" if found else result_notes, detail)))
+        notes = "" if named_result else result_notes  # the definition of the record has the notes
+        docs.append(("returns", _describe(tool.returns_doc, notes, detail)))
     lines = [f"{indent}    {name}: {doc}" for name, doc in docs if doc]
     if not lines:
         return f'{head}  """{summary}"""'
@@ -393,40 +429,42 @@ def _text(tool: ToolDescription, detail: Detail, task_names: Named, results: Res
 
 
 def _describe(doc: str, notes: str, detail: Detail) -> str:
-    """Return the description of a value, and as much as fits of its notes."""
-    texts = filter(None, [_one_line(doc, _DOC), _cut(notes, detail.notes)])
+    """Join the description of a parameter or result with its notes, each within its limit."""
+    texts = filter(None, [_one_line(doc, _MAX_DESCRIPTION), _truncate(notes, detail.notes)])
     return "; ".join(texts).replace(".; ", ". ")
 
 
-def _cut(text: str, max_length: int) -> str:
+def _truncate(text: str, max_length: int) -> str:
     """Truncate a text after a whole sentence, and append an ellipsis."""
     line = _one_line(text, _NO_LIMIT)
     if len(line) <= max_length:
         return line
-    ends = [sentence_end.end() for sentence_end in _END.finditer(line[:max_length])]
+    ends = [sentence_end.end() for sentence_end in _TEXT_END.finditer(line[:max_length])]
     return f"{line[: ends[-1]] if ends else ''} …".strip() if max_length else ""
 
 
 def _parameter(
-    parameter: Parameter, detail: Detail, task_names: Named, action: str, is_about: bool
+    parameter: Parameter, detail: Detail, task_names: Named, action: str, is_only_record: bool
 ) -> str:
     """Format a parameter as in a signature, with its type shortened to the limits."""
-    is_wanted = (
+    is_shortest = detail == _SHORTEST
+    is_named = task_names(parameter.name)
+    is_important = (
         parameter.required
-        or (is_about and detail != _TIGHT)
-        or _is_plain(parameter.type_text, detail.other)
-        or (task_names(parameter.name) and (detail != _TIGHT or is_own(parameter.name, action)))
+        or (is_only_record and not is_shortest)
+        or _is_simple(parameter.type_text, detail.other)
+        or (is_named and (not is_shortest or is_own(parameter.name, action)))
     )
-    limit, names = (detail.argument, 60) if is_wanted else (detail.other, 0)
-    is_short = not is_wanted and detail.other < _ROOMY
-    values = min(detail.values, _OTHER_VALUES) if is_short else detail.values
+    limit, names = (detail.argument, 60) if is_important else (detail.other, 0)
+    is_short = not is_important and detail.other < _SHORT_LIMIT
+    values = min(detail.values, _MAX_VALUES_IF_SHORT) if is_short else detail.values
     kind = shorten(parameter.type_text, limit, task_names, names, values)
     text = f"{parameter.name}: {kind}"
     return text if parameter.default_text is None else f"{text} = {parameter.default_text}"
 
 
-def _is_plain(type_text: str, max_length: int) -> bool:
-    """Return whether a type has no parts, as ``int | None``: such a type is never shortened."""
+def _is_simple(type_text: str, max_length: int) -> bool:
+    """Return True for a short type without brackets, such as ``int | None``."""
     return len(type_text) <= max_length and not {*"[{("} & {*type_text}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 Named = Callable[[str], bool]
-"""A predicate: True if a task names a key or value."""
+"""A function that returns True for the keys and values that a task names."""
 
 _KEY: Final = re.compile(r'\??"(?:[^"\\]|\\.)*": ?')
 _STRING: Final = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
@@ -16,10 +16,10 @@ _LIST: Final = "list["
 _ITEMS: Final = "*"
 _MORE: Final = "..."
 _DEEPEST: Final = 12
-_ENVELOPE: Final = 3
-"""The most keys of a record that only holds the records of a result."""
-_FORMS: Final = ((_DEEPEST, 80), (4, 60), (3, 60), (2, 60), (1, 60), (1, 30))
-"""The shortening levels, each a record depth and a number of names, from complete to minimal."""
+_MAX_ENVELOPE_KEYS: Final = 3
+"""The maximum number of keys of an envelope, a record such as ``{"data": …, "next": …}``."""
+_SHORTENING_STEPS: Final = ((_DEEPEST, 80), (4, 60), (3, 60), (2, 60), (1, 60), (1, 30))
+"""The limits to try, from long to short: the depth of nested records, and the number of keys."""
 
 
 def values_in(text: str) -> list[str]:
@@ -50,15 +50,15 @@ class _Group(NamedTuple):
 _Parts = tuple[str | _Group, ...]
 
 
-class _Form(NamedTuple):
-    """The limits for formatting a type.
+class _Limits(NamedTuple):
+    """The limits within which a type is formatted.
 
     Args:
         depth: The number of nested record levels.
         names: The maximum number of keys of each record.
         values: The maximum number of values of each ``Literal``.
-        is_outer: Whether every enclosing record is only an envelope such as ``{"data": …}``, which
-            does not count as a level.
+        is_outer: Whether all enclosing records are envelopes. An envelope does not count as a
+            level.
     """
 
     depth: int
@@ -67,19 +67,20 @@ class _Form(NamedTuple):
     is_outer: bool = True
 
 
-_WHOLE: Final = _Form(1_000, 1_000_000, 1_000_000)
+_UNLIMITED: Final = _Limits(1_000, 1_000_000, 1_000_000)
 
 
 def shorten(text: str, limit: int, task_names: Named, names: int = 60, values: int = 12) -> str:
-    """Shorten a type: inner records become ``dict`` first, then further keys become dots.
+    """Shorten a type to a number of characters, as far as possible.
 
-    The keys of the outermost records stay, up to ``names`` of them, even beyond the limit. Keys and
-    values that the task names always stay.
+    First, inner records become ``dict``; then further keys become ``...``. The first ``names`` keys
+    of the outermost records stay even beyond the limit. Keys and values that the task names always
+    stay.
 
     Args:
         text: A type in stub notation.
         limit: The maximum number of characters.
-        task_names: Returns the keys and values that the task names.
+        task_names: Returns True for the keys and values that the task names.
         names: The maximum number of keys of the outermost records.
         values: The maximum number of values of each ``Literal``.
     """
@@ -90,41 +91,41 @@ def shorten(text: str, limit: int, task_names: Named, names: int = 60, values: i
     except ValueError:
         return text
     short_text = text
-    for depth, max_names in (*_FORMS, (1, names)):
-        form = _Form(depth, min(max_names, names) if depth == 1 else max_names, values)
-        short_text = _format_type(parts, form, task_names)
+    for depth, max_names in (*_SHORTENING_STEPS, (1, names)):
+        limits = _Limits(depth, min(max_names, names) if depth == 1 else max_names, values)
+        short_text = _format_type(parts, limits, task_names)
         if len(short_text) <= limit:
             break
     return short_text
 
 
-def with_types(text: str, types_by_place: Iterable[tuple[Sequence[str], str]]) -> str:
-    """Add observed types of values to a declared type that does not allow them.
+def with_types(text: str, types_by_path: Iterable[tuple[Sequence[str], str]]) -> str:
+    """Return a declared type, extended by types of values that the declaration does not allow.
 
     Args:
         text: A type in stub notation.
-        types_by_place: The keys that lead to each value, with ``*`` for list items, and the value's
-            type, such as ``None``. Unknown paths are ignored.
+        types_by_path: Pairs of a path and the type of the value there, such as ``None``. A path is
+            a sequence of keys, with ``*`` for list items. Unknown paths are ignored.
     """
-    for place, kind in sorted((tuple(place), kind) for place, kind in types_by_place):
+    for path, kind in sorted((tuple(path), kind) for path, kind in types_by_path):
         try:
             parts = _Reader(text).parts("")
         except ValueError:
             break
-        text = _format_type(_with_type(parts, place, kind), _WHOLE, _never)
+        text = _format_type(_with_type(parts, path, kind), _UNLIMITED, _never)
     return text
 
 
-def _with_type(parts: _Parts, place: Sequence[str], kind: str) -> _Parts:
-    """Add a type within a type, at a path of keys, ``*`` for list items."""
-    if not place:
-        text = _format_type(parts, _WHOLE, _never)
-        if kind.startswith(f"{text} ("):  # a text with its content
+def _with_type(parts: _Parts, path: Sequence[str], kind: str) -> _Parts:
+    """Return a parsed type in which the value at a path may also be of a type ``kind``."""
+    if not path:
+        text = _format_type(parts, _UNLIMITED, _never)
+        if kind.startswith(f"{text} ("):  # the same type with a remark, as "str (a date)"
             return (kind,)
         return parts if _admits(text, kind) else (*parts, f" | {kind}")
-    key, rest = place[0], place[1:]
+    key, rest = path[0], path[1:]
     if key == _ITEMS:
-        return _with_type_inside(parts, rest, kind)
+        return _with_type_in_list(parts, rest, kind)
     return tuple(
         _with_type_in_record(part, key, rest, kind)
         if isinstance(part, _Group) and part.is_record
@@ -134,7 +135,7 @@ def _with_type(parts: _Parts, place: Sequence[str], kind: str) -> _Parts:
 
 
 def _with_type_in_record(record: _Group, key: str, rest: Sequence[str], kind: str) -> _Group:
-    """Add a type at a path in the value of a record's key."""
+    """Do the work of :func:`_with_type` for a path into the value of a record's key."""
     items = (
         item._replace(parts=_with_type(item.parts, rest, kind)) if item.key == key else item
         for item in record.items
@@ -143,14 +144,14 @@ def _with_type_in_record(record: _Group, key: str, rest: Sequence[str], kind: st
 
 
 def _admits(text: str, kind: str) -> bool:
-    """Return whether a type text, such as ``int | None``, accepts a kind such as ``int``."""
+    """Return True if a type, such as ``int | None``, already includes a type, such as ``int``."""
     prefixes = {"dict": ("{", "dict"), "list": ("list",), "int": ("int", "float", "Decimal")}
     members = [text, *text.split(" | ")]
     return "Any" in members or any(each.startswith(prefixes.get(kind, (kind,))) for each in members)
 
 
-def _with_type_inside(parts: _Parts, place: Sequence[str], kind: str) -> _Parts:
-    """Add a type to the items of the first list."""
+def _with_type_in_list(parts: _Parts, path: Sequence[str], kind: str) -> _Parts:
+    """Do the work of :func:`_with_type` for a path into the items of the first list."""
     begin = next((n for n, p in enumerate(parts) if isinstance(p, str) and _LIST in p), None)
     if begin is None:
         return parts
@@ -165,7 +166,7 @@ def _with_type_inside(parts: _Parts, place: Sequence[str], kind: str) -> _Parts:
         for at, char in enumerate(part):
             depth += (char == "[") - (char == "]")
             if not depth:
-                item_parts = _with_type((*inner, part[:at]), place, kind)
+                item_parts = _with_type((*inner, part[:at]), path, kind)
                 return (
                     *parts[:begin],
                     before + _LIST,
@@ -193,7 +194,7 @@ class _Reader:
         self._at: int = 0
 
     def parts(self, ends: str, level: int = 0) -> _Parts:
-        """Parse up to any of the given characters, or to the end.
+        """Parse a type up to one of the characters in ``ends``; to the end if ``ends`` is empty.
 
         Raises:
             ValueError: If brackets do not match or nest too deeply.
@@ -251,28 +252,28 @@ class _Reader:
                 return _Group(not is_literal, tuple(items), is_cut)
 
 
-def _format_type(parts: _Parts, form: _Form, task_names: Named) -> str:
+def _format_type(parts: _Parts, limits: _Limits, task_names: Named) -> str:
     return "".join(
-        part if isinstance(part, str) else _group_text(part, form, task_names) for part in parts
+        part if isinstance(part, str) else _group_text(part, limits, task_names) for part in parts
     )
 
 
-def _group_text(group: _Group, form: _Form, task_names: Named) -> str:
-    """Format a record or a ``Literal`` within the limits, keeping what the task names."""
-    max_items = form.values
+def _group_text(group: _Group, limits: _Limits, task_names: Named) -> str:
+    """Format a record or a ``Literal`` within the limits; items that the task names always stay."""
+    max_items = limits.values
     if group.is_record:
-        max_items = form.names if form.depth > 0 else 0
+        max_items = limits.names if limits.depth > 0 else 0
     first = group.items if group.is_record else sorted(group.items, key=_is_path)
     first = {id(item) for item in first[:max_items]}
     kept_items = [item for item in group.items if id(item) in first or _is_named(item, task_names)]
     if not kept_items and group.is_record:
         return "dict"
-    is_envelope = form.is_outer and group.is_record and _is_envelope(group)
-    depth = form.depth if is_envelope else form.depth - 1
+    is_envelope = limits.is_outer and group.is_record and _is_envelope(group)
+    depth = limits.depth if is_envelope else limits.depth - 1
     item_texts: list[str] = []
     for item in kept_items:
         is_named = group.is_record and task_names(item.key)
-        inner = form._replace(depth=max(depth, int(is_named)), is_outer=is_envelope)
+        inner = limits._replace(depth=max(depth, int(is_named)), is_outer=is_envelope)
         item_texts.append(item.head + _format_type(item.parts, inner, task_names))
     if group.is_cut or len(kept_items) < len(group.items):
         item_texts.append(_MORE)
@@ -281,16 +282,16 @@ def _group_text(group: _Group, form: _Form, task_names: Named) -> str:
 
 
 def _is_envelope(group: _Group) -> bool:
-    """Return whether a record has few keys, one of which holds a record with more keys."""
+    """Return True if a record has few keys, and exactly one of them holds a large record."""
     large = [
         item
         for item in group.items
         if any(
-            isinstance(part, _Group) and part.is_record and len(part.items) > _ENVELOPE
+            isinstance(part, _Group) and part.is_record and len(part.items) > _MAX_ENVELOPE_KEYS
             for part in item.parts
         )
     ]
-    return len(group.items) <= _ENVELOPE and len(large) == 1
+    return len(group.items) <= _MAX_ENVELOPE_KEYS and len(large) == 1
 
 
 def _is_path(item: _Item) -> bool:

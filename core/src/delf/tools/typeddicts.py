@@ -29,27 +29,31 @@ def validatable(hint: Any) -> Any:
     return _translate(hint, {})
 
 
-_TAKES_ALL: Final = sys.version_info >= (3, 12)
-"""True if pydantic accepts the TypedDict of ``typing``."""
+_SUPPORTS_TYPING_TYPEDDICT: Final = sys.version_info >= (3, 12)  # by pydantic
 
 
 def _literal_of_values(hint: Any, members: tuple[Any, ...]) -> Any:
-    """Return a ``Literal`` in which enum members are replaced by their values."""
-    value_by_name = {each.value: each for each in members if isinstance(each, enum.Enum)}
-    if not value_by_name:
+    """Return a ``Literal`` type that also accepts the values of its enum members."""
+    member_by_value = {each.value: each for each in members if isinstance(each, enum.Enum)}
+    if not member_by_value:
         return hint
     from pydantic import BeforeValidator
 
     def member(value: Any) -> Any:
-        is_known = isinstance(value, (str, int)) and not isinstance(value, enum.Enum)
-        return value_by_name.get(value, value) if is_known else value
+        is_plain = isinstance(value, (str, int)) and not isinstance(value, enum.Enum)
+        return member_by_value.get(value, value) if is_plain else value
 
     return typing.Annotated[hint, BeforeValidator(member)]
 
 
 def _translate(hint: Any, translations: dict[Any, Any]) -> Any:
-    """Translate a type; ``translations`` holds the records that are already translated."""
-    if not _TAKES_ALL and isinstance(hint, type) and typing.is_typeddict(hint):
+    """Translate a type to one that pydantic can validate.
+
+    Args:
+        hint: The type.
+        translations: The records that are translated already, to which more are added.
+    """
+    if not _SUPPORTS_TYPING_TYPEDDICT and isinstance(hint, type) and typing.is_typeddict(hint):
         return _translate_record(hint, translations)
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Literal:
@@ -70,7 +74,7 @@ def _translate(hint: Any, translations: dict[Any, Any]) -> Any:
 
 
 def _translate_record(record: Any, translations: dict[Any, Any]) -> Any:
-    """Translate a TypedDict, resolving which of its keys are required."""
+    """Translate a TypedDict to one of typing_extensions."""
     if record in translations or record.__class__.__module__ == "typing_extensions":
         return translations.get(record, record)
     translations[record] = dict[str, Any]  # used within a record that contains itself

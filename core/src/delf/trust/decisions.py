@@ -25,9 +25,10 @@ VARIABLE: Final = "DELF_TRUST"
 """The environment variable with folders to trust without asking."""
 
 Items = Mapping[str, Mapping[str, str]]
-"""The contents of a folder's files: by file, then by key.
+"""The parts of a project's files that are trusted: a mapping from file to values by key.
 
-A file without keys has one empty key with the digest of the file.
+A settings file has an entry for each setting. Any other file has one entry, with an empty key and
+the digest of the file as its value.
 """
 
 _FORMAT: Final = 1
@@ -35,7 +36,7 @@ _FORMAT: Final = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """A value in a folder's files that changed since the folder was trusted.
+    """A change of a folder's files since the user trusted the folder.
 
     Args:
         file: The file's path in the folder.
@@ -67,23 +68,23 @@ class Trusted:
     def changes(self, items: Items) -> Iterator[Change]:
         """Yield the changes since the folder was trusted, ignoring removed files."""
         for file, parts in items.items():
-            trusted_digest = self.digests.get(file)
-            if trusted_digest is None:
+            trusted_digests = self.digests.get(file)
+            if trusted_digests is None:
                 yield Change(file=file, key="", kind="new")
                 continue
             for key, value in parts.items():
-                if key not in trusted_digest:
+                if key not in trusted_digests:
                     yield Change(file=file, key=key, kind="new")
-                elif trusted_digest[key] != _digest(self.salt, file, key, value):
+                elif trusted_digests[key] != _digest(self.salt, file, key, value):
                     yield Change(file=file, key=key, kind="changed")
             # A removed setting counts, unlike a removed file: without it, a default applies.
-            for key in trusted_digest.keys() - parts.keys():
+            for key in trusted_digests.keys() - parts.keys():
                 yield Change(file=file, key=key, kind="gone")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trust:
-    """The trust decisions that apply: remembered ones, and folders vouched for.
+    """The trust decisions that apply: stored decisions, and folders that are trusted as a whole.
 
     Args:
         vouched: Real paths of folders that are trusted with all their contents: by the program, on
@@ -97,7 +98,7 @@ class Trust:
         """Read the trust decisions of this user and environment.
 
         Args:
-            folders: Further folders to vouch for.
+            folders: Further folders to trust with all their contents.
 
         Raises:
             ConfigurationError: If ``DELF_TRUST`` has a relative path.
@@ -114,14 +115,14 @@ class Trust:
         return cls(vouched=tuple(path.resolve() for path in (*listed_folders, *map(Path, folders))))
 
     def check(self, root: Path, items: Items) -> None:
-        """Raise unless the contents of a folder are trusted.
+        """Raise unless the user trusts the given files of a folder.
 
         Args:
             root: The folder.
-            items: The contents, or a part of them.
+            items: The contents of the files.
 
         Raises:
-            FolderNotTrustedError: If a content is not trusted; the error lists the new contents.
+            FolderNotTrustedError: If a file or setting is not trusted; the error lists the files.
         """
         real = root.resolve()
         if not items or any(real.is_relative_to(folder) for folder in self.vouched):
@@ -130,7 +131,7 @@ class Trust:
         changed = [] if trusted is None else list(trusted.changes(items))
         if trusted is not None and not changed:
             return
-        # Of a trusted folder only the changes: the user has reviewed all else.
+        # For a trusted folder, list only the changed files: the user has reviewed all others.
         files = dict.fromkeys(change.file for change in changed) if trusted else items
         raise FolderNotTrustedError(real, tuple(files), changed=trusted is not None)
 
@@ -139,7 +140,7 @@ class Trust:
 
         Args:
             root: The folder.
-            items: The changed contents.
+            items: The contents of the changed files.
 
         Raises:
             ConfigurationError: If the record cannot be written.
@@ -150,7 +151,9 @@ class Trust:
 
 
 def part_of(path: Path, content: bytes, root: Path) -> Items:
-    """Return the trust items of a file; an empty mapping for a file outside of the folder.
+    """Return the :data:`Items` of one file; an empty mapping for a file outside of the folder.
+
+    The file is compared by the digest of its whole content.
 
     Args:
         path: The file.
@@ -161,7 +164,7 @@ def part_of(path: Path, content: bytes, root: Path) -> Items:
         ConfigurationError: If the file is a link that leads out of the folder.
     """
     root, real = root.resolve(), path.resolve()
-    # The name in the folder, even of a link: the record must name what the user sees there.
+    # The name of a link in the folder, not of its target: the user sees this name in the record.
     path = path.absolute() if path.absolute().is_relative_to(root) else real
     if not path.is_relative_to(root):
         return {}
@@ -171,12 +174,12 @@ def part_of(path: Path, content: bytes, root: Path) -> Items:
 
 
 def digest_items(content: bytes) -> Mapping[str, str]:
-    """Return the trust items of a file that is compared by the digest of its whole content."""
+    """Return the entry of :data:`Items` for a file that is compared by its digest."""
     return {"": hashlib.sha256(content).hexdigest()}
 
 
 def items_of(name: str, text: str) -> Mapping[str, str]:
-    """Return the trust items of a file that delf wrote, as a later read will find them.
+    """Return the entry of :data:`Items` for a file that delf itself has written.
 
     Args:
         name: The path in the folder.
@@ -186,7 +189,7 @@ def items_of(name: str, text: str) -> Mapping[str, str]:
 
 
 def store() -> Path:
-    """Return the folder of trust records."""
+    """Return the folder in which the records of trusted folders are stored."""
     from platformdirs import user_state_path
 
     return user_state_path("delf", appauthor=False) / "trust"
@@ -212,11 +215,11 @@ def all_trusted() -> list[Trusted]:
 
 
 def remember(root: Path, items: Items) -> None:
-    """Trust the given contents of a folder, in addition to earlier ones.
+    """Store the decision to trust files of a folder, in addition to files trusted earlier.
 
     Args:
         root: The folder.
-        items: The contents, or a part of them.
+        items: The contents of the files.
 
     Raises:
         ConfigurationError: If the record cannot be written.
@@ -276,7 +279,7 @@ def _digest(salt: str, file: str, key: str, value: str) -> str:
 
 
 def _is_own_store(folder: Path, root: Path) -> bool:
-    """Return True if the store of records is the user's own, and outside of the folder."""
+    """Return True if the record store is private, and outside of the project."""
     is_inside = not folder.is_absolute() or folder.resolve().is_relative_to(root)
     return not is_inside and is_own_folder(folder)
 

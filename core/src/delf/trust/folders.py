@@ -50,11 +50,11 @@ def working_folder() -> Path:
 
 
 def project_folder(start: Path) -> Path:
-    """Return the nearest folder with a ``delf.toml``, from a folder upwards; else the folder.
+    """Return the nearest folder with a ``delf.toml``, from a folder upwards.
 
-    The search ends at the root of the repository; outside of a repository it ends where folders
-    belong to another user. It never reaches the home folder or above: a ``delf.toml`` there counts
-    only for work in that folder.
+    If there is none, return the folder itself. The search ends at the root of the repository;
+    outside of a repository it ends where folders belong to another user. The search never reaches
+    the home folder or above, because a ``delf.toml`` there applies only to work in that folder.
 
     Args:
         start: The folder in which the search starts.
@@ -141,10 +141,12 @@ def parse_toml(text: str) -> dict[str, Any]:
     """
     import tomllib
 
-    # The parser needs quadratic time and memory for a key with many parts.
-    spanning = '"""' in text or "'''" in text  # a quote may close a text from an earlier line
+    # The parser needs quadratic time and memory for a key with many dots.
+    # With multi-line strings, a quote may end a string of an earlier line, so no line is unquoted.
+    has_multiline = '"""' in text or "'''" in text
     for number, line in enumerate(text.split("\n"), 1):
-        unquoted_line = line if spanning or line.count(".") <= _MAX_DOTS else _QUOTED.sub("", line)
+        has_few_dots = line.count(".") <= _MAX_DOTS
+        unquoted_line = line if has_multiline or has_few_dots else _QUOTED.sub("", line)
         if unquoted_line.count(".") > _MAX_DOTS:
             raise ValueError(f"there are too many dots (at line {number}, column 1)")
     try:
@@ -154,7 +156,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def values_by_path(document: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values of a TOML document by their keys, independent of its layout."""
+    """Return the values of a TOML document as JSON, by their dotted keys."""
     return {
         path_text(path): json.dumps(value, sort_keys=True, default=repr, ensure_ascii=False)
         for path, value in leaves(document)
@@ -162,7 +164,10 @@ def values_by_path(document: Mapping[str, Any]) -> dict[str, str]:
 
 
 def leaves(document: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield every value of a document with its keys; lists and empty tables are values."""
+    """Yield each value of a TOML document with its path of keys.
+
+    Lists and empty tables are values; other tables are not.
+    """
     pending: list[tuple[tuple[str, ...], Any]] = [((), document)]
     while pending:
         path, value = pending.pop()
@@ -174,14 +179,14 @@ def leaves(document: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]
 
 
 def path_text(path: tuple[str, ...]) -> str:
-    """Format keys as TOML does, unambiguously."""
+    """Return a path of keys as a dotted key of TOML."""
     bare_keys = (key.replace("_", "a").replace("-", "a") for key in path)
     fits = [text.isascii() and text.isalnum() for text in bare_keys]
     return ".".join(key if fit else json.dumps(key) for key, fit in zip(path, fits, strict=True))
 
 
 def texts_in(value: Any) -> Iterator[str]:
-    """Yield the texts in a value of settings, at any depth."""
+    """Yield all strings in a value of a TOML document, at any depth."""
     pending = [value]
     while pending:
         item = pending.pop()
@@ -199,7 +204,7 @@ class UntrustedFolder:
 
     Args:
         root: The folder's real path.
-        document: The contents of its ``delf.toml``, with the variables in it looked up.
+        document: The contents of its ``delf.toml``, with variable references expanded.
     """
 
     root: Path

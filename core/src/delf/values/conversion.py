@@ -30,8 +30,8 @@ from delf.values.encoding import PLAIN, UnsupportedValueError, dumps, kind_name
 _LIBRARIES: Final = frozenset({"numpy", "pandas", "polars", "pyarrow", "duckdb", "_duckdb"})
 _MAX_TEXT: Final = 10_000
 _ROWS_AT_ONCE: Final = 10_000
-_TOO_LONG: Final = 10**4300
-"""The maximum number of digits of an integer that Python formats by default."""
+_MIN_LONG_INT: Final = 10**4300
+"""The smallest integer with more digits than Python formats by default."""
 _ONE_COLUMN: Final = "value"
 # numpy's letters for kinds of columns, and its names of numbers wider than a float.
 _DATES: Final = "Mm"
@@ -58,11 +58,11 @@ class Table(NamedTuple):
 def plain(value: Any, notes: dict[str, None] | None = None) -> Any:
     """Convert a value to plain data: numbers, text, bytes, dates, lists and dicts.
 
-    A table becomes a list of dicts. A value that no rule covers becomes its text.
+    A table becomes a list of dicts. A value of an unsupported type becomes its text.
 
     Args:
         value: Any value.
-        notes: Collects the names of types that were converted to text.
+        notes: A dict to which the names of the types that were converted to text are added.
     """
     names: dict[str, None] = {} if notes is None else notes
 
@@ -74,15 +74,15 @@ def plain(value: Any, notes: dict[str, None] | None = None) -> Any:
 
 
 def plain_or_as_is(value: Any) -> Any:
-    """Convert like :func:`plain`, but keep unsupported values, which encoding then refuses."""
+    """Convert a value like :func:`plain`, but leave parts of unsupported types unchanged."""
     return _at_any_depth(value, lambda part: part)
 
 
 def table_of(value: Any) -> Table | None:
-    """Convert a table or indexed column of a data library.
+    """Convert a table, or a column with an index, of a data library; None for any other value.
 
-    An index that has a name, or that is more than row numbers, becomes columns. Columns of several
-    levels get one name. A missing cell, NaN included, is None.
+    An index becomes columns unless it is unnamed and has only row numbers. The levels of a column's
+    name are joined to one name. Missing cells, including NaN, become None.
 
     Args:
         value: Any value.
@@ -100,10 +100,15 @@ def _at_any_depth(value: Any, text: Text) -> Any:
 
 
 def _plain(value: Any, text: Text) -> Any:
-    """Convert a value; ``text`` converts values for which there is no rule."""
+    """Convert a value to plain data.
+
+    Args:
+        value: Any value.
+        text: Converts a part of an unsupported type.
+    """
     kind = cast("Any", type(value))
     if kind in PLAIN:
-        return value if kind is not int or abs(value) < _TOO_LONG else text(value)
+        return value if kind is not int or abs(value) < _MIN_LONG_INT else text(value)
     if kind is not list and kind is not dict:
         converted = _convert_library_value(value, text)
         if converted is not _NOT_CONVERTED:
@@ -196,7 +201,7 @@ _CONVERSIONS: Final[tuple[Callable[[Any], Any], ...]] = (
     operator.index,
     float,
 )
-"""Conversion methods of other libraries' values, the most exact first."""
+"""Conversions to try for a value of an unknown library, in this order."""
 
 # -- the libraries ----------------------------------------------------------------------------
 
@@ -204,7 +209,7 @@ _NOT_CONVERTED: Final[Any] = object()
 
 
 def _library(value: Any) -> str | None:
-    """Return the data library of a value's type, subclasses included."""
+    """Return the data library that defines a value's type or one of its base classes, or None."""
     for base in type(value).__mro__[:-1]:
         root = base.__module__.partition(".")[0]
         if root in _LIBRARIES:
@@ -213,7 +218,7 @@ def _library(value: Any) -> str | None:
 
 
 def _convert_library_value(value: Any, text: Text) -> Any:
-    """Return a value of a data library as plain data."""
+    """Convert a value of a data library to plain data; return ``_NOT_CONVERTED`` for others."""
     library = _library(value)
     if library is None:
         return _NOT_CONVERTED
@@ -240,7 +245,7 @@ _COLUMNS: Final = frozenset({"Series", "ChunkedArray"})
 
 
 def _table(value: Any, text: Text) -> Table | None:
-    """Convert a value to a table; return None if its library or type makes no tables."""
+    """Convert a table of a data library; return None for any other value."""
     library = _library(value)
     kind = kind_name(value)
     if library == "pandas" and hasattr(value, "index") and hasattr(value, "iloc"):
@@ -282,11 +287,11 @@ def _by_columns(
     rows = (
         [_cell(cell, text) for cell in row] for part in parts for row in zip(*part, strict=True)
     )
-    return Table(unique_names(map(_flat, names)), rows)
+    return Table(unique_names(map(_column_name, names)), rows)
 
 
 def unique_names(names: Iterable[str]) -> list[str]:
-    """Return the names, numbering duplicates.
+    """Return the names, with a number appended to each repeated name.
 
     Args:
         names: Column names.
@@ -302,10 +307,10 @@ def unique_names(names: Iterable[str]) -> list[str]:
     return list(unique)
 
 
-def _flat(name: Any) -> str:
-    """Join the levels of a column's name."""
+def _column_name(name: Any) -> str:
+    """Convert a column's name to a string, joining the levels of a tuple."""
     if isinstance(name, tuple):
-        parts = [_flat(part) for part in cast("tuple[Any, ...]", name)]
+        parts = [_column_name(part) for part in cast("tuple[Any, ...]", name)]
         return "_".join(part for part in parts if part)
     if isinstance(name, dt.datetime) and name.time() == dt.time() and name.tzinfo is None:
         return name.date().isoformat()
@@ -331,7 +336,7 @@ def _cell(value: Any, text: Text) -> Any:
 def _pandas(frame: Any, text: Text) -> Table:
     """Convert a pandas data frame, with a meaningful index as leading columns."""
     index = frame.index
-    levels = 0 if _only_numbers(index) else index.nlevels
+    levels = 0 if _is_default_index(index) else index.nlevels
     pattern = "index" if levels == 1 else "level_{}"
     names = [
         pattern.format(n) if name is None else name
@@ -348,8 +353,8 @@ def _pandas(frame: Any, text: Text) -> Table:
     return _by_columns([*names, *frame.columns], parts(), text)
 
 
-def _only_numbers(index: Any) -> bool:
-    """Return True if an index has only row numbers."""
+def _is_default_index(index: Any) -> bool:
+    """Return True if a pandas index is unnamed and has only row numbers from 0."""
     return (
         kind_name(index) == "RangeIndex"
         and index.name is None
@@ -365,10 +370,10 @@ def _pandas_cells(column: Any) -> list[Any]:
 def _pandas_column(value: Any, text: Text) -> Any:
     """Convert a value of pandas that is not a table: a column, an index, an array or a scalar.
 
-    A column whose index has more than row numbers is not converted here.
+    For a column with a meaningful index, and for other values, return ``_NOT_CONVERTED``.
     """
     if hasattr(value, "iloc"):
-        if hasattr(value, "columns") or not _only_numbers(value.index):
+        if hasattr(value, "columns") or not _is_default_index(value.index):
             return _NOT_CONVERTED
         return [_cell(item, text) for item in _pandas_cells(value)]
     if isinstance(value, dt.datetime):
@@ -390,8 +395,8 @@ def _numpy(value: Any, text: Text) -> Any:
     if dtype is None or not hasattr(value, "item"):
         return _NOT_CONVERTED
     if not value.shape:
-        one = value[()] if hasattr(value, "__array_finalize__") else value
-        return _numpy_scalar(one, dtype, text)
+        scalar = value[()] if hasattr(value, "__array_finalize__") else value
+        return _numpy_scalar(scalar, dtype, text)
     if dtype.kind in "biufcSU" and dtype.name not in _WIDE_NUMBERS:
         return value.tolist()
     return [_plain(item, text) for item in value]
@@ -420,7 +425,7 @@ def _numpy_moment(value: Any) -> Any:
     converted = value.item()
     if not isinstance(converted, int):
         return converted
-    # item() gives an int for nanoseconds. Whole microseconds are exact in Python's types, too.
+    # item() returns an int for nanoseconds, but Python's types can hold whole microseconds.
     try:
         microseconds = value.astype(f"{value.dtype.kind}8[us]")
         if microseconds == value and not isinstance(microseconds.item(), int):
@@ -434,7 +439,7 @@ def _numpy_moment(value: Any) -> Any:
 
 
 def _arrow_or_polars_cells(column: Any) -> list[Any]:
-    """Convert a column's cells; to text if Python has no equivalent."""
+    """Return a column's cells as Python values; as text if Python has no equivalent."""
     if hasattr(column, "to_pylist"):
         try:
             return column.to_pylist()
@@ -443,10 +448,10 @@ def _arrow_or_polars_cells(column: Any) -> list[Any]:
     if getattr(column.dtype, "time_unit", None) == "ns" and hasattr(column.dt, "nanosecond"):
         cells = column.to_list()
         try:
-            beyond = ((column.to_physical() % 1000) != 0).to_list()
+            has_nanoseconds = ((column.to_physical() % 1000) != 0).to_list()
         except _REFUSALS:
             return cells
-        if any(beyond):
+        if any(has_nanoseconds):
             return column.dt.to_string("iso").to_list()
         return cells
     return column.to_list()

@@ -48,15 +48,16 @@ _MAX_SET = 4_000_000  # 40,000 pairs, sorted in a third of a second
 _MAX_POWER = 6144  # largest exponent of IEEE 754's decimal128
 _FEW_LEVELS = 3
 MAX_VALUES = 5_000_000
-"""The maximum number of values in one frame from a guest; two bytes on the wire can take 70 in
-memory.
+"""The maximum number of values in one message from a sandbox.
+
+A limit in bytes would not do, because a value of two encoded bytes can take 70 bytes of memory.
 """
 MAX_DEPTH = 500
-"""The deepest nesting that every receiver can decode."""
+"""The maximum number of nested levels, which every receiver can decode."""
 _TOO_DEEP = "the value is nested too deeply or contains itself"
 _COSTS = {str: 0, bytes: 10, int: 0, float: 0, bool: 0, type(None): 0, list: 2, dict: 6}
-_COST = 12
-"""The cost of a container, counted in values; see :mod:`delf.values.sizes`."""
+_DEFAULT_COST = 12
+"""The memory of a container of any other type, in multiples of the memory of a value."""
 VALUE_BYTES = 32
 """Estimated bytes of a value in memory, without its characters."""
 _TAG_BYTES = b'"$t"'
@@ -72,7 +73,7 @@ class UnsupportedValueError(TypeError):
 
 
 class TooLargeError(UnsupportedValueError):
-    """A value has too many parts or characters to encode."""
+    """A value has too many parts or characters to be encoded."""
 
 
 def dumps(value: Any, *, named: bool = False) -> bytes:
@@ -111,7 +112,7 @@ def loads(data: bytes | bytearray | memoryview) -> Any:
 
 
 def make_loads(record: Callable[[dict[str, Any]], Any]) -> Callable[[bytes], Any]:
-    """Return a variant of :func:`loads` that builds another kind of dict.
+    """Return a variant of :func:`loads` that converts each decoded dict.
 
     Args:
         record: Converts a decoded dict.
@@ -182,7 +183,10 @@ def check_size(value: Any, max_weight: int, most_values: int | None = None) -> N
 
 
 class _Sizes:
-    """Visits each part of a value once, and counts values, characters and levels."""
+    """Measures a value: the numbers of values, characters and nested levels.
+
+    Each object is visited once, even if it occurs several times.
+    """
 
     def __init__(self, max_weight: int, most_values: int) -> None:
         self._max_size, self._max_values = max_weight, most_values
@@ -196,7 +200,7 @@ class _Sizes:
         parts, count = _parts_of(value)
         if count > self._max_values:
             self._refuse(count)
-        values, letters, levels = 1 + _COSTS.get(kind, _COST), 0, 1
+        values, letters, levels = 1 + _COSTS.get(kind, _DEFAULT_COST), 0, 1
         if kind is list and _NO_LETTERS.issuperset(map(_type_of, parts)):
             values, parts = values + count, ()
         elif kind is dict:
@@ -234,7 +238,7 @@ class _Sizes:
 
 
 def _parts_of(value: Any) -> tuple[Iterable[Any], int]:
-    """Return the parts of a value, and the minimum number of values they stand for."""
+    """Return the direct parts of a value, and the minimum number of values in it."""
     kind = _type_of(value)
     if kind is list or kind is tuple:
         return value, len(value)
@@ -298,7 +302,7 @@ def from_jsonable(value: Any) -> Any:
 
 
 def _encode(value: Any) -> Any:
-    """Encode a value of a plain or registered type; other types take longer."""
+    """Encode a value of any supported type."""
     kind = _type_of(value)
     if kind in PLAIN:
         return value
@@ -335,7 +339,10 @@ def _encode_key(value: Any) -> Any:
 
 
 def _stays_hashable(encoded: Any) -> bool:
-    """Return True if a hashable value stays hashable when named tuples become dicts."""
+    """Return True if the decoded form of an encoded value is hashable.
+
+    A named tuple is hashable, but may be encoded as a dict, which is not.
+    """
     if isinstance(encoded, list):
         return False
     if not isinstance(encoded, dict):
@@ -348,7 +355,7 @@ def _stays_hashable(encoded: Any) -> bool:
 
 
 def _encode_other(value: Any) -> Any:
-    """Encode subclasses, records and values of libraries; raise for other types."""
+    """Encode a value whose type has no encoder of its own; raise for unsupported types."""
     if isinstance(value, dict):
         return encode_mapping(cast("dict[Any, Any]", value))
     if isinstance(value, list):
@@ -404,7 +411,7 @@ _NAMED: ContextVar[bool] = ContextVar("delf_named", default=False)
 
 
 def _encode_tuple(value: Any) -> dict[str, Any]:
-    """Encode a tuple; a named tuple of a result becomes a mapping."""
+    """Encode a tuple; while ``_NAMED`` is set, a named tuple becomes a mapping."""
     names: Any = getattr(value, "_fields", None)
     if not isinstance(names, tuple) or not _NAMED.get():
         return _tagged_items("tuple", value)
@@ -416,7 +423,7 @@ def _tagged_items(tag: str, items: Any) -> dict[str, Any]:
 
 
 def _encode_set(tag: str, items: Any) -> Any:
-    """Encode a set, or a list if its items become unhashable records.
+    """Encode a set; as a list, if items become dicts, which a set cannot contain.
 
     The items are sorted so that the encoding is the same in every process: a set's own order
     depends on its history and on the process's hash seed.
@@ -435,7 +442,7 @@ def _encode_set(tag: str, items: Any) -> Any:
 
 
 def is_quickly_sorted(items: Iterable[Any]) -> bool:
-    """Return whether the items of a set are of one sortable kind."""
+    """Return True if all items of a set are of the same type, and sort quickly."""
     return set(map(type, items)) in _QUICKLY_SORTED
 
 
@@ -449,11 +456,11 @@ _LIST_LIKE = frozenset({"deque", "dict_keys", "dict_values", "dict_items", "rang
 
 def _encode_datetime(value: dt.datetime) -> dict[str, Any]:
     encoded = {TAG: "datetime", "v": value.isoformat()}
-    return _later_of(value, encoded) if value.tzinfo is None else encoded
+    return _with_fold(value, encoded) if value.tzinfo is None else encoded
 
 
-def _later_of(value: dt.datetime | dt.time, encoded: dict[str, Any]) -> dict[str, Any]:
-    """Tag the second of two equal clock times at the end of summer time (``fold``)."""
+def _with_fold(value: dt.datetime | dt.time, encoded: dict[str, Any]) -> dict[str, Any]:
+    """Add ``fold`` to an encoded time: it tells two equal times at the end of summer time apart."""
     return {TAG: "later", "v": encoded} if value.fold else encoded
 
 
@@ -468,7 +475,7 @@ ENCODERS: dict[type, Callable[[Any], Any]] = {
     tuple: _encode_tuple,
     dt.datetime: _encode_datetime,
     dt.date: lambda v: {TAG: "date", "v": v.isoformat()},
-    dt.time: lambda v: _later_of(v, {TAG: "time", "v": v.isoformat()}),
+    dt.time: lambda v: _with_fold(v, {TAG: "time", "v": v.isoformat()}),
     dt.timedelta: _encode_timedelta,
     decimal.Decimal: _encode_decimal,
     bytes: lambda v: {TAG: "bytes", "v": base64.b64encode(v).decode("ascii")},
@@ -483,9 +490,9 @@ ENCODERS: dict[type, Callable[[Any], Any]] = {
 
 
 def _items(value: Any) -> list[Any]:
-    """Return the items of an encoded list; raise for any other value.
+    """Return an encoded list; raise for any other value.
 
-    A text is refused, because each of its characters would become an item.
+    A string is refused, because each of its characters would become an item.
     """
     if type(value) is not list:
         raise ValueError("not a list")
@@ -518,7 +525,7 @@ def _check_hashes(keys: list[Any]) -> list[Any]:
         len(keys) > _MAX_COLLISIONS
         and len(keys) - len({hash(key) for key in keys}) >= _MAX_COLLISIONS
     ):
-        # Only now, because counting costs more than the set above.
+        # Counting each hash takes longer than the set above, so it is done only if necessary.
         [(_, collisions)] = Counter(map(hash, keys)).most_common(1)
         if collisions > _MAX_COLLISIONS:
             raise ValueError("too many keys of one hash")

@@ -14,7 +14,7 @@ _LONGEST: Final = 60
 
 
 class JSONReader:
-    """Parses JSON values from one source, and collects notes.
+    """Parses JSON values, and collects notes about data that Python cannot represent exactly.
 
     Args:
         about: The name of the source, for notes.
@@ -56,7 +56,7 @@ class JSONReader:
         return self._decoder.raw_decode(text, start)
 
     def tell(self) -> None:
-        """Add the collected notes to the current call, one sentence for each kind."""
+        """Add the collected notes to the tool call in progress, one for each kind of problem."""
         for keys, text in (
             (self._repeated_keys, "has objects with a repeated key, and the last value was taken"),
             (
@@ -97,7 +97,7 @@ class JSONReader:
 
 
 def format_names(names: list[str], count: int | None = None) -> str:
-    """Format the first of some names, and the number of further ones.
+    """Format the first names of a list, and the number of further names.
 
     Args:
         names: The names, or the first of them.

@@ -9,7 +9,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 from delf.values.encoding import MAX_VALUES, weight
 
 LARGE: Final = 100_000
-"""The bytes of memory up to which encoding takes only a few milliseconds."""
+"""The size in bytes up to which encoding a value takes only a few milliseconds."""
 _WEIGHTS: Final = {b",": 1, b":": 1, b"[": 2, b"{": 6}
 """The cost of each JSON container, in values: a list costs 2 numbers, a dict 6."""
 _FEW_BYTES: Final = 4 * 1024 * 1024
@@ -45,7 +45,7 @@ async def run_in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
 
 
 def has_too_many_values(payload: bytes) -> bool:
-    """Return True if a frame or file from a guest would take too much host memory."""
+    """Return True if a message or file from a sandbox would take too much memory when decoded."""
     if len(payload) <= _FEW_BYTES or cost(payload) <= MAX_VALUES:
         return False
     return cost_of_values(payload) > MAX_VALUES

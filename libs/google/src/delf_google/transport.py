@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from delf.errors import ConnectionUnavailableError
 from delf.network.bodies import BodyEncodingError, BodyTooLargeError
-from delf.network.client import Again, Attempts, Course, HttpClient, NoAnswerError
+from delf.network.client import Attempts, HttpClient, NoAnswerError, Progress, Retry
 from delf.network.retries import FIRST_PAUSE, pause, retry_after
 from delf_google.credentials import Tokens
 from delf_google.errors import GoogleError, LostAnswerError, Problem
@@ -134,17 +134,17 @@ class Transport:
         attempts = Attempts[Answer](
             RETRIES,
             is_repeatable=not request.once,
-            retry_rule=lambda answer, course: self._retry_for(answer, request, course),
+            retry_rule=lambda answer, progress: self._retry_for(answer, request, progress),
             sleep=self.sleep,
         )
         try:
             answer = await attempts.answer(once)
         except NoAnswerError as error:
             raise self._no_answer_error(request, error) from None
-        course = attempts.course
-        if course.in_doubt and request.method == "DELETE" and answer.status in _GONE:
+        progress = attempts.progress
+        if progress.in_doubt and request.method == "DELETE" and answer.status in _GONE:
             return Answer(204, answer.headers, b"")  # the lost attempt deleted it
-        return replace(answer, in_doubt=course.in_doubt, waited=course.waited)
+        return replace(answer, in_doubt=progress.in_doubt, waited=progress.waited)
 
     def failure(self, answer: Answer, request: Request) -> Exception:
         """Return the error for a failed answer.
@@ -159,7 +159,7 @@ class Transport:
         waited = f" (after waiting for {answer.waited:.0f} s)" if answer.waited else ""
         return problem.error(f"{self._label(request)}{waited}", self._scopes)
 
-    def _retry_for(self, answer: Answer, request: Request, course: Course) -> Again | None:
+    def _retry_for(self, answer: Answer, request: Request, progress: Progress) -> Retry | None:
         """Decide whether to retry after a response; None to accept the response.
 
         Most quotas are per minute, so a retry waits that long.
@@ -172,17 +172,19 @@ class Transport:
             return None
         seconds = retry_after(answer.headers)
         if not rate:
-            wait = pause(course.attempts) if seconds is None else seconds
-            return Again(seconds=wait, in_doubt=True) if wait <= _LONGEST_WAIT else None
-        remaining_seconds = _LONGEST_WAIT - course.waited
+            wait = pause(progress.attempts) if seconds is None else seconds
+            return Retry(seconds=wait, in_doubt=True) if wait <= _LONGEST_WAIT else None
+        remaining_seconds = _LONGEST_WAIT - progress.waited
         wait = (
-            min(pause(course.attempts), max(remaining_seconds, 0.0)) if seconds is None else seconds
+            min(pause(progress.attempts), max(remaining_seconds, 0.0))
+            if seconds is None
+            else seconds
         )
         if wait > remaining_seconds or remaining_seconds < FIRST_PAUSE:
             return None
         if wait > _WORTH_TELLING:
             _log.warning("%s: a quota of Google is used up; waiting for %.0f s", self.name, wait)
-        return Again(seconds=wait, is_failure=False)
+        return Retry(seconds=wait, is_failure=False)
 
     async def aclose(self) -> None:
         """Close all connections. The next request opens new connections."""

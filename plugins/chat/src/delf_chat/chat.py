@@ -278,7 +278,7 @@ class Chat(FixedAttributes):
 
     def needs_compression(self) -> bool:
         """Return True if more than ``keep`` messages are not yet summarised."""
-        return self._state().uncovered > self.kept
+        return self._state().unsummarized_count > self.kept
 
     @property
     def kept(self) -> int:
@@ -467,7 +467,7 @@ class ChatTurns:
         state = await self._load()
         if (
             chat.summarize
-            and state.uncovered > chat.kept
+            and state.unsummarized_count > chat.kept
             and await self._summarise(summarise, warn)
         ):
             state = await self._load()

@@ -51,7 +51,7 @@ async def fold(store: ConversationStore, conversation: str, keep: int, ask: Ask)
     folded = False
     while True:
         state = await store.load(conversation, 0)
-        excess = state.uncovered - keep
+        excess = state.unsummarized_count - keep
         if excess <= 0:
             return folded
         batch = await store.read(conversation, state.summarized, min(excess, _MESSAGES))

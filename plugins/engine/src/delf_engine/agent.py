@@ -142,7 +142,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         ToolDefinitionError: For something in ``tools`` that is not a tool.
     """
 
-    _another = "make another agent with {name}=…, as Agent(agent.config, {name}=…) does"
+    _fixed_hint = "make another agent with {name}=…, as Agent(agent.config, {name}=…) does"
     _options = frozenset(
         (*AgentOptions.__annotations__, "strategy", "on_confirm", "on_ask", "output")
     )

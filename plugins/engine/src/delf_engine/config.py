@@ -122,7 +122,7 @@ class AgentConfig(FixedAttributes, BaseModel):
     A field with the name of a plugin, or with several names, is annotated with their spec.
     """
 
-    _another = "make another configuration: Agent(config, {name}=…)"
+    _fixed_hint = "make another configuration: Agent(config, {name}=…)"
     model_config = ConfigDict(
         extra="forbid",
         frozen=True,

@@ -9,7 +9,7 @@ from urllib.parse import urljoin, urlsplit
 
 from delf.errors import ConnectionUnavailableError, OutcomeUnknownError, ToolExecutionError
 from delf.network.bodies import BodyEncodingError, BodyTooLargeError
-from delf.network.client import Again, Attempts, Course, HttpClient, NoAnswerError
+from delf.network.client import Attempts, HttpClient, NoAnswerError, Progress, Retry
 from delf.network.retries import pause, retry_after
 from delf_openapi.answers import LOOK, Answer, scrub
 from delf_openapi.requests import IDEMPOTENT, Request
@@ -101,21 +101,21 @@ class Transport:
         attempts = Attempts[Answer](
             self._settings.retries,
             is_repeatable=request.is_repeatable,
-            retry_rule=lambda answer, course: self._retry_for(answer, request, course),
+            retry_rule=lambda answer, progress: self._retry_for(answer, request, progress),
         )
         try:
             return await attempts.answer(lambda: self._follow(request))
         except NoAnswerError as error:
             raise self._no_answer_error(request, error) from None
 
-    def _retry_for(self, answer: Answer, request: Request, course: Course) -> Again | None:
+    def _retry_for(self, answer: Answer, request: Request, progress: Progress) -> Retry | None:
         """Decide whether to repeat a request; return None to accept its answer."""
         if answer.status not in _PASSING or not request.is_repeatable:
             return None
         message = retry_after(answer.headers)
         if message is None:
-            return Again(seconds=pause(course.attempts))
-        return Again(seconds=message) if message <= self._settings.max_wait else None
+            return Retry(seconds=pause(progress.attempts))
+        return Retry(seconds=message) if message <= self._settings.max_wait else None
 
     def _no_answer_error(
         self, request: Request, error: NoAnswerError

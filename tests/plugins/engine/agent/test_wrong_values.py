@@ -8,7 +8,7 @@ import pytest
 
 from delf import Agent, Approved, Chat, Edited, Memory, Rejected, tool
 from delf.errors import DelfError
-from delf.packages.official import kind_named_by
+from delf.packages.official import client_of_prefix
 
 WORDS = {
     "remember": (lambda _: Approved(remember="session"), "'session'", "until_revoked"),
@@ -100,6 +100,6 @@ class TestMemoryAdd:
 
 
 def test_missing_provider_plugin_is_named_by_its_prefix():
-    assert kind_named_by("recorded:answers.jsonl") == ("recorded:*", "recorded")
-    assert kind_named_by("gpt-4o-mini") is None
-    assert kind_named_by("llama3:8b") is None
+    assert client_of_prefix("recorded:answers.jsonl") == ("recorded:*", "recorded")
+    assert client_of_prefix("gpt-4o-mini") is None
+    assert client_of_prefix("llama3:8b") is None

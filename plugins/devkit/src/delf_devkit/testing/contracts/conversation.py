@@ -71,7 +71,7 @@ class ConversationContract(Contract):
         await conversations.append("c", messages_of("a", "b", "c", "d"))
         assert texts((await conversations.load("c", 2)).messages) == ["c", "d"]
         assert (await conversations.load("c", 0)).messages == ()
-        assert (await conversations.load("c", 0)).uncovered == 4
+        assert (await conversations.load("c", 0)).unsummarized_count == 4
         assert texts(await conversations.read("c", 1, 2)) == ["b", "c"]
 
     async def test_summary_replaces_covered_messages(
@@ -82,7 +82,7 @@ class ConversationContract(Contract):
         state = await conversations.load("c")
         assert (texts(state.messages), state.summary) == (["c"], "a and b")
         assert state.summary_trust == "own"
-        assert (state.summarized, state.last, state.uncovered) == (2, 3, 1)
+        assert (state.summarized, state.last, state.unsummarized_count) == (2, 3, 1)
         kept_texts = texts(await conversations.read("c", 0, 9))
         assert kept_texts == (["c"] if self.forgets else ["a", "b", "c"])
 
@@ -102,11 +102,11 @@ class ConversationContract(Contract):
         await conversations.append("a", messages_of("one", "two"))
         await conversations.append("b", messages_of("other"))
         await conversations.clear("a")
-        assert (await conversations.load("a")).uncovered == 0
+        assert (await conversations.load("a")).unsummarized_count == 0
         assert [record.conversation for record in await conversations.find()] == ["b"]
         await conversations.append("a", messages_of("three"))
         state = await conversations.load("a")
-        assert (texts(state.messages), state.uncovered) == (["three"], 1)
+        assert (texts(state.messages), state.unsummarized_count) == (["three"], 1)
         assert texts((await conversations.load("a", 5)).messages) == ["three"]
 
     async def test_conversations_are_listed_newest_first(
@@ -144,7 +144,7 @@ class ConversationContract(Contract):
         assert names(await conversations.prune(30.0)) == ["b"]
         assert names(await conversations.find()) == ["d", "c"]
         state = await conversations.load("a")
-        assert (state.messages, state.summary, state.uncovered) == ((), None, 0)
+        assert (state.messages, state.summary, state.unsummarized_count) == ((), None, 0)
         assert not await conversations.summarize("b", "late", 1, instead_of=0)
         assert names(await conversations.prune(None)) == ["c", "d"]
         await conversations.append("a", messages_of("again", at=50.0))
