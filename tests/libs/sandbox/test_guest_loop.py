@@ -26,11 +26,11 @@ def loop(request: pytest.FixtureRequest) -> Iterator[GuestLoop]:
     other.close()
 
 
-def only_waits(loop: GuestLoop, before: Callable[[], object] = lambda: None) -> bool:
+def waits_only_for_host(loop: GuestLoop, before: Callable[[], object] = lambda: None) -> bool:
     async def ask() -> bool:
         kept = before()
         try:
-            return loop.only_waits()
+            return loop.waits_only_for_host()
         finally:
             del kept
 
@@ -38,11 +38,11 @@ def only_waits(loop: GuestLoop, before: Callable[[], object] = lambda: None) -> 
 
 
 def test_only_waits_is_true_for_a_single_task(loop):
-    assert only_waits(loop)
+    assert waits_only_for_host(loop)
 
 
 def test_only_waits_is_false_outside_of_a_task(loop):
-    assert not loop.only_waits()
+    assert not loop.waits_only_for_host()
 
 
 OTHERS = {
@@ -54,7 +54,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
 def test_only_waits_is_false_while_other_work_is_pending(loop, other):
-    assert not only_waits(loop, lambda: other(loop))
+    assert not waits_only_for_host(loop, lambda: other(loop))
 
 
 def test_only_waits_is_true_while_another_task_waits_for_it(loop):
@@ -62,7 +62,7 @@ def test_only_waits_is_true_while_another_task_waits_for_it(loop):
         gate = asyncio.Event()
         other = loop.create_task(gate.wait())
         await asyncio.sleep(0)
-        text = loop.only_waits()
+        text = loop.waits_only_for_host()
         gate.set()
         await other
         return text
@@ -74,7 +74,7 @@ def test_only_waits_is_true_while_another_task_waits_for_it(loop):
 def test_only_waits_is_false_while_a_thread_is_running(loop):
     over = threading.Event()
     thread = threading.Thread(target=over.wait)
-    assert not only_waits(loop, thread.start)
+    assert not waits_only_for_host(loop, thread.start)
     over.set()
     thread.join()
 
@@ -83,13 +83,13 @@ def test_handled_signal_wakes_the_loop(loop):
     async def scene() -> None:
         came = asyncio.Event()
         loop.add_signal_handler(signal.SIGUSR1, came.set)
-        assert not loop.only_waits()
+        assert not loop.waits_only_for_host()
         os.kill(os.getpid(), signal.SIGUSR1)
         await came.wait()
         loop.remove_signal_handler(signal.SIGUSR1)
 
     loop.run_until_complete(scene())
-    assert only_waits(loop)
+    assert waits_only_for_host(loop)
 
 
 def test_guest_loop_opens_no_descriptor_before_use():
@@ -103,7 +103,7 @@ def test_guest_loop_opens_no_descriptor_before_use():
 def test_only_waits_is_false_while_a_descriptor_is_watched(loop):
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        assert not only_waits(loop, lambda: loop.add_reader(ours.fileno(), lambda: None))
+        assert not waits_only_for_host(loop, lambda: loop.add_reader(ours.fileno(), lambda: None))
         loop.remove_reader(ours.fileno())
 
 
@@ -112,7 +112,7 @@ def test_only_waits_is_false_while_the_task_is_cancelled(loop):
         task = asyncio.current_task()
         assert task is not None
         task.cancel()
-        text = loop.only_waits()
+        text = loop.waits_only_for_host()
         with pytest.raises(asyncio.CancelledError):
             await asyncio.sleep(0)
         return text
@@ -122,7 +122,7 @@ def test_only_waits_is_false_while_the_task_is_cancelled(loop):
 
 def test_only_waits_is_false_with_a_custom_task_factory(loop):
     loop.set_task_factory(lambda its, work: asyncio.Task(work, loop=its))
-    assert not only_waits(loop)
+    assert not waits_only_for_host(loop)
 
 
 def test_replayed_timers_fire_in_recorded_order_without_delay(loop):
@@ -138,12 +138,12 @@ def test_replayed_timers_fire_in_recorded_order_without_delay(loop):
 
     loop.begin(())
     assert loop.run_until_complete(work()) == ["0.2", "0.4", "0.6"]
-    notes = loop.take_notes()
+    notes = loop.take_recording()
     assert notes[1::2] == [0, 0, 0]
     loop.begin(notes)
     before = time.monotonic()
     assert loop.run_until_complete(work()) == ["0.2", "0.4", "0.6"]
-    assert loop.take_notes() == []
+    assert loop.take_recording() == []
     assert time.monotonic() - before < 0.6
 
 

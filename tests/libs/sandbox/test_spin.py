@@ -7,36 +7,36 @@ from delf_sandbox.guest.spin import Spin
 
 @pytest.fixture
 def looking():
-    return Spin(several=True)
+    return Spin(has_several_processors=True)
 
 
 def waits_that_sleep(looking):
     count = 0
-    while not looking.pays():
+    while not looking.should_spin():
         count += 1
     return count
 
 
 def test_spin_sleeps_on_the_first_wait(looking):
-    assert [looking.pays(), looking.pays()] == [False, True]
+    assert [looking.should_spin(), looking.should_spin()] == [False, True]
 
 
 def test_spin_resumes_after_a_successful_wait(looking):
-    looking.was_in_vain()
+    looking.record_failure()
     looking.record_success()
-    assert looking.pays()
+    assert looking.should_spin()
 
 
 def test_spin_sleeps_longer_after_unsuccessful_waits(looking):
     looking.record_success()
     slept = []
     for _ in range(9):
-        looking.was_in_vain()
+        looking.record_failure()
         slept.append(waits_that_sleep(looking))
     assert slept == [1, 2, 4, 8, 16, 32, 64, 64, 64]
 
 
 def test_spin_is_off_on_one_processor():
-    looking = Spin(several=False)
+    looking = Spin(has_several_processors=False)
     looking.record_success()
-    assert not looking.pays()
+    assert not looking.should_spin()

@@ -285,10 +285,10 @@ async def test_sessions_leave_no_process_file_or_mount(request, where, files_and
         assert (marks, new) == ([], [])
     assert len(os.listdir("/proc/self/fd")) == descriptors
     template = backend.template
-    assert mounts_of(template, backend.pool.waiting[0].process.scratch) == []
+    assert mounts_of(template, backend.pool.idle[0].process.scratch) == []
     assert [state_of(pid) for pid in handles] == ["gone"] * 12  # with its mounts, which are its own
     # One folder for all, or one for each guest that waits: none of a session that is over.
-    waiting = {Path(guest.process.scratch).name for guest in backend.pool.waiting}
+    waiting = {Path(guest.process.scratch).name for guest in backend.pool.idle}
     assert {name.partition("/")[2] for name in found} == {"", *waiting}
     guests = children_of(template)
     assert len(guests) == 2
@@ -414,7 +414,7 @@ async def test_warm_process_is_used_once():
     try:
         await backend.warm_up(session_spec())
         await backend.pool.filled()
-        warm = {guest.process.pid for guest in backend.pool.waiting}
+        warm = {guest.process.pid for guest in backend.pool.idle}
         assert len(warm) == 2
         first = await backend.open(session_spec())
         second = await backend.open(session_spec())
@@ -443,7 +443,7 @@ async def test_dead_warm_process_is_replaced():
     try:
         await backend.warm_up(session_spec())
         await backend.pool.filled()
-        dead = backend.pool.waiting[0]
+        dead = backend.pool.idle[0]
         os.kill(dead.process.pid, signal.SIGKILL)
         await until(lambda: not dead.process.running)
         session = await backend.open(session_spec())
@@ -456,8 +456,8 @@ async def test_killed_idle_process_is_not_logged(caplog):
     backend = LocalBackend(pool_size=1)
     try:
         await backend.warm_up(session_spec())
-        await until(lambda: backend.pool.waiting)
-        killed = backend.pool.waiting[0].process
+        await until(lambda: backend.pool.idle)
+        killed = backend.pool.idle[0].process
         killed.kill()
         await backend.pool.filled()
         await until(lambda: not killed.running)

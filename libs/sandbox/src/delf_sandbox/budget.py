@@ -11,23 +11,29 @@ from delf_sandbox.wire import WireError
 _MAX_READINGS: Final = 2000
 _MAX_TURNS: Final = 20_000
 SPARE_FRAMES: Final = 1_000_000
-"""The number of frames allowed in one script in addition to its calls."""
-_FRAMES_OF_A_CALL: Final = 4
+"""The number of wire protocol frames that a script may send besides those of its calls."""
+_FRAMES_PER_CALL: Final = 4
 CALL_BYTES: Final = 2**30
-"""The memory in bytes for the arguments of a task's calls, which its trace keeps."""
+"""The maximum size in memory, in bytes, of the arguments of all calls of a task.
+
+The task's trace keeps these arguments until the task ends.
+"""
 _IDLE_BYTES: Final = 2_000_000
-"""The bytes that a guest may send while no script runs."""
+"""The maximum number of bytes that a guest may send between two scripts."""
 SPARE_BYTES: Final = 8_000_000
-"""Spare bytes in the frames of one script, for names and other small values."""
-_BYTES_OF_A_CANCEL: Final = 64
-_BYTES_OF_A_LETTER: Final = 6
-_BYTES_OF_A_BYTE: Final = 1.4
-_SLACK: Final = 1.25
-"""The tolerance above the output limit, which the guest itself enforces first."""
+"""The bytes allowed for the frames of a script in addition to its output, files and calls."""
+_BYTES_PER_CANCELLATION: Final = 64
+_BYTES_PER_PRINTED_CHARACTER: Final = 6
+_BYTES_PER_FILE_BYTE: Final = 1.4
+_OUTPUT_TOLERANCE: Final = 1.25
+"""The factor by which the host's output limit exceeds the guest's.
+
+The guest enforces the limit first, so only a broken or hostile guest reaches the host's.
+"""
 
 
 class Budget:
-    """Counts a guest's messages and raises beyond the limits.
+    """Counts a guest's messages; raises or returns an error when a limit is exceeded.
 
     Args:
         limits: The limits of the session.
@@ -38,17 +44,19 @@ class Budget:
         self._calls = 0
         self._call_bytes = 0
         self._frames = self._printed = self._readings = self._turns = self._bytes = 0
-        self._max_frames = SPARE_FRAMES + _FRAMES_OF_A_CALL * limits.calls
+        self._max_frames = SPARE_FRAMES + _FRAMES_PER_CALL * limits.calls
         self._max_bytes = _IDLE_BYTES
         self._script_bytes = (
             SPARE_BYTES
-            + _BYTES_OF_A_CANCEL * limits.calls
-            + _BYTES_OF_A_LETTER * _SLACK * limits.output_bytes
-            + _BYTES_OF_A_BYTE * limits.total_file_bytes
+            + _BYTES_PER_CANCELLATION * limits.calls
+            + _BYTES_PER_PRINTED_CHARACTER * _OUTPUT_TOLERANCE * limits.output_bytes
+            + _BYTES_PER_FILE_BYTE * limits.total_file_bytes
             + limits.frame_bytes
         )
         self.unread_bytes: Final = max(limits.memory_bytes, 2 * limits.frame_bytes)
-        """The maximum number of bytes buffered in the host for the guest and its open calls."""
+        """The maximum number of bytes that the host holds for the guest: unread data and open
+        calls.
+        """
 
     def begin_script(self) -> None:
         """Reset the counts that apply to each script."""
@@ -56,7 +64,7 @@ class Budget:
         self._max_bytes = self._script_bytes
 
     def end_script(self) -> None:
-        """Allow almost no messages until the next script."""
+        """Lower the limit on received bytes until the next script begins."""
         self._bytes = 0
         self._max_bytes = _IDLE_BYTES
 
@@ -64,10 +72,10 @@ class Budget:
         """Count a frame of any kind. Calls are counted separately, by :meth:`count_call`.
 
         Args:
-            length: The size in bytes.
+            length: The frame's size in bytes.
 
         Raises:
-            WireError: If the limit of frames or bytes is exceeded.
+            WireError: If the script sent too many frames or too many bytes.
         """
         self._frames += 1
         self._bytes += length
@@ -76,41 +84,41 @@ class Budget:
                 "the sandbox sent too many messages, or too much data, besides its calls"
             )
 
-    def printed(self, text: str) -> LimitReached | None:
-        """Count printed text; return the limit if the script must stop."""
+    def count_printed_text(self, text: str) -> LimitReached | None:
+        """Count printed text; return the output limit if the script exceeded it, else None."""
         self._printed += len(text) or 1  # an empty print counts as one character
         limit = self._limits.output_bytes
-        if self._printed <= limit * _SLACK:
+        if self._printed <= limit * _OUTPUT_TOLERANCE:
             return None
         message = f"the script printed more than {limit:,} characters"
         return LimitReached(limit="output", message=message)
 
     def count_clock_reads(self, readings: Sequence[int]) -> None:
-        """Count clock reads of the script.
+        """Count the script's reads of a clock, which the guest reports for replay.
 
         Raises:
-            WireError: If there are too many.
+            WireError: If the script read the clock too often.
         """
         self._readings += len(readings)
         if self._readings > _MAX_READINGS:
             raise WireError("the sandbox asked for the time too often")
 
     def count_turns(self, turns: Sequence[int]) -> None:
-        """Count recorded turns of the script's event loop.
+        """Count the event loop turns that the guest reports for replay.
 
         Raises:
-            WireError: If there are too many.
+            WireError: If the guest reported too many turns.
         """
         self._turns += len(turns)
         if self._turns > _MAX_TURNS:
             raise WireError("the sandbox noted too many turns")
 
     def count_call(self, length: int, size: int) -> LimitReached | None:
-        """Count a call; return the limit if the call must be refused.
+        """Count a tool call. Return the exceeded limit if the call must be refused, else None.
 
         Args:
-            length: The frame's size in bytes.
-            size: The size in memory, in bytes.
+            length: The size of the call's frame on the wire, in bytes.
+            size: The size of the call's arguments in memory, in bytes.
         """
         # Calls have separate limits, so their frames do not count as bytes of the script.
         self._bytes -= length

@@ -13,21 +13,22 @@ from delf_sandbox.wire import WireError
 _log = logging.getLogger(__name__)
 
 MAX_SERVED: Final = 2_000
-"""The maximum number of concurrent calls.
+"""The maximum number of calls that the host makes concurrently for one guest.
 
-Further calls are queued, but the guest's messages are still read: it may abandon calls, or end.
+Further calls wait in a queue. The host still reads the guest's messages meanwhile, because the
+guest may abandon a call or end.
 """
-_SIZE_OF_A_CALL: Final = 4 * 1024
-"""The estimated bytes of a call and its task, without its arguments."""
+_BYTES_PER_CALL: Final = 4 * 1024
+"""The estimated size in memory of a call and its asyncio task, without the arguments."""
 
 
 class OpenCall:
-    """A call without an answer.
+    """A call that the host has not answered yet.
 
     Args:
-        request: The request.
-        size: The size in memory, in bytes.
-        script: The number of the script that makes it.
+        request: The call as the guest sent it.
+        size: The size of the call in memory, in bytes.
+        script: The number of the script that makes the call.
     """
 
     __slots__ = ("abandoned", "begun", "request", "script", "size", "task")
@@ -41,7 +42,10 @@ class OpenCall:
         self.abandoned = False
 
     def abandon(self) -> None:
-        """Cancel the call once; a second cancellation would interrupt its clean-up."""
+        """Cancel the call's task. Do nothing if the call was cancelled before.
+
+        A second cancellation would interrupt the clean-up after the first one.
+        """
         if not self.abandoned and self.task is not None:
             self.abandoned = True
             self.task.cancel()
@@ -52,7 +56,8 @@ class OpenCalls:
 
     Args:
         loop: The event loop.
-        answer: Called with a call's number and its answer.
+        answer: A callback that sends an answer to the guest, given the call's number and the
+            answer.
     """
 
     def __init__(
@@ -65,24 +70,24 @@ class OpenCalls:
         self._script = 0
         self.open: dict[int, OpenCall] = {}
         self.held_bytes = 0
-        """The bytes that all unanswered calls take in memory."""
+        """The total size in memory of all unanswered calls, in bytes."""
         self.on_call_end: Callable[[], None] | None = None
-        """Called whenever a call ends, if set."""
+        """A callback for the end of each call, if set."""
 
     def begin(self, host: ScriptHost, request: CallRequest, size: int) -> None:
         """Run a call as soon as the concurrency limit allows.
 
         Args:
-            host: The host that answers.
-            request: The request.
-            size: The size of its arguments in memory, in bytes.
+            host: The object that makes the calls of the current script.
+            request: The call as the guest sent it.
+            size: The size of the call's arguments in memory, in bytes.
 
         Raises:
             WireError: If a call with the same number is unanswered.
         """
         if request.call_id in self.open:
             raise WireError("the sandbox reused the number of a call that is open")
-        call = self.open[request.call_id] = OpenCall(request, size + _SIZE_OF_A_CALL, self._script)
+        call = self.open[request.call_id] = OpenCall(request, size + _BYTES_PER_CALL, self._script)
         self.held_bytes += call.size
         call.task = self._loop.create_task(self._serve(call, host), name="delf-call")
 
@@ -98,7 +103,7 @@ class OpenCalls:
             self._loop.call_soon(call.abandon)
 
     def script_ended(self) -> None:
-        """Drop the queued calls of an ended script."""
+        """Skip the calls of the ended script that are still queued."""
         # A number instead of cancellations: running calls go on, and only queued ones are skipped.
         self._script += 1
 
@@ -110,7 +115,7 @@ class OpenCalls:
             self._end(call)
 
     async def _serve(self, call: OpenCall, host: ScriptHost) -> None:
-        """Make a call on the host once permitted, and pass its answer to the guest."""
+        """Make a call when the concurrency limit permits, and send its answer to the guest."""
         # The first step may journal the call; :meth:`OpenCalls.abandon` depends on this.
         call.begun = True
         answer: CallAnswer | None = None
@@ -135,7 +140,7 @@ class OpenCalls:
                 self._answer(call.request.call_id, answer)
 
     def _end(self, call: OpenCall) -> bool:
-        """Remove an ended call; return False if it was removed before."""
+        """Remove a call from the open calls. Return False if it had been removed before."""
         number = call.request.call_id
         # clear() may have removed the call, and a later script may use its number again.
         if self.open.get(number) is not call:

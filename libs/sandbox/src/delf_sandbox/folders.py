@@ -11,10 +11,11 @@ MAX_ENTRIES = 20_000
 
 
 def remove_folder(folder: str) -> None:
-    """Remove a folder with any content.
+    """Remove a folder that a script filled, however deeply nested.
 
-    Nested folders are first moved to the top, because a tree may be deeper than recursion, open
-    descriptors or path lengths allow. No process may be running in the folder.
+    Nested folders are first moved directly into ``folder``: a recursive removal could exceed the
+    limits on recursion, open files or path lengths. No process may be running in the folder.
+    Entries that cannot be removed are skipped.
     """
     with suppress(OSError):
         Path(folder).rmdir()
@@ -43,19 +44,22 @@ def remove_folder(folder: str) -> None:
 
 
 def remove_folders(base: str) -> None:
-    """Remove a folder and its subfolders, each by :func:`remove_folder`."""
+    """Remove a folder and each of its entries with :func:`remove_folder`."""
     for entry in _entries(base):
         remove_folder(entry.path)
     remove_folder(base)
 
 
 def used_space(folder: str, max_bytes: int) -> int:
-    """Return the bytes on disk used below a folder, which a script may be changing.
+    """Return the disk space used in a folder, in bytes.
+
+    A script may change the folder meanwhile. Above ``max_bytes``, counting stops, so the result
+    says only that the limit is exceeded. The same result is returned if the folder has too many
+    entries or cannot be read.
 
     Args:
         folder: The folder.
-        max_bytes: The number of bytes above which counting stops. The result also exceeds it if
-            there are too many entries or an unreadable folder.
+        max_bytes: The limit in bytes.
     """
     used_bytes = count = 0
     pending = [folder]
@@ -83,6 +87,6 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 
 def _make_accessible(folder: str) -> None:
-    """Make a folder accessible to this user; no process may be running in it."""
+    """Give this user all permissions on a folder, in which no process may be running."""
     if Path(folder).lstat().st_mode & 0o700 != 0o700:
         Path(folder).chmod(0o700)

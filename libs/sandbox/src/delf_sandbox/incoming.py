@@ -9,12 +9,12 @@ from delf.protocols.sandbox import Crashed, LimitReached, Limits, ScriptHost
 from delf_sandbox.guest.output import FileLimits
 from delf_sandbox.wire import WireError, limits_by_name
 
-_MAX_OPEN: Final = 16
-_MAX_NAME: Final = 1000
+_MAX_OPEN_FILES: Final = 16
+_MAX_NAME_LENGTH: Final = 1000
 
 
 class IncomingFiles:
-    """The incomplete files of one session.
+    """Receives the output files of a session from its guest, chunk by chunk.
 
     Args:
         limits: The limits of the session.
@@ -25,36 +25,38 @@ class IncomingFiles:
         self._limits = FileLimits(limits_by_name(limits))
 
     def begin_script(self) -> None:
-        """Drop incomplete files of an earlier script."""
+        """Discard the incomplete files of the previous script."""
         self._open.clear()
 
-    def take(self, frame: list[Any], host: ScriptHost) -> LimitReached | Crashed | None:
-        """Process a ``file`` or ``rows`` frame; pass a complete file to the host.
+    def receive(self, frame: list[Any], host: ScriptHost) -> LimitReached | Crashed | None:
+        """Add the chunk of a ``file`` or ``rows`` frame to its file.
+
+        After the last chunk, the file is passed to the host.
 
         Returns:
-            The outcome that ends the session, if any.
+            The outcome that ends the session if the file was refused, else None.
 
         Raises:
             WireError: If the frame is malformed.
         """
         match frame:
-            case [str(kind), str(name), bool(last), bytes(chunk)] if len(name) <= _MAX_NAME:
-                key = name
+            case [str(kind), str(name), bool(last), bytes(chunk)] if len(name) <= _MAX_NAME_LENGTH:
+                file_name = name
             case _:
                 raise WireError("the sandbox sent a malformed file")
-        content = self._open.setdefault(key, bytearray())
+        content = self._open.setdefault(file_name, bytearray())
         content += chunk
-        excess = self._limits.excess(name, len(content), len(chunk), complete=last)
+        excess = self._limits.count_chunk(name, len(content), len(chunk), complete=last)
         if excess is not None:
             return LimitReached(limit="file", message=excess)
-        if len(self._open) > _MAX_OPEN:
+        if len(self._open) > _MAX_OPEN_FILES:
             raise WireError("the sandbox has too many output files open")
         if not last:
             return None
-        del self._open[key]
-        pass_on = host.wrote_rows if kind == "rows" else host.wrote_file
+        del self._open[file_name]
+        write = host.wrote_rows if kind == "rows" else host.wrote_file
         try:
-            pass_on(check_file_name(name), bytes(content))
+            write(check_file_name(name), bytes(content))
         except (ValueError, OSError) as error:
             message = f"output file {name[:80]!r} was refused: {error}"
             return Crashed(message=message, by_script=True)

@@ -13,16 +13,16 @@ WORKSPACE: Final = "/workspace"
 
 
 class InputNames:
-    """Gives a task's input files names in one folder of a sandbox.
+    """Assigns file names inside a sandbox to a task's input files.
 
-    A file keeps its name without its folders; a name that is already used gets a number.
+    A file keeps its name without the folders. If the name is used already, a number is added.
     """
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
 
     def name(self, path: str) -> str:
-        """Return the name of a file in the sandbox's folder; always the same for the same path.
+        """Return the file name of an input file in the sandbox's folder, stable for each path.
 
         Args:
             path: The absolute path on the host.
@@ -39,7 +39,7 @@ class InputNames:
         return name
 
     def visible_path(self, path: str) -> str:
-        """Return the path under which scripts see a file.
+        """Return the absolute path of an input file as scripts see it.
 
         Args:
             path: The absolute path on the host.
@@ -47,11 +47,11 @@ class InputNames:
         return f"{WORKSPACE}/{self.name(path)}"
 
     def copy(self, paths: Iterable[str], folder: Path) -> None:
-        """Copy files to where the sandbox can read them. Blocking.
+        """Copy input files into a folder that the sandbox can read. Blocking.
 
         Args:
             paths: Absolute paths on the host.
-            folder: The sandbox's name for ``/workspace``.
+            folder: The folder on the host that scripts see as ``/workspace``.
 
         Raises:
             SandboxUnavailableError: If a file cannot be read.

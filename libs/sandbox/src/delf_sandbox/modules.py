@@ -91,11 +91,10 @@ DEFAULT_MODULES: Final = (
 
 
 def allowed_modules(libraries: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return the modules that a script may import.
+    """Return the names of the modules that a script may import.
 
     Args:
-        libraries: Additionally allowed packages, by distribution name (``scikit-learn``), with or
-            without a version.
+        libraries: Requirements of further allowed distributions, such as ``scikit-learn>=1.5``.
     """
     names: dict[str, None] = dict.fromkeys(DEFAULT_MODULES)
     for library in libraries:
@@ -104,20 +103,20 @@ def allowed_modules(libraries: Iterable[str] = ()) -> tuple[str, ...]:
 
 
 def modules_of(spec: SessionSpec) -> tuple[str, ...]:
-    """Return the modules that scripts of a session may import."""
+    """Return the names of the modules that the scripts of a session may import."""
     return allowed_modules(spec.libraries) if spec.modules is None else spec.modules
 
 
 def distribution_name(requirement: str) -> str:
-    """Return the distribution's name in a requirement: ``pandas`` of ``pandas[excel]>=2``."""
+    """Return the distribution name of a requirement, such as ``pandas`` of ``pandas[excel]>=2``."""
     return re.split(r"[\s\[<>=!~;@(]", requirement.strip(), maxsplit=1)[0]
 
 
 def import_names(distribution: str) -> Sequence[str]:
-    """Return the top-level modules of a distribution.
+    """Return the names of the top-level modules of a distribution.
 
-    For a distribution that is not installed on the host (a container may have it), the name with
-    underscores is assumed.
+    For a distribution that is not installed on the host, return its own name with underscores: the
+    sandbox's container may have it.
     """
     from importlib.metadata import PackageNotFoundError
 
@@ -129,13 +128,13 @@ def import_names(distribution: str) -> Sequence[str]:
 
 @cache
 def _installed_names(distribution: str) -> Sequence[str]:
-    """Look up the modules of an installed distribution, cached."""
-    from importlib.metadata import distribution as find
+    """Return the names of the top-level modules of an installed distribution."""
+    from importlib import metadata
 
-    distribution_found = find(distribution)
-    top_level_names = (distribution_found.read_text("top_level.txt") or "").split()
-    tops = top_level_names or [
-        path.parts[0].removesuffix(".py") for path in distribution_found.files or ()
+    installed = metadata.distribution(distribution)
+    top_level_names = (installed.read_text("top_level.txt") or "").split()
+    module_names = top_level_names or [
+        path.parts[0].removesuffix(".py") for path in installed.files or ()
     ]
-    names = dict.fromkeys(name for name in tops if name.isidentifier() and name != "__pycache__")
-    return tuple(names)
+    unique_names = dict.fromkeys(module_names)
+    return tuple(n for n in unique_names if n.isidentifier() and n != "__pycache__")

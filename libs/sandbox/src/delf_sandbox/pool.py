@@ -19,15 +19,15 @@ K = TypeVar("K")
 
 
 class SessionPool(Generic[S, K]):
-    """Keeps started sessions of one kind; each is used once.
+    """A pool of started sessions of one kind, each of which is used once.
 
-    Sessions belong to one event loop; after a change of loop new ones are started.
+    The sessions belong to one event loop; on a different loop, new sessions are started.
 
     Args:
         size: The number of idle sessions to keep.
-        start: Starts a session of a kind.
+        start: Starts a session of the given kind.
         usable: Returns True if an idle session can still be used.
-        abandon: Releases sessions of a closed loop, without awaiting.
+        abandon: Releases the given sessions without awaiting, because their loop may be closed.
     """
 
     def __init__(
@@ -46,35 +46,33 @@ class SessionPool(Generic[S, K]):
         self._reset()
 
     def _reset(self) -> None:
-        self.waiting: deque[S] = deque()
-        """Idle sessions."""
-        self.open: set[S] = set()
-        """Sessions in use."""
+        self.idle: deque[S] = deque()
+        self.in_use: set[S] = set()
         self.closed = False
         self._kind: K | None = None
         self._filling: asyncio.Task[None] | None = None
         self._work: set[asyncio.Task[Any]] = set()
 
     def follow_loop(self) -> None:
-        """Drop all sessions that belong to another event loop."""
+        """Abandon all sessions if they belong to an event loop other than the running one."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self.abandon()
             self._loop = loop
 
     def abandon(self) -> None:
-        """Drop all sessions, of a loop that may be closed."""
+        """Release all sessions without awaiting, because their loop may be closed."""
         if self._loop is not None:
-            self._abandon((*self.waiting, *self.open))
+            self._abandon((*self.idle, *self.in_use))
         self._reset()
         self._loop = None
 
     async def take(self, kind: K) -> S:
-        """Return an idle session or start one; it is in use until it is closed."""
+        """Return an idle or new session of a kind, which is in use until it is closed."""
         self.follow_loop()
         self.closed = False
-        session = self._take_waiting(kind) or await self._start_for_caller(kind)
-        self.open.add(session)
+        session = self._take_idle(kind) or await self._start_for_caller(kind)
+        self.in_use.add(session)
         return session
 
     def fill(self, kind: K) -> None:
@@ -89,7 +87,10 @@ class SessionPool(Generic[S, K]):
             await asyncio.wait({self._filling})
 
     def in_background(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Run work in an empty context, to be finished before the pool closes."""
+        """Run a coroutine as a task, with an empty context.
+
+        The pool waits for the task before it closes.
+        """
         task = shared_task(work)
         self._work.add(task)
         task.add_done_callback(self._work.discard)
@@ -98,11 +99,11 @@ class SessionPool(Generic[S, K]):
     async def aclose(
         self, finish: Callable[[Collection[asyncio.Task[Any]]], Awaitable[bool]] | None = None
     ) -> None:
-        """Close all sessions. Idempotent; the pool can be used again.
+        """Close all sessions. Idempotent. The pool can be used again afterwards.
 
         Args:
-            finish: Waits for background work and returns True if all is done; otherwise the rest is
-                cancelled.
+            finish: Waits for the given background tasks, and returns False to have the rest
+                cancelled. By default, all tasks are awaited.
         """
         self.follow_loop()
         self.closed = True
@@ -112,9 +113,9 @@ class SessionPool(Generic[S, K]):
             await asyncio.gather(self._filling, return_exceptions=True)
             self._filling = None
         # In rounds: a start that was in flight may add a session while these are closing.
-        while sessions := [*self.waiting, *self.open]:
-            self.waiting.clear()
-            self.open.clear()
+        while sessions := [*self.idle, *self.in_use]:
+            self.idle.clear()
+            self.in_use.clear()
             await asyncio.gather(*(session.aclose() for session in sessions))
         while self._work:  # work may start further work
             if finish is None:
@@ -124,16 +125,16 @@ class SessionPool(Generic[S, K]):
         for work in self._work:
             work.cancel()
 
-    def _take_waiting(self, kind: K) -> S | None:
-        while self.waiting and kind == self._kind:
-            session = self.waiting.popleft()
+    def _take_idle(self, kind: K) -> S | None:
+        while self.idle and kind == self._kind:
+            session = self.idle.popleft()
             if self._usable(session):
                 return session
             self.in_background(session.aclose())
         return None
 
     async def _start_for_caller(self, kind: K) -> S:
-        """Start a session; close the session if the caller was cancelled during the start."""
+        """Start a session. If the caller is cancelled meanwhile, close the session once started."""
         starting = self.in_background(self._start(kind))
         try:
             # Cancelling a start half-way would leave an untracked process.
@@ -147,18 +148,18 @@ class SessionPool(Generic[S, K]):
             self.in_background(starting.result().aclose())
 
     async def _fill(self, kind: K) -> None:
-        """Start sessions of a kind until enough wait; close waiting sessions of another kind."""
+        """Close idle sessions of other kinds; start sessions of a kind until the pool is full."""
         if kind != self._kind:
             # Set before the first await, so that nobody takes a session of the old kind meanwhile.
-            stale, self._kind = list(self.waiting), kind
-            self.waiting.clear()
+            stale, self._kind = list(self.idle), kind
+            self.idle.clear()
             await asyncio.gather(*(session.aclose() for session in stale))
         try:
-            while len(self.waiting) < self._size and not self.closed:
+            while len(self.idle) < self._size and not self.closed:
                 session = await self._start_for_caller(kind)
                 # Before it is ready: a task may take it at once, and then waits for the rest of the
                 # start.
-                self.waiting.append(session)
+                self.idle.append(session)
                 await session.ready(_START_SECONDS)
         except SandboxUnavailableError as error:
             _log.debug("no session could be started ahead: %s", error)

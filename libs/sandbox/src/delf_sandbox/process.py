@@ -8,21 +8,21 @@ from delf.protocols.sandbox import Outcome
 
 
 class GuestProcess(Protocol):
-    """A guest's process as its session uses it."""
+    """The process of a guest, as far as its session uses it."""
 
     @property
     def cpu_seconds(self) -> float:
-        """The processor time of the guest and its children, once released."""
+        """The processor seconds of the guest and its children, known after :meth:`aclose`."""
         ...
 
     def kill(self) -> None:
-        """Kill the guest and everything it started, at once. Idempotent."""
+        """Kill the guest and all processes that it started, without waiting. Idempotent."""
         ...
 
     async def how_it_ended(self) -> Outcome:
-        """Wait for the guest's end and return the reason as an outcome."""
+        """Wait for the end of the guest, and return the outcome that states the reason."""
         ...
 
     async def aclose(self) -> None:
-        """Release its resources. Idempotent."""
+        """Kill the guest, and release the resources of its process. Idempotent."""
         ...

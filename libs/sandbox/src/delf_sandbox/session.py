@@ -41,25 +41,26 @@ from delf_sandbox.wire import (
 _log = logging.getLogger(__name__)
 
 _READ_SIZE = 64 * 1024
-_READ_AT_FIRST = 2 * 1024
-"""The size of the first read, about twenty calls.
+_SMALL_READ_SIZE = 2 * 1024
+"""The maximum number of bytes of a read, except within a large frame.
 
-Each call would cost more if a thousand calls were started in one turn of the loop.
+This is about twenty calls. If a thousand calls were read and started in one turn of the loop, each
+of them would take longer.
 """
-_LARGE = 128 * 1024
-"""The size of a frame that is parsed in a thread, because it would delay the event loop."""
+_MAX_INLINE_BYTES = 128 * 1024
+"""The maximum size of a frame that is parsed in the event loop; larger ones use a thread."""
 
 
 class WireSession(asyncio.BufferedProtocol):
-    """A session with a guest over a transport; see :class:`delf.protocols.sandbox.SandboxSession`.
+    """A :class:`delf.protocols.sandbox.SandboxSession` with a guest over an asyncio transport.
 
-    Sockets are read into a reused buffer, because allocating one for each read costs more than a
-    call; other transports call :meth:`data_received`. A backend connects this protocol to the
-    guest's streams, then calls :meth:`ready` and :meth:`initialise`.
+    A backend connects this protocol to the guest's streams, then calls :meth:`ready` and
+    :meth:`initialise`. Sockets are read into a reused buffer, because allocating a buffer for each
+    read takes longer than a call. Other transports call :meth:`data_received`.
 
     Args:
-        process: The guest's process.
-        frame_bytes: The maximum number of bytes of a frame in either direction.
+        process: The process of the guest.
+        frame_bytes: The maximum number of bytes of a frame before :meth:`initialise`.
     """
 
     def __init__(self, process: GuestProcess, frame_bytes: int) -> None:
@@ -88,30 +89,33 @@ class WireSession(asyncio.BufferedProtocol):
     # -- asyncio.BufferedProtocol -------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Store the transport when the streams are connected."""
+        """Store the transport of the connected streams."""
         self._transport = cast("asyncio.Transport", transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return a buffer for the next bytes; a small one, except for a large frame."""
-        is_large = self._reader.pending >= _READ_AT_FIRST
-        return self._buffer if is_large else self._buffer[:_READ_AT_FIRST]
+        """Return a buffer for the next read, which is small except within a large frame."""
+        is_large = self._reader.pending >= _SMALL_READ_SIZE
+        return self._buffer if is_large else self._buffer[:_SMALL_READ_SIZE]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Process bytes that were read into the buffer."""
+        """Process the bytes that were read into the buffer."""
         self.data_received(bytes(self._buffer[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
-        """Process received bytes."""
+        """Split received bytes into frames, and handle the frames."""
         try:
             # Queued, not handled: while a large frame is parsed in its thread, later ones have to
             # wait.
             self._unread.extend(self._reader.feed(data))
         except FrameTooLargeError as error:
-            self._break(LimitReached(limit="frame", message=f"the sandbox sent {error}"))
+            self._abort(LimitReached(limit="frame", message=f"the sandbox sent {error}"))
         self._handle_unread()
 
     def _handle_unread(self) -> None:
-        """Process received frames up to a large one, which is parsed in a thread."""
+        """Handle the received frames in order.
+
+        At a large frame, the handling pauses until a thread has parsed the frame.
+        """
         if self._parsing is not None:
             return
         self._reading = True
@@ -121,14 +125,14 @@ class WireSession(asyncio.BufferedProtocol):
                 # Count a frame before parsing it, because parsing makes a flood expensive.
                 self._budget.count_frame(len(payload))
                 # Keep the order: later frames wait until a large one is parsed.
-                if len(payload) > _LARGE:
+                if len(payload) > _MAX_INLINE_BYTES:
                     self._parsing = self._loop.run_in_executor(None, _parse_whole, payload)
                     self._parsing.add_done_callback(self._handle_parsed)
-                    self._hold_reading()
+                    self._pause_reading()
                     break
                 self._handle(parse(payload), payload)
         except Exception as error:
-            self._break(_crash_of(error))
+            self._abort(_crash_of(error))
         finally:
             self._reading = False
             self._flush()
@@ -141,12 +145,12 @@ class WireSession(asyncio.BufferedProtocol):
             frame, payload, size = parsing.result()
             self._handle(frame, payload, size)
         except Exception as error:
-            self._break(_crash_of(error))
+            self._abort(_crash_of(error))
         self._resume_if_possible()
         self._handle_unread()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Record that the guest is gone."""
+        """Cancel the calls, and set the outcome of the running script to the reason for the end."""
         self._lost = True
         # Wakes ready(), which then asks how the process ended.
         if not self._booted.done():
@@ -163,22 +167,22 @@ class WireSession(asyncio.BufferedProtocol):
 
     @property
     def alive(self) -> bool:
-        """True if another script can run here."""
+        """True if the session can run another script."""
         return not (self._lost or self._closed)
 
     @property
     def cpu_seconds(self) -> float:
-        """The processor time of the guest; see the protocol."""
+        """The processor seconds of the guest, known once the session is closed."""
         return self._process.cpu_seconds
 
     async def ready(self, timeout: float) -> None:
         """Wait until the guest has started.
 
         Args:
-            timeout: Seconds.
+            timeout: The maximum number of seconds to wait.
 
         Raises:
-            SandboxUnavailableError: If the guest did not start, with the reason.
+            SandboxUnavailableError: If the guest did not start; the message has the reason.
         """
         try:
             async with asyncio.timeout(timeout):
@@ -201,8 +205,8 @@ class WireSession(asyncio.BufferedProtocol):
 
         Args:
             spec: The session's specification.
-            scratch: The working folder, as a path inside the sandbox.
-            readable: Further readable paths inside the sandbox.
+            scratch: The path inside the sandbox of the folder in which scripts may write.
+            readable: Further paths inside the sandbox that scripts may read.
         """
         self._spec = spec
         # Only now, with the limits of this task: the session was started before they were known.
@@ -212,7 +216,7 @@ class WireSession(asyncio.BufferedProtocol):
         self._write(init_frame(spec, scratch, readable))
 
     async def execute(self, code: str, host: ScriptHost) -> Outcome:
-        """Run a whole script; see the protocol."""
+        """Run a script and return its outcome; ``host`` makes the script's calls."""
         if self._spec is None or self._outcome is not None:
             raise RuntimeError("a session runs one script at a time, after initialise()")
         if not self.alive:
@@ -240,7 +244,7 @@ class WireSession(asyncio.BufferedProtocol):
             self.calls.clear()
 
     def kill(self) -> None:
-        """Kill the guest; calls in flight are cancelled."""
+        """Kill the guest, and cancel its calls in flight."""
         self._process.kill()
         self.calls.clear()
         self._out.clear()
@@ -259,7 +263,13 @@ class WireSession(asyncio.BufferedProtocol):
     # -- frames -------------------------------------------------------------------------
 
     def _handle(self, frame: list[Any], payload: bytes, size: int | None = None) -> None:
-        """Handle a frame of the guest; ``size`` is the payload's size in memory, if known."""
+        """Handle a frame of the guest.
+
+        Args:
+            frame: The parsed frame.
+            payload: The payload from which the frame was parsed.
+            size: The size of the frame in memory, if known.
+        """
         kind = frame[0]
         if kind == "call":
             size = size_in_memory(payload) if size is None else size
@@ -292,8 +302,8 @@ class WireSession(asyncio.BufferedProtocol):
         if self._outcome is not None and not self._outcome.done():
             self._outcome.set_result(outcome)
 
-    def _break(self, outcome: Outcome) -> None:
-        """Kill a guest that violated the protocol or a limit, and set the outcome."""
+    def _abort(self, outcome: Outcome) -> None:
+        """Kill the guest, and end the running script with an outcome that explains why."""
         self._finish(outcome)
         self._lost = True
         self.kill()
@@ -303,9 +313,9 @@ class WireSession(asyncio.BufferedProtocol):
             raise WireError("the sandbox sent a malformed print")
         if self._host is None or self._spec is None:
             return
-        outcome = self._budget.printed(frame[1])
+        outcome = self._budget.count_printed_text(frame[1])
         if outcome is not None:
-            self._break(outcome)
+            self._abort(outcome)
         else:
             self._host.printed(frame[1])
 
@@ -324,14 +334,17 @@ class WireSession(asyncio.BufferedProtocol):
     def _take_chunk(self, frame: list[Any]) -> None:
         if self._host is None or self._spec is None:
             return
-        outcome = self._files.take(frame, self._host)
+        outcome = self._files.receive(frame, self._host)
         if outcome is not None:
-            self._break(outcome)
+            self._abort(outcome)
 
     # -- calls --------------------------------------------------------------------------
 
     def _start_call(self, request: CallRequest, length: int, size: int) -> None:
-        """Begin a call of the guest; stop reading from the guest if calls take too much memory."""
+        """Begin a call of the guest.
+
+        If the open calls take too much memory, pause reading from the guest until calls end.
+        """
         if self._host is None:
             # Answered, not dropped: a coroutine that a script left behind must not wait forever.
             refusal = Raised("ToolError", "the script is over; no call can be made any more")
@@ -339,14 +352,14 @@ class WireSession(asyncio.BufferedProtocol):
             return
         outcome = self._budget.count_call(length, size)
         if outcome is not None:
-            self._break(outcome)
+            self._abort(outcome)
             return
         self.calls.begin(self._host, request, size)
         # Back pressure: the guest blocks on its pipe until calls have ended, so that a script
         # cannot fill the host's memory with calls.
         if self.calls.held_bytes > self._budget.unread_bytes:
             self.calls.on_call_end = self._resume_if_possible
-            self._hold_reading()
+            self._pause_reading()
 
     def _answer(self, number: int, answer: CallAnswer) -> None:
         if self._spec is not None:
@@ -354,11 +367,11 @@ class WireSession(asyncio.BufferedProtocol):
             self._write(*frame)
 
     def process_ended(self) -> None:
-        """Read the guest's last output after its process has ended."""
+        """Resume reading, so that the last output of the ended process is read."""
         self._resume()
 
-    def _hold_reading(self) -> None:
-        """Pause reading until pending calls and memory allow more."""
+    def _pause_reading(self) -> None:
+        """Pause reading from the guest; :meth:`_resume_if_possible` resumes it."""
         if not self.is_paused and self._transport is not None and not self._transport.is_closing():
             self.is_paused = True
             self._transport.pause_reading()
@@ -374,9 +387,9 @@ class WireSession(asyncio.BufferedProtocol):
         self.is_paused = False
 
     def _write(self, *parts: bytes) -> None:
-        """Send a frame: at once on an idle session, otherwise together with others.
+        """Send the parts of a frame to the guest.
 
-        With many open calls, all answers of one turn of the loop are sent in one write.
+        If many calls are open, the answers of one turn of the loop are sent together.
         """
         if self._lost:
             return
@@ -401,11 +414,11 @@ class WireSession(asyncio.BufferedProtocol):
         # Unread answers would fill the host's memory.
         if transport.get_write_buffer_size() > self._budget.unread_bytes:
             message = "the script left more answers unread than its memory could hold"
-            self._break(LimitReached(limit="memory", message=message))
+            self._abort(LimitReached(limit="memory", message=message))
 
 
 def _parse_whole(payload: bytes) -> tuple[list[Any], bytes, int]:
-    """Parse a frame; return the frame, its source and its size in memory."""
+    """Parse a payload. Return the frame, the payload and the frame's size in memory, in bytes."""
     return parse(payload), payload, size_in_memory(payload)
 
 

@@ -24,28 +24,28 @@ from delf.protocols.sandbox import (
 )
 from delf.values.encoding import MAX_VALUES, UnsupportedValueError, loads
 from delf.values.sizes import cost, cost_of_values, has_too_many_values
-from delf_sandbox.guest.frames import HALF, FrameTooLargeError, encode, frame_around
+from delf_sandbox.guest.frames import UNPAIRED_SURROGATES, FrameTooLargeError, encode, frame_around
 from delf_sandbox.modules import modules_of
 
 _MAX_MOMENT = 2**63
 _SMALL = 128
 _VALUE_BYTES = 32
-_TAGGED = b'{"$t"'
-"""The beginning of a date or another tagged value, which is a dict on the wire only."""
-_COST_OF_A_DICT = 6
-"""The number of values as which :func:`cost` counts a dict."""
+_TAG_PREFIX = b'{"$t"'
+"""The first bytes of a tagged value, such as a date, which is a dict only on the wire."""
+_VALUES_PER_DICT = 6
+"""The number of values whose size in memory equals that of a dict."""
 _ESCAPED_SURROGATE = re.compile(rb"(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]")
 
 
 class WireError(SandboxExecutionError):
-    """The guest sent data that violates the protocol."""
+    """The guest sent data that violates the wire protocol."""
 
     code = "ERR-SANDBOX-004"
     default_hint = "try again; a sandbox that fails so without a script that meddles has a defect"
 
 
 def parse(payload: bytes) -> list[Any]:
-    """Parse a guest's frame: a list that starts with its name.
+    """Parse the payload of a guest's frame: a list whose first item is the frame's name.
 
     Raises:
         WireError: If the payload is not a frame.
@@ -65,9 +65,10 @@ def parse(payload: bytes) -> list[Any]:
 
 
 def size_in_memory(payload: bytes) -> int:
-    """Estimate the bytes of memory that a payload takes once parsed: ``{},`` takes seventy.
+    """Estimate the size in memory of a parsed payload, in bytes.
 
-    For a small payload this is just its size.
+    The size can be many times that of the payload: ``{},`` takes seventy bytes. For a small
+    payload, the result is just the payload's size.
     """
     size = len(payload)
     if size < _SMALL:
@@ -75,12 +76,12 @@ def size_in_memory(payload: bytes) -> int:
     values = cost(payload)
     if _VALUE_BYTES * values > size:  # the estimate may have counted separators in texts
         values = cost_of_values(payload)
-    return size + _VALUE_BYTES * (values - _COST_OF_A_DICT * payload.count(_TAGGED))
+    return size + _VALUE_BYTES * (values - _VALUES_PER_DICT * payload.count(_TAG_PREFIX))
 
 
 def _has_unpaired_surrogates(payload: bytes) -> bool:
-    """Return True if a payload contains unpaired surrogates, raw or escaped."""
-    return (b"\xed" in payload and HALF.search(payload) is not None) or (
+    """Return True if a payload has unpaired surrogates, as bytes or as a JSON escape."""
+    return (b"\xed" in payload and UNPAIRED_SURROGATES.search(payload) is not None) or (
         b"\\u" in payload and _ESCAPED_SURROGATE.search(payload) is not None
     )
 
@@ -112,8 +113,11 @@ def parse_call(frame: Sequence[Any]) -> CallRequest:
     )
 
 
-def _fits(frame: Sequence[Any], *kinds: type) -> bool:
-    """Return True if a frame's fields have these types; ``object`` matches any."""
+def _has_types(frame: Sequence[Any], *kinds: type) -> bool:
+    """Return True if the fields after a frame's name have exactly these types.
+
+    The type ``object`` accepts any field.
+    """
     return len(frame) == len(kinds) + 1 and all(
         kind is object or type(value) is kind for value, kind in zip(frame[1:], kinds, strict=True)
     )
@@ -126,10 +130,10 @@ def parse_outcome(frame: Sequence[Any]) -> Outcome:
         WireError: If a field has the wrong type.
     """
     name = frame[0]
-    if name == "done" and _fits(frame, object, dict):
+    if name == "done" and _has_types(frame, object, dict):
         return Done(value=frame[1], variables=frame[2])
-    is_failed = name == "failed" and _fits(frame, str, str, object, object, dict, object)
-    if is_failed or (name == "limit" and _fits(frame, str, str, object, object, dict)):
+    is_failed = name == "failed" and _has_types(frame, str, str, object, object, dict, object)
+    if is_failed or (name == "limit" and _has_types(frame, str, str, object, object, dict)):
         failure_fields: dict[str, Any] = {
             "message": frame[2],
             "line": _number(frame[3]),
@@ -139,7 +143,7 @@ def parse_outcome(frame: Sequence[Any]) -> Outcome:
         if is_failed:
             return Failed(kind=frame[1], call_id=_number(frame[6]), **failure_fields)
         return LimitReached(limit=frame[1], **failure_fields)
-    if name == "rerun" and _fits(frame, str, str, list, dict):
+    if name == "rerun" and _has_types(frame, str, str, list, dict):
         return Rerun(
             context=frame[1], remaining=frame[2], carry=tuple(frame[3]), variables=frame[4]
         )
@@ -151,17 +155,20 @@ def _number(value: Any) -> int | None:
 
 
 def limits_by_name(limits: Limits) -> dict[str, float]:
-    """Convert limits to a dict for the guest, ten times faster than ``dataclasses.asdict``."""
+    """Return a mapping from the name of each limit to its value.
+
+    This is ten times faster than ``dataclasses.asdict``.
+    """
     return {name: getattr(limits, name) for name in limits.__slots__}
 
 
 def init_frame(spec: SessionSpec, scratch: str, readable: Sequence[str]) -> bytes:
-    """Encode the first frame of a session.
+    """Encode the ``init`` frame, which starts a session.
 
     Args:
         spec: The session's specification.
-        scratch: The working folder, as a path inside the sandbox.
-        readable: Further readable paths inside the sandbox.
+        scratch: The path inside the sandbox of the folder in which scripts may write.
+        readable: Further paths inside the sandbox that scripts may read.
     """
     content = {
         "tools": [[tool.name, list(tool.methods), list(tool.changing)] for tool in spec.tools],
@@ -177,25 +184,26 @@ def init_frame(spec: SessionSpec, scratch: str, readable: Sequence[str]) -> byte
 
 
 def exec_frame(number: int, code: str, limit: int, start: ScriptStart | None = None) -> bytes:
-    """Encode the frame that runs a script.
+    """Encode the ``exec`` frame, which runs a script.
 
     Args:
         number: The script's number in the session.
-        code: The script.
+        code: The text of the script.
         limit: The maximum number of bytes of the frame.
-        start: The recorded clock and seed; the real ones when omitted.
+        start: The seed, and the recorded clock reads and turns to replay. Without it, the script
+            gets the real time and randomness.
     """
     start_fields = None if start is None else [start.seed, list(start.clock), list(start.turns)]
     return encode(["exec", number, code, start_fields], limit)
 
 
 def parse_numbers(frame: Sequence[Any]) -> list[int]:
-    """Parse the numbers in a ``clock`` or ``turns`` frame.
+    """Parse a ``clock`` or ``turns`` frame, and return its numbers.
 
     Raises:
         WireError: If the frame is malformed.
     """
-    if _fits(frame, list) and all(
+    if _has_types(frame, list) and all(
         type(item) is int and -_MAX_MOMENT <= item < _MAX_MOMENT for item in frame[1]
     ):
         return frame[1]
@@ -205,9 +213,13 @@ def parse_numbers(frame: Sequence[Any]) -> list[int]:
 def answer_frame(
     call_id: int, answer: CallAnswer, limit: int
 ) -> tuple[Sequence[bytes], str | None]:
-    """Encode the answer to a call; return the parts, and the fault if it had to be replaced.
+    """Encode the answer to a call.
 
-    A result that cannot be encoded is replaced by an error, so that the script is not left waiting.
+    A result that cannot be encoded is replaced by an error, so that the script does not wait
+    forever.
+
+    Returns:
+        The parts of the frame, and the message of the error that replaced a result, or None.
     """
     try:
         if isinstance(answer, Returned) and answer.encoded is not None:

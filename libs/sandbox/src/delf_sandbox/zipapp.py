@@ -14,9 +14,9 @@ import delf.values.conversion
 import delf.values.encoding
 
 _HERE = Path(__file__).resolve().parent
-_OF_DELF = (delf.values.conversion, delf.machine.filenames, delf.values.encoding)
+_CORE_MODULES = (delf.values.conversion, delf.machine.filenames, delf.values.encoding)
 _EPOCH = (2020, 1, 1, 0, 0, 0)
-_PACKAGES = (
+_EMPTY_FILES = (
     "delf/__init__.py",
     "delf/machine/__init__.py",
     "delf/values/__init__.py",
@@ -24,10 +24,10 @@ _PACKAGES = (
 )
 
 
-def _sources() -> dict[str, str]:
-    """Read the guest's source files by their names in the archive."""
-    files: dict[str, str] = dict.fromkeys(_PACKAGES, "")
-    for module in _OF_DELF:
+def _read_sources() -> dict[str, str]:
+    """Return a mapping from file name in the archive to source text."""
+    files: dict[str, str] = dict.fromkeys(_EMPTY_FILES, "")
+    for module in _CORE_MODULES:
         name = module.__name__.replace(".", "/")
         files[f"{name}.py"] = Path(str(module.__file__)).read_text("utf-8")
     for path in sorted((_HERE / "guest").glob("*.py")):
@@ -40,16 +40,16 @@ def _sources() -> dict[str, str]:
 
 @cache
 def guest_zipapp() -> bytes:
-    """Build the archive, reproducible for the same sources and Python.
+    """Build the archive with the guest's modules.
 
-    The archive has each module as source and compiled for the running Python; other Pythons ignore
-    the compiled form.
+    The archive is identical for the same sources and Python version. Each module is included as
+    source and compiled for the running Python; other versions of Python ignore the compiled form.
     """
     import zipfile  # only needed to build the archive
 
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
-        for name, source in _sources().items():
+        for name, source in _read_sources().items():
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), source)
             archive.writestr(zipfile.ZipInfo(f"{name}c", _EPOCH), _compile_source(name, source))
     return out.getvalue()
@@ -57,15 +57,15 @@ def guest_zipapp() -> bytes:
 
 @cache
 def guest_digest() -> str:
-    """Return the SHA-256 of the guest's sources, which identifies the guest's version."""
+    """Return the SHA-256 of the guest's sources as hexadecimal text, to identify the version."""
     digest = hashlib.sha256()
-    for name, source in sorted(_sources().items()):
+    for name, source in sorted(_read_sources().items()):
         digest.update(f"{name}\0{len(source)}\0{source}".encode())
     return digest.hexdigest()
 
 
 def _compile_source(name: str, source: str) -> bytes:
-    """Compile a source to a .pyc that is never checked against its source."""
+    """Compile a source to the content of a .pyc file, which is never checked for changes."""
     code = compile(source, name, "exec", dont_inherit=True)
     flags = (0b01).to_bytes(4, "little")
     return importlib.util.MAGIC_NUMBER + flags + bytes(8) + marshal.dumps(code)

@@ -216,7 +216,7 @@ class DockerBackend:
     async def _connect(self, process: ContainerProcess, limits: Limits) -> ContainerSession:
         """Connect a session to the container and start it."""
         _, session = await asyncio.get_running_loop().create_connection(
-            lambda: ContainerSession(process, limits.frame_bytes, self.pool.open.discard),
+            lambda: ContainerSession(process, limits.frame_bytes, self.pool.in_use.discard),
             sock=process.stream,
         )
         await self.engine.run(self._start_container, process.container)

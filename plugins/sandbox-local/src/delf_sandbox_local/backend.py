@@ -211,7 +211,7 @@ class LocalBackend:
         process, wire = await server.fork(limits, libraries=libraries, files=files)
         loop = asyncio.get_running_loop()
         _, guest = await loop.create_connection(
-            lambda: _Guest(process, limits.frame_bytes, self.pool.open.discard), sock=wire
+            lambda: _Guest(process, limits.frame_bytes, self.pool.in_use.discard), sock=wire
         )
         # Read the rest even if reading is paused: the last frames tell how the script ended.
         process.when_ended(guest.process_ended)

@@ -39,16 +39,16 @@ def check_lazy(tree: ast.Module, functions: Functions) -> None:
         if isinstance(node, (ast.GeneratorExp, ast.Call)):
             changed = functions.write_action_per_item(node) or _named_expression_in(node)
             if changed and not _is_consumed_completely(node, parents):
-                raise AmbiguousError.about(
+                raise AmbiguousError.at_node(
                     node,
                     f"this sandbox goes through generators and map() at once, so {changed} for "
                     "every item: make a list of it, or write a loop",
                 )
-    for scope in functions.seen.functions:
+    for scope in functions.syntax.functions:
         if isinstance(scope.node, FunctionNode) and scope.is_generator:
             changed = functions.write_action_in(scope) or _printed_in(scope.node)
             if changed:
-                raise AmbiguousError.about(
+                raise AmbiguousError.at_node(
                     scope.node,
                     f"this sandbox runs a generator to its end at once, with each {changed}: "
                     "build a list and return it",
@@ -97,10 +97,12 @@ def _is_consumed_completely(node: ast.AST, parents: dict[int, ast.AST]) -> bool:
 
 def lower_generator(node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
     """Convert a generator to an eager iterator, in place."""
-    yields = [part for part in _own_nodes(node) if isinstance(part, (ast.Yield, ast.YieldFrom))]
+    yields = [
+        part for part in _top_level_nodes(node) if isinstance(part, (ast.Yield, ast.YieldFrom))
+    ]
     if not yields or node.decorator_list:
         return
-    statements = {id(part.value) for part in _own_nodes(node) if isinstance(part, ast.Expr)}
+    statements = {id(part.value) for part in _top_level_nodes(node) if isinstance(part, ast.Expr)}
     if any(id(part) not in statements for part in yields):
         return  # uses the value of a yield, as with send()
     _Yields().generic_visit(node)
@@ -110,12 +112,12 @@ def lower_generator(node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
     node.body.append(_return_items(node.body[-1]))
 
 
-def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
+def _top_level_nodes(function: ast.AST) -> Iterator[ast.AST]:
     """Yield the nodes of a function, without nested functions."""
     for part in ast.iter_child_nodes(function):
         yield part
         if not isinstance(part, _INNER):
-            yield from _own_nodes(part)
+            yield from _top_level_nodes(part)
 
 
 def _return_items(node: Any) -> ast.Return:

@@ -83,15 +83,15 @@ def method_name(connection: str, method: str) -> str:
 class MontyRewriting(Rewriting):
     """The await rewriting for Monty, where ``await`` is allowed anywhere."""
 
-    everywhere = True
+    await_everywhere = True
 
     def _write(self) -> None:
         # On the original tree: the messages of this check name the lines and names of the script.
-        check_lazy(cast("ast.Module", self._seen.module.node), self._functions)
+        check_lazy(cast("ast.Module", self._syntax.module.node), self._functions)
         super()._write()
-        for place, is_called in self._seen.attributes:
+        for place, is_called in self._syntax.attributes:
             self._hand_over_method(place, is_called=is_called)
-        for place in self._seen.calls.values():
+        for place in self._syntax.calls.values():
             self._write_connection(place)
 
     def _hand_over_method(self, place: Any, *, is_called: bool) -> None:
@@ -113,7 +113,7 @@ class MontyRewriting(Rewriting):
             case _:
                 pass
 
-    def make_later(self, place: CallPlace, *, is_awaited: bool) -> None:
+    def make_awaitable(self, place: CallPlace, *, is_awaited: bool) -> None:
         """Make a tool's call return an awaitable, awaited later."""
         if is_awaited:
             return
@@ -128,7 +128,7 @@ class MontyRewriting(Rewriting):
             func=name(node, LATER), args=[text, function], keywords=[], **position_of(function)
         )
 
-    def hand_over_later(self, place: Place) -> None:
+    def replace_passed_function(self, place: Place) -> None:
         """Make a tool that is passed to another function return awaitables when it is called."""
         label = label_of(place.node) or ""
         connection, _, method = label.partition(".")
@@ -142,7 +142,7 @@ class MontyRewriting(Rewriting):
         """Return True if a call of an unknown function may return an awaitable."""
         words = {*self._initial_names.tools, TOOLS}
         return super().may_give_coroutines() or any(
-            place.node.id in words and not is_called for place, is_called in self._seen.loads
+            place.node.id in words and not is_called for place, is_called in self._syntax.loads
         )
 
     def awaitable_variant(self, function: Any) -> Any:
@@ -553,7 +553,7 @@ def _check_methods(node: ast.ClassDef) -> None:
     for part in node.body:
         word = getattr(part, "name", "")
         if word.startswith("__") and word not in _METHODS:
-            raise AmbiguousError.about(
+            raise AmbiguousError.at_node(
                 part,
                 f"{SUBSET} without {word} of classes: write a method of another name and call it",
             )
@@ -581,7 +581,7 @@ def _check_syntax(tree: ast.Module) -> None:
                 unsupported = "except*: write except"
             case _:
                 continue
-        raise AmbiguousError.about(node, f"{SUBSET} without {unsupported}")
+        raise AmbiguousError.at_node(node, f"{SUBSET} without {unsupported}")
 
 
 def mark_called(tree: ast.AST) -> None:

@@ -12,7 +12,7 @@ from importlib import resources
 from delf.protocols.sandbox import Failed, ToolNames
 from delf_sandbox.guest.names import InitialNames
 from delf_sandbox.guest.nodes import AmbiguousError, position_of
-from delf_sandbox.guest.script import VALUE, bound_names, call_forgotten, keep_last_value
+from delf_sandbox.guest.script import VALUE, bound_names, call_main_function, keep_last_value
 from delf_sandbox_monty.aliases import ALIASES
 from delf_sandbox_monty.lowering import (
     LATER,
@@ -79,7 +79,7 @@ def _prepared(source: str, initial_names: InitialNames) -> Prepared:
     """Rewrite a script to the Python that Monty supports, if that changes anything."""
     tree = ast.parse(source)
     before = ast.dump(tree)
-    call_forgotten(tree)
+    call_main_function(tree)
     rewritten = MontyRewriting(tree, initial_names).done
     mark_called(tree)
     Lowering(set(initial_names.tools).difference(rewritten.rebound)).lower(tree)

@@ -29,7 +29,7 @@ from delf.values.encoding import TooLargeError, UnsupportedValueError, check_siz
 from delf.values.sizes import is_large
 from delf_sandbox.budget import Budget
 from delf_sandbox.folders import remove_folder, used_space
-from delf_sandbox.guest.arguments import ADD_FILE, RERUN, OwnFunction
+from delf_sandbox.guest.arguments import ADD_FILE, RERUN, FunctionWithUsage
 from delf_sandbox.guest.names import rebound_names_note
 from delf_sandbox.guest.output import NOT_GIVEN, FileLimits, FileSender, LimitReachedError
 from delf_sandbox.guest.scratch import Scratch
@@ -199,13 +199,13 @@ class MontySession:
                 message = f"never awaited, so never made: {', '.join(missed[:5])}; write `await …`"
                 return Failed(kind="NotAwaitedError", message=message)
         if isinstance(outcome, Done):
-            return await asyncio.to_thread(self._hand_over_written) or outcome
+            return await asyncio.to_thread(self._send_written_files) or outcome
         return outcome
 
-    def _hand_over_written(self) -> Outcome | None:
+    def _send_written_files(self) -> Outcome | None:
         """Hand over files from the script's folder. Runs in a thread."""
         try:
-            self._files.hand_over_written()
+            self._files.send_written()
         except LimitReachedError as error:
             return LimitReached(limit=error.limit, message=error.message)
         except (OSError, ValueError, TypeError) as error:
@@ -307,8 +307,8 @@ class MontySession:
         from pydantic_monty import ClassInstance
 
         names: dict[str, Any] = {
-            "add_to_output_files": OwnFunction(ADD_FILE, self._add_file),
-            "rerun": OwnFunction(RERUN, self._ask_rerun),
+            "add_to_output_files": FunctionWithUsage(ADD_FILE, self._add_file),
+            "rerun": FunctionWithUsage(RERUN, self._ask_rerun),
             "__delf_status__": self._status,
         }
         for name, methods in self._tools.items():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from delf.protocols.sandbox import MAX_MESSAGE, Failed, LimitReached, Limits
-from delf_sandbox.guest.policy import refusal
+from delf_sandbox.guest.policy import import_refusal
 from delf_sandbox_monty.aliases import ALIASES
 from delf_sandbox_monty.lowering import SHIMS, SUBSET
 from delf_sandbox_monty.script import line_of
@@ -164,7 +164,7 @@ def _explain(
         have = sorted(name for name in modules if name in MODULES)
         if match[1].partition(".")[0] in modules:
             return "ImportError", f"{SUBSET} without {match[1]!r}; it has: {', '.join(have)}"
-        return "ImportError", refusal(match[1], have)
+        return "ImportError", import_refusal(match[1], have)
     text = _PRELUDE.sub(lambda match: f"'{_OBJECTS.get(match[1], 'function')}'", text)
     if kind == "AttributeError" and (match := _ATTRIBUTE.search(text)) and match[1] in tools:
         name, method = match.groups()

@@ -9,11 +9,13 @@ from delf_sandbox.guest.serve import Server
 
 
 def main(arguments: list[str]) -> None:
-    """Serve a session on the given descriptors.
+    """Serve a session with the host on two file descriptors.
+
+    Without arguments, the session uses standard input and output. The script then gets
+    ``/dev/null`` as standard input and output.
 
     Args:
-        arguments: Two descriptor numbers. Without them standard input and output are used, and
-            replaced for the script.
+        arguments: The numbers of the descriptors for reading and writing, or nothing.
     """
     if arguments:
         read_fd, write_fd = (int(number) for number in arguments[:2])

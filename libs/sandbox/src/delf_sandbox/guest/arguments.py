@@ -10,14 +10,15 @@ RERUN = "rerun(context, remaining)"
 ADD_FILE = "add_to_output_files(name, content)"
 
 
-class OwnFunction:
-    """A sandbox function as scripts call it.
+class FunctionWithUsage:
+    """A function for scripts that shows its right usage when called with wrong arguments.
 
-    Wrong arguments raise a ``TypeError`` that shows the usage.
+    Wrong arguments raise a ``TypeError`` with the usage.
 
     Args:
-        usage: The name and the arguments, such as ``rerun(context, remaining)``.
-        function: Called with the arguments; its parameters have the names that scripts use.
+        usage: The function's name and arguments for error messages, such as ``rerun(context,
+            remaining)``.
+        function: The implementation, whose parameters have the names that scripts use.
     """
 
     def __init__(self, usage: str, function: Callable[..., Any]) -> None:

@@ -20,9 +20,9 @@ from delf_sandbox.guest.nodes import LATER
 
 _ITERATORS = (types.GeneratorType, map, filter, zip, reversed)
 _MAX_CALLS_AFTER_END = 100
-"""The maximum number of calls that leftover tasks may make after the script's end."""
+"""The maximum number of calls that one of a script's tasks may make after the script's end."""
 _MAX_INSPECTED = 10_000
-"""The maximum number of parts of a script's value that are searched for actions."""
+"""The maximum number of nested items of a script's final value that are inspected."""
 SCRIPT_NAME = "<script "
 """The prefix of scripts' file names, as tracebacks show them."""
 
@@ -31,13 +31,13 @@ class ToolError(Exception):
     """A tool call failed; the message has the reason."""
 
     call_number: int | None = None
-    """The number of the failed call; None without a call."""
+    """The number of the failed call; None if the error was raised without a call."""
     status: int | None = None
     """The HTTP status of the failed response, if any."""
 
 
 class ToolException(ToolError):  # noqa: N818 - the name that tools' authors know
-    """A tool refused a call with a message for the script."""
+    """A tool refused a call and explained the reason in a message for the script."""
 
 
 class ToolArgumentError(ToolError):
@@ -45,7 +45,7 @@ class ToolArgumentError(ToolError):
 
 
 class ToolNotAllowed(ToolError):  # noqa: N818 - reads as what it says
-    """The tool does not exist here or may not be used."""
+    """The tool does not exist in this task or may not be used."""
 
 
 class ApprovalRejected(ToolError):  # noqa: N818 - reads as what it says
@@ -59,9 +59,10 @@ EXCEPTIONS: dict[str, type[ToolError]] = {
 
 
 class ToolMessage(str):
-    """A tool's error message, returned instead of a result.
+    """The error message of a tool call, which the script gets in place of a result.
 
-    It is text; using it as a record or a list raises an error with the message.
+    Scripts can use the message as text. Indexing by a string, iteration and attribute access raise
+    :class:`ToolException` with the message, because the script then expects a real result.
     """
 
     __slots__ = ()
@@ -81,9 +82,9 @@ class ToolMessage(str):
 
 
 class ToolCall(Coroutine[Any, Any, Any]):
-    """A call that is made when it is awaited or when its result is used.
+    """A tool call that is sent when the script awaits it or uses its result.
 
-    asyncio accepts it as a coroutine, as in ``create_task``.
+    asyncio accepts the object as a coroutine, as in ``create_task``.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class ToolCall(Coroutine[Any, Any, Any]):
 
     def _begin(self) -> Coroutine[Any, Any, Any]:
         if self._inner is None:
-            self._inner = self._caller.make(
+            self._inner = self._caller.start(
                 self._number, self._connection, self._method, self._args, self._kwargs
             )
         return self._inner
@@ -127,7 +128,7 @@ class ToolCall(Coroutine[Any, Any, Any]):
         return result
 
     def result(self) -> Any:
-        """Wait for the result and return it."""
+        """Block until the call has its result, and return the result."""
         if not self._result:
             self._result.append(self._caller.block(self))
         return self._result[0]
@@ -145,7 +146,7 @@ class ToolCall(Coroutine[Any, Any, Any]):
 
 
 def _forward_to_result(name: str) -> Callable[..., Any]:
-    """Make a method that forwards to the call's result."""
+    """Build a special method that waits for the call's result and applies to the result."""
 
     def method(self: ToolCall, *args: Any) -> Any:
         values = [item.result() if isinstance(item, ToolCall) else item for item in args]
@@ -163,7 +164,7 @@ _FORWARDED_METHODS = (
     *("contains", "getitem", "setitem", "delitem", "eq", "ne", "lt", "le", "gt", "ge"),
     *("add", "sub", "mul", "truediv", "floordiv", "mod", "neg", "index"),
 )
-"""Special methods that use the result of a call."""
+"""Special methods of :class:`ToolCall` that wait for the call's result and apply to the result."""
 for _name in _FORWARDED_METHODS:
     setattr(ToolCall, f"__{_name}__", _forward_to_result(f"__{_name}__"))
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod"):
@@ -179,13 +180,14 @@ def _label(connection: str, method: str) -> str:
 
 
 class Caller:
-    """Makes calls and passes their answers to waiting coroutines.
+    """Sends tool calls to the host and passes the answers to the waiting coroutines.
 
-    If nothing else can run in the guest, a call blocks until its answer arrives, which saves turns
-    of the event loop.
+    If nothing else can run in the guest, a call blocks the thread until its answer arrives, which
+    saves turns of the event loop.
 
     Args:
-        send: Sends a frame, immediately if requested.
+        send: Sends a frame; the flag says whether to send at once instead of at the end of the
+            turn.
         receive: Blocks until frames arrive from the host, and dispatches them.
         loop: The event loop.
     """
@@ -210,7 +212,7 @@ class Caller:
         self._calls_after_end: Counter[Any] | None = None
 
     def block(self, call: Coroutine[Any, Any, Any]) -> Any:
-        """Make a call, and wait for its result."""
+        """Send a call, and block until its result arrives."""
         return self._loop.block(call)
 
     @property
@@ -219,10 +221,11 @@ class Caller:
         return bool(self._waiting)
 
     def script_ended(self, *, is_over: bool) -> None:
-        """Record that the script's last line has run.
+        """Record that the last line of the script has run.
 
         Args:
-            is_over: Whether the tasks that the script left running have ended, too.
+            is_over: Whether the asyncio tasks that the script started have ended as well. Until
+                then, the number of calls of each task is limited.
         """
         self._calls_after_end = None if is_over else Counter()
 
@@ -231,14 +234,14 @@ class Caller:
         self._idle = self._loop.create_future()
         return self._idle
 
-    def forget(self) -> None:
-        """Forget the unawaited calls of earlier scripts, as a new script begins."""
+    def begin_script(self) -> None:
+        """Reset the state of the previous script as a new script begins."""
         self._unawaited.clear()
         self._arrived.clear()
         self._last_of_earlier_scripts = self._last
 
     def note_unawaited(self, call: str, line: int) -> None:
-        """Record a call expression whose call was never awaited."""
+        """Record a call expression in the script that was never awaited."""
         self._unawaited[-line] = (call, line)
 
     def unawaited(self) -> list[str]:
@@ -246,27 +249,40 @@ class Caller:
         return [f"{call} on line {line}" for call, line in self._unawaited.values()]
 
     def call(self, connection: str, method: str, args: Any, kwargs: Any, depth: int) -> ToolCall:
-        """Make an awaitable call."""
+        """Create a call that is sent when the script awaits it or uses its result.
+
+        Args:
+            connection: The name of the connection or plain tool.
+            method: The name of the action; empty for a plain tool.
+            args: The positional arguments.
+            kwargs: The keyword arguments.
+            depth: The number of stack frames between this method and the script.
+        """
         args = [_iterators_to_lists(argument) for argument in args]
         kwargs = {name: _iterators_to_lists(argument) for name, argument in kwargs.items()}
         number = self._last = next(self._numbers)
         self._unawaited[number] = (_label(connection, method), _line_of_script(depth + 1))
         return ToolCall(self, number, connection, method, args, kwargs)
 
-    def make(
+    def start(
         self, number: int, connection: str, method: str, args: Any, kwargs: Any
     ) -> Coroutine[Any, Any, Any]:
-        """Make the coroutine that sends a call and waits for its answer."""
+        """Return the coroutine that sends a call and waits for its answer."""
         _, line = self._unawaited.pop(number, ("", 0))
-        return self._make(number, line, ["call", number, connection, method, list(args), kwargs])
+        return self._send_and_wait(
+            number, line, ["call", number, connection, method, list(args), kwargs]
+        )
 
-    async def _make(self, number: int, line: int, frame: list[Any]) -> Any:
-        """Send a call and wait for its answer, blocking if nothing else can run."""
+    async def _send_and_wait(self, number: int, line: int, frame: list[Any]) -> Any:
+        """Send a call and wait for its answer.
+
+        The wait blocks the thread if nothing else can run in the guest.
+        """
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         # Before the call is sent: a refused call must leave no trace on the host.
         self._check_end()
         is_alone = not self._waiting
-        is_blocking = is_alone and self._loop.only_waits()
+        is_blocking = is_alone and self._loop.waits_only_for_host()
         # Send a lone call at once; calls of the same turn are sent together at its end.
         self._send([*frame, is_blocking, line], is_alone)
         # After the sending: a call that could not be sent has no answer, and nothing waits for it.
@@ -290,7 +306,7 @@ class Caller:
                 self._idle.set_result(None)
 
     def _check_end(self) -> None:
-        """Raise if a leftover task keeps making calls after the script's end."""
+        """Raise :class:`ToolError` if one task has made too many calls after the script's end."""
         task = asyncio.current_task()
         if self._calls_after_end is None or task is None:
             return
@@ -301,23 +317,27 @@ class Caller:
             )
 
     def answer(self, frame: list[Any]) -> None:
-        """Process an answer from the host, now or in its recorded turn."""
+        """Pass an answer from the host to the waiting call.
+
+        During a replay, the answer is stored until the event loop reaches the turn in which the
+        answer arrived in the recorded run.
+        """
         number = frame[1]
         # The whole guest is blocked on this answer, so no turn of the loop has to be recorded.
         if number == self._blocking_number:
-            self._hand_over(frame)
+            self._pass_answer(frame)
         # Replay: keep the answer until the turn in which it arrived at the first run.
         elif self._loop.is_replaying:
             self._arrived[number] = frame
         elif number in self._waiting:
-            self._loop.note(number - self._last_of_earlier_scripts)
-            self._hand_over(frame)
+            self._loop.record(number - self._last_of_earlier_scripts)
+            self._pass_answer(frame)
 
     def deliver(self, numbers: Sequence[int]) -> None:
-        """Deliver arrived answers, in the recorded turn of the loop.
+        """Pass the answers that belong to this turn of the event loop to their calls.
 
         Args:
-            numbers: The numbers of the calls, counted from the script's first.
+            numbers: The numbers of the answered calls; the script's first call has number 1.
         """
         for number in numbers:
             wire_number = number + self._last_of_earlier_scripts
@@ -331,7 +351,7 @@ class Caller:
                 self._receive()
             frame = self._arrived.pop(wire_number, None)
             if frame is not None:
-                self._hand_over(frame)
+                self._pass_answer(frame)
         if not self._loop.is_replaying:  # the replay is over: process the kept answers
             rest, self._arrived = self._arrived, {}
             for frame in rest.values():
@@ -340,8 +360,8 @@ class Caller:
     def _is_pending(self, number: int) -> bool:
         return not self._waiting[number].done()
 
-    def _hand_over(self, frame: list[Any]) -> None:
-        """Pass an answer to its waiter; drop an unexpected answer."""
+    def _pass_answer(self, frame: list[Any]) -> None:
+        """Pass an answer to the call that waits for it; ignore an answer without a waiting call."""
         future = self._waiting.get(frame[1])
         if future is None or future.done():
             return
@@ -360,12 +380,15 @@ class Caller:
 
 
 def _iterators_to_lists(value: Any) -> Any:
-    """Convert iterators in the arguments of a call to lists."""
+    """Return an iterator's items as a list; return any other argument unchanged."""
     return list(cast("Iterable[Any]", value)) if isinstance(value, _ITERATORS) else value
 
 
 def _line_of_script(depth: int) -> int:
-    """Return the current line of the script, skipping library frames; 0 if none."""
+    """Return the number of the script's line that is running; 0 if no script is running.
+
+    Frames of libraries that the script called are skipped.
+    """
     frame = sys._getframe(depth)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         if frame.f_code.co_filename.startswith(SCRIPT_NAME):
@@ -375,16 +398,16 @@ def _line_of_script(depth: int) -> int:
 
 
 class _NoValue(abc.ABC):
-    """An object that has no value: a connection or action that the script did not call.
+    """A connection or action, which raises an error if the script uses it as a value.
 
-    Without an error the script would continue as if the call had been made.
+    Without the error, a script that forgot to call an action would continue as if it had.
     """
 
     __slots__ = ()
 
     @abc.abstractmethod
     def misuse(self) -> TypeError:
-        """Make the error for using the object as a value."""
+        """Build the error for a script that uses the object as a value."""
 
     def __bool__(self) -> bool:
         raise self.misuse()
@@ -431,10 +454,10 @@ class _NoValue(abc.ABC):
 
 
 class ToolNamespace(_NoValue):
-    """A connection as a script sees it: every public attribute is a callable action.
+    """A connection as scripts see it: every public attribute is an action.
 
-    Calling the object and using it as a context manager return the object itself, because some
-    scripts take it for a class.
+    Calling the object or entering it as a context manager returns the same object, because some
+    scripts take the connection for a class.
     """
 
     _caller: Caller
@@ -445,7 +468,7 @@ class ToolNamespace(_NoValue):
         vars(self).update(_caller=caller, _name=name, _methods=methods)
 
     def misuse(self) -> TypeError:
-        """Make the error for using the object as a value."""
+        """Build the error for a script that uses the connection as a value."""
         return TypeError(misuse_message(self._name, self._methods))
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
@@ -479,12 +502,12 @@ class ToolNamespace(_NoValue):
 
 
 class ToolFunction(_NoValue):
-    """An action, or a tool that is called by its own name.
+    """An action of a connection, or a plain tool, as scripts see it.
 
     Args:
-        caller: The caller.
-        connection: The connection, or the tool.
-        method: The action; empty for a tool.
+        caller: Sends the calls.
+        connection: The name of the connection or plain tool.
+        method: The name of the action; empty for a plain tool.
     """
 
     __slots__ = ("__delf_later__", "__name__", "__qualname__", "_caller", "_connection", "_method")
@@ -502,7 +525,7 @@ class ToolFunction(_NoValue):
             object.__setattr__(self, key, value)
 
     def misuse(self) -> TypeError:
-        """Make the error for using the object as a value."""
+        """Build the error for a script that uses the action as a value."""
         return TypeError(misuse_message(f"{self._connection}.{self._method}".rstrip("."), ()))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -511,7 +534,10 @@ class ToolFunction(_NoValue):
 
 
 def misuse_in(value: Any) -> TypeError | None:
-    """Return the error for a script's final value that is or contains an action or connection."""
+    """Return the error for a final value of a script that is or contains a connection or action.
+
+    None if the value contains neither.
+    """
     waiting, remaining = [value], _MAX_INSPECTED
     while waiting and remaining:
         remaining -= 1

@@ -16,16 +16,19 @@ from delf_sandbox.guest.spin import SPIN_SECONDS, Spin
 
 _loads = make_loads(Record)
 _READ_SIZE = 64 * 1024
-"""The read size; above it the C library maps fresh pages for each buffer."""
-_MAX_PENDING = 1024 * 1024
-"""The maximum number of bytes queued for sending before the end of a turn."""
+"""The maximum number of bytes of one read.
+
+For a larger buffer, the C library would map new memory pages at each read.
+"""
+_MAX_QUEUED_BYTES = 1024 * 1024
+"""The number of queued bytes above which frames are sent before the end of a turn."""
 
 
 class WireLock:
-    """A reentrant lock for senders, usable from a signal handler.
+    """A reentrant lock for sending that a signal handler can use, too.
 
-    A signal handler interrupts the main thread anywhere, so it sends only if :meth:`take_if_free`
-    succeeds.
+    A signal handler may interrupt the main thread while it holds the lock. The handler therefore
+    sends only if :meth:`take_if_free` returns True.
     """
 
     def __init__(self) -> None:
@@ -45,7 +48,7 @@ class WireLock:
         self._lock.release()
 
     def take_if_free(self) -> bool:
-        """Acquire the lock unless any thread, this one included, holds it."""
+        """Acquire the lock without waiting. Return False if any thread holds it, even this one."""
         # An RLock would let the handler in that interrupts its own thread in the middle of a frame.
         if self._holder == get_ident() or not self._lock.acquire(blocking=False):
             return False
@@ -55,24 +58,24 @@ class WireLock:
 
 
 class Channel:
-    """Sends and receives frames.
+    """Sends frames to the host and receives frames from it.
 
-    Frames are queued and sent by :meth:`flush` before the event loop waits. The host always reads,
-    so writing may block without a deadlock. Threads of a script may print, so senders hold
-    :attr:`lock`.
+    Frames are queued, and sent by :meth:`flush` before the event loop waits. The host always reads,
+    so a blocking write cannot cause a deadlock. Threads of a script may print, so every sender
+    holds :attr:`lock`.
 
     Args:
-        receive: Called with each frame.
+        on_frame: Called with each received frame.
     """
 
-    def __init__(self, receive: Callable[[list[Any]], None]) -> None:
+    def __init__(self, on_frame: Callable[[list[Any]], None]) -> None:
         self.limit = 64 * 1024 * 1024
         self.lock = WireLock()
         self._read_fd = self._write_fd = -1
-        self._receive = receive
+        self._on_frame = on_frame
         self._reader = FrameReader(2**32 - 1)
-        self._pending: list[bytes] = []
-        self._pending_bytes = 0
+        self._queued: list[bytes] = []
+        self._queued_bytes = 0
         self._spin = Spin()
         self._wait = select.poll()
 
@@ -88,20 +91,20 @@ class Channel:
         os.set_blocking(read_fd, False)
 
     def send(self, frame: list[Any], at_once: bool = False) -> None:
-        """Send a frame, or queue it for the next flush."""
+        """Queue a frame for the next flush; with ``at_once``, send it and all queued frames now."""
         payload = encode(frame, self.limit)
-        self._pending.append(payload)
-        self._pending_bytes += len(payload)
-        if at_once or self._pending_bytes > _MAX_PENDING:
+        self._queued.append(payload)
+        self._queued_bytes += len(payload)
+        if at_once or self._queued_bytes > _MAX_QUEUED_BYTES:
             self.flush()
 
     def flush(self) -> None:
-        """Flush queued frames."""
-        if not self._pending:
+        """Write all queued frames to the host."""
+        if not self._queued:
             return
-        data = memoryview(b"".join(self._pending))
-        self._pending.clear()
-        self._pending_bytes = 0
+        data = memoryview(b"".join(self._queued))
+        self._queued.clear()
+        self._queued_bytes = 0
         while data:
             try:
                 data = data[os.write(self._write_fd, data) :]
@@ -110,10 +113,10 @@ class Channel:
             except OSError:
                 os._exit(0)  # the host has closed the wire, and no thread may run on
 
-    def take(self) -> None:
-        """Read available data without blocking, and dispatch its frames.
+    def receive_available(self) -> None:
+        """Read the available data, if any, and dispatch its frames.
 
-        Nested loops may find no data, because an outer loop has read it.
+        An outer event loop may have read the data already, so there may be nothing to read.
         """
         try:
             data = os.read(self._read_fd, _READ_SIZE)
@@ -121,21 +124,22 @@ class Channel:
             return
         except OSError:
             data = b""
-        self._hand_over(data)
+        self._dispatch(data)
 
-    def receive(self) -> None:
-        """Read available data, blocking if there is none, and dispatch its frames."""
-        self._hand_over(self._read())
+    def receive_blocking(self) -> None:
+        """Wait for data, read it and dispatch its frames."""
+        self._dispatch(self._read_blocking())
 
-    def _hand_over(self, data: bytes) -> None:
+    def _dispatch(self, data: bytes) -> None:
         if not data:
             os._exit(0)  # the host has closed the wire, and no thread may run on
         for payload in self._reader.feed(data):
-            self._receive(_loads(payload))
+            self._on_frame(_loads(payload))
 
-    def _read(self) -> bytes:
-        """Read available bytes, spinning for a moment before sleeping."""
-        deadline = perf_counter() + SPIN_SECONDS if self._spin.pays() else 0.0
+    def _read_blocking(self) -> bytes:
+        """Read the available bytes; spin for a moment before the wait sleeps."""
+        # Without spinning, the deadline has passed already.
+        deadline = perf_counter() + SPIN_SECONDS if self._spin.should_spin() else 0.0
         while True:
             try:
                 data = os.read(self._read_fd, _READ_SIZE)
@@ -143,7 +147,7 @@ class Channel:
                 if perf_counter() < deadline:
                     continue
                 if deadline:
-                    self._spin.was_in_vain()
+                    self._spin.record_failure()
                     deadline = 0.0
                 # A short sleep means that spinning on would have paid: the next wait spins again.
                 slept_at = perf_counter()

@@ -46,12 +46,13 @@ Grid = list[list[Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Content:
-    """The content of a file on its way to the host.
+    """The content of an output file, as sent to the host.
 
     Args:
-        data: The bytes, or rows as tagged JSON with the column names first.
-        is_rows: Whether ``data`` are rows.
-        ending: The suffix to add to a name without one.
+        data: The bytes of the file; or the rows of a table, as tagged JSON with the column names
+            first.
+        is_rows: Whether ``data`` has rows, from which the host writes the file.
+        ending: The suffix to append to the file name; empty if the name has a suffix.
     """
 
     data: bytes
@@ -63,8 +64,8 @@ class ContentTooLargeError(Exception):
     """The content exceeds the size limit of a file."""
 
 
-class _Text(io.StringIO):
-    """A text buffer that raises beyond a size."""
+class _LimitedText(io.StringIO):
+    """A text buffer that raises :class:`ContentTooLargeError` beyond a maximum length."""
 
     def __init__(self, max_bytes: int) -> None:
         super().__init__()
@@ -80,14 +81,16 @@ class _Text(io.StringIO):
 def make_content(
     name: str, content: Any, row_files: Collection[str] = (), max_bytes: int = _MAX_BYTES
 ) -> Content:
-    """Convert content to the format of its type and the name's suffix.
+    """Convert a script's content to the file format that the name's suffix stands for.
 
-    A name without a suffix gets one that fits the content, except for text and bytes.
+    A name without a suffix gets a suffix that fits the content; for text and bytes it stays as it
+    is.
 
     Args:
         name: The file's name.
         content: Text, bytes, a dict, a list, a table of a data library, or a file in memory.
-        row_files: Suffixes of files that the host can write from rows.
+        row_files: The suffixes of the file formats that the host can write from rows, such as
+            ``.xlsx``.
         max_bytes: The maximum number of bytes, checked during conversion because records can
             expand.
 
@@ -118,7 +121,7 @@ def _make(
     row_files: Collection[str],
     max_bytes: int,
 ) -> Content:
-    """Convert a value to the content of a file with a suffix."""
+    """Convert a value to the content of a file with the suffix ``ending``."""
     content = value
     if _is_bytes(content):
         return Content(bytes(content))
@@ -153,7 +156,7 @@ def _make(
     if ending in _PAGES and _is_list(content):
         return Content(_html_table(_grid(content, max_bytes), max_bytes))
     if ending in _LINES and _is_list(content):
-        lines = _Text(max_bytes)
+        lines = _LimitedText(max_bytes)
         lines.writelines(_json(item) + "\n" for item in content)
         return Content(lines.getvalue().encode())
     return Content(_indented_json(value if table is None else content, max_bytes).encode())
@@ -165,7 +168,7 @@ def _suffix_of(name: str) -> str:
 
 
 def _default_suffix(content: Any, table: Table | None) -> str:
-    """Return the suffix for a name without one; empty for text and bytes."""
+    """Return the suffix for a file name without a suffix; empty for text and bytes."""
     if table is not None:
         return ".csv"
     return "" if isinstance(content, str) or _is_bytes(content) else ".json"
@@ -184,7 +187,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _as_collection(name: str, content: Any) -> Any:
-    """Convert a value of another type to a list or dict."""
+    """Convert a data library's or iterable object to a list or dict, if possible."""
     if isinstance(content, Iterator):
         return list(islice(cast("Iterator[Any]", content), _MAX_BYTES))
     plain_value = plain_or_as_is(content)
@@ -204,22 +207,22 @@ def _json(value: Any) -> str:
     try:
         return _COMPACT.encode(value)
     except (ValueError, TypeError):
-        return _COMPACT.encode(_for_json(value))
+        return _COMPACT.encode(_prepare_for_json(value))
 
 
 def _indented_json(value: Any, max_bytes: int) -> str:
     _check_keys(value)
-    text = _Text(max_bytes)
+    text = _LimitedText(max_bytes)
     try:
         text.writelines(_INDENTED.iterencode(value))
     except (ValueError, TypeError):
-        text = _Text(max_bytes)
-        text.writelines(_INDENTED.iterencode(_for_json(value)))
+        text = _LimitedText(max_bytes)
+        text.writelines(_INDENTED.iterencode(_prepare_for_json(value)))
     return text.getvalue()
 
 
 def _jsonable(value: Any) -> Any:
-    """Convert a value that the json module does not support."""
+    """Convert a value that the json module does not support to one that it does."""
     if isinstance(value, (dt.datetime, dt.date, dt.time)) and type(value).__name__ != "NaTType":
         return value.isoformat()
     if _is_bytes(value):
@@ -228,7 +231,7 @@ def _jsonable(value: Any) -> Any:
         return list(cast("Collection[Any]", value))
     plain_value = plain_or_as_is(value)
     if type(plain_value) is not type(value):
-        return _for_json(plain_value)
+        return _prepare_for_json(plain_value)
     return str(value)
 
 
@@ -236,15 +239,15 @@ _COMPACT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_jsonab
 _INDENTED = json.JSONEncoder(indent=2, ensure_ascii=False, allow_nan=False, default=_jsonable)
 
 
-def _for_json(value: Any) -> Any:
-    """Convert keys to text and non-finite numbers to null, for JSON."""
+def _prepare_for_json(value: Any) -> Any:
+    """Prepare a value for JSON: convert keys to text, and infinities and NaN to null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value).items()
-        return {_json_key(key): _for_json(item) for key, item in items}
+        return {_json_key(key): _prepare_for_json(item) for key, item in items}
     if isinstance(value, (list, tuple)):
-        return [_for_json(item) for item in cast("list[Any]", value)]
+        return [_prepare_for_json(item) for item in cast("list[Any]", value)]
     return value
 
 
@@ -257,23 +260,23 @@ def _json_key(key: Any) -> Any:
     return _json_key(plain_key)
 
 
-def _name(key: Any) -> str:
-    """Convert a dict's key to text as the json module does."""
+def _key_text(key: Any) -> str:
+    """Convert a key of a dict to text as the json module does."""
     key = _json_key(key)
     return key if isinstance(key, str) else json.dumps(key)
 
 
 def _check_keys(value: Any) -> None:
-    """Raise if different keys become equal in JSON, which would lose a value."""
+    """Raise if two keys of a dict have the same text in JSON, which would lose a value."""
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value)
         if not all(type(key) is str for key in items):
-            names = {_name(key): key for key in items}
+            names = {_key_text(key): key for key in items}
             if len(names) < len(items):
-                key = next(key for key in items if names[_name(key)] is not key)
+                key = next(key for key in items if names[_key_text(key)] is not key)
                 raise TypeError(
-                    f"{key!r} and {names[_name(key)]!r} would be the same key in JSON: make the "
-                    "keys texts that differ"
+                    f"{key!r} and {names[_key_text(key)]!r} would be the same key in JSON: use "
+                    "texts as keys, and make them differ"
                 )
         for item in items.values():
             _check_keys(item)
@@ -286,7 +289,10 @@ def _check_keys(value: Any) -> None:
 
 
 def _grid(rows: Collection[Any], max_bytes: int) -> Iterator[list[Any]]:
-    """Yield rows as lists of cells, for records with a header row first."""
+    """Yield the rows of a table as lists of cells.
+
+    For records, the first row has the column names.
+    """
     records = [_record(row) for row in rows]
     if not records or any(record is None for record in records):
         yield from (_cells(row) for row in rows)
@@ -313,7 +319,7 @@ def _cells(row: Any) -> list[Any]:
 
 
 def _encode_separated(grid: Iterable[list[Any]], separator: str, max_bytes: int) -> bytes:
-    out = _Text(max_bytes)
+    out = _LimitedText(max_bytes)
     writer = csv.writer(out, delimiter=separator, lineterminator="\n")
     writer.writerows([_format_cell(cell) for cell in row] for row in grid)
     return out.getvalue().encode("utf-8", "surrogatepass")
@@ -321,7 +327,7 @@ def _encode_separated(grid: Iterable[list[Any]], separator: str, max_bytes: int)
 
 def _html_table(grid: Iterable[list[Any]], max_bytes: int) -> bytes:
     """Format rows as an HTML table."""
-    out = _Text(max_bytes)
+    out = _LimitedText(max_bytes)
     out.write('<table border="1">\n')
     for number, row in enumerate(grid):
         name = "td" if number else "th"
@@ -333,7 +339,7 @@ def _html_table(grid: Iterable[list[Any]], max_bytes: int) -> bytes:
 
 
 def _format_cell(cell: Any) -> Any:
-    """Format a cell for text files: nested values as JSON, missing ones empty."""
+    """Format a cell for a text file: a nested value as JSON, a missing value as empty text."""
     kind = cast("Any", type(cell))
     if kind is str or kind is int:
         return cell
@@ -364,7 +370,7 @@ def _workbook(
     row_files: Collection[str],
     max_bytes: int,
 ) -> Content:
-    """Make the rows of a workbook, one sheet for each table."""
+    """Convert tables to the rows of a workbook, with one sheet for each table."""
     if ending not in row_files:
         advice = (
             "needs a library beside delf (delf plugins install 'files[excel]')"
@@ -407,7 +413,7 @@ def _sheet(table: Table) -> Grid:
 
 
 def _cell(value: Any) -> Any:
-    """Convert a value for a cell: nested values as JSON, unknown types as text."""
+    """Convert a value for a cell: a nested value to JSON, a value of unknown type to text."""
     formatted = _format_cell(value)
     if formatted is None or isinstance(formatted, _CELLS):
         return formatted

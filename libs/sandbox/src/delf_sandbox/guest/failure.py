@@ -34,17 +34,20 @@ _T = TypeVar("_T")
 
 
 def is_a(value: object, kind: type[_T]) -> TypeGuard[_T]:
-    """Return whether a value is of a type, ignoring the value's own code."""
+    """Return True if a value is an instance of a type.
+
+    Unlike ``isinstance``, the function runs no code of the value's class.
+    """
     return issubclass(type(value), kind)
 
 
 def kind_name(value: object) -> str:
-    """Return the name of a value's type, whatever its metaclass defines."""
+    """Return the name of a value's type, without running code of its metaclass."""
     return _name_of(type(value))
 
 
 def attempt(describe: Callable[[], _T], fallback: _T) -> _T:
-    """Call a function; return a fallback if it raises."""
+    """Return the result of a function; return ``fallback`` if the function raises."""
     try:
         return describe()
     except BaseException:
@@ -52,18 +55,18 @@ def attempt(describe: Callable[[], _T], fallback: _T) -> _T:
 
 
 @dataclass(frozen=True)
-class Place:
-    """A position in a script."""
+class ScriptLine:
+    """A line of a script: its number and its text, None if unknown."""
 
     line: int | None = None
     source: str | None = None
 
 
 def hide_own_frames(own_folder: str) -> None:
-    """Hide the guest's frames in tracebacks that scripts print.
+    """Remove the guest's own frames from the tracebacks that scripts print.
 
     Args:
-        own_folder: A part of the file names of the guest's modules.
+        own_folder: A part of the path that all files of the guest have in common.
     """
 
     def without_own_frames(walk: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -80,45 +83,48 @@ def hide_own_frames(own_folder: str) -> None:
             setattr(module, name, without_own_frames(getattr(module, name)))
 
 
-def find_place(error: BaseException, sources: Mapping[str, str]) -> Place:
-    """Return the innermost script line in an exception's traceback.
+def find_failed_line(error: BaseException, sources: Mapping[str, str]) -> ScriptLine:
+    """Return the innermost line of a script in an exception's traceback.
 
     Args:
         error: The exception.
-        sources: Script texts by their file name in tracebacks.
+        sources: A mapping from a script's file name in tracebacks to its text.
     """
     if is_a(error, SyntaxError) and is_a(error.filename, str) and error.filename in sources:
         number = error.lineno if type(error.lineno) is int else 0
-        line = _line_of(sources[error.filename], number)
+        line = _line_text(sources[error.filename], number)
         if line is not None:
-            return Place(number, line)
-    place = Place()
+            return ScriptLine(number, line)
+    place = ScriptLine()
     trace = error.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code
         source = sources.get(code.co_filename)
         if source is not None:
-            text = _line_of(source, trace.tb_lineno)
-            place = Place(trace.tb_lineno, text)
+            text = _line_text(source, trace.tb_lineno)
+            place = ScriptLine(trace.tb_lineno, text)
         trace = trace.tb_next
     return place
 
 
-def _line_of(source: str, number: int) -> str | None:
-    """Return a line by Python's line counting, which ignores other Unicode separators."""
+def _line_text(source: str, number: int) -> str | None:
+    """Return a line of a script, truncated; None if the line is empty or does not exist.
+
+    Lines are separated as in Python's own line numbers, so not by other Unicode separators.
+    """
     lines = re.split(r"\r\n?|\n", source)
     text = lines[number - 1].strip() if 0 < number <= len(lines) else ""
     return text[:_MAX_LINE] or None
 
 
-def call_behind(error: BaseException | None) -> int | None:
-    """Return the number of the failed call that caused an exception, if any.
+def find_failed_call(error: BaseException | None) -> int | None:
+    """Return the number of the failed tool call that caused an exception; None without one.
 
-    A new exception that a script raises while it handles a call's failure was not caused by the
-    call, unless the script uses ``raise … from``.
+    If a script catches a call's failure and raises a new exception, the call counts as the cause
+    only with ``raise … from``.
 
     Args:
-        error: The exception; the members of a group are searched.
+        error: The exception; in an exception group, all members are searched.
     """
     chain = [error]
     for _ in range(_MAX_CHAIN):
@@ -136,7 +142,10 @@ def call_behind(error: BaseException | None) -> int | None:
 
 
 def message_of(error: BaseException) -> str:
-    """Return an exception's message with its notes, truncated, whatever ``__str__`` does."""
+    """Return an exception's message and notes, truncated.
+
+    A message whose ``__str__`` raises is replaced by a remark.
+    """
     notes: Any = attempt(lambda: getattr(error, "__notes__", None), None)
     note_texts = notes[:_MAX_NOTES] if type(notes) in (list, tuple) else [notes]
     errors = [error, *note_texts] if notes is not None else [error]
@@ -153,13 +162,13 @@ def _text_of(thing: object) -> str:
 
 
 def variables_of_main(error: BaseException, sources: Mapping[str, str]) -> dict[str, Any]:
-    """Return the variables of the script's ``main()`` in an exception's traceback.
+    """Return the local variables that a failed ``main()`` of the script had.
 
     Many models write the whole script into ``main()``, so these are the variables to report.
 
     Args:
         error: The exception.
-        sources: Script texts by their file name in tracebacks.
+        sources: A mapping from a script's file name in tracebacks to its text.
     """
     variables: dict[str, Any] = {}
     trace = error.__traceback__
@@ -174,11 +183,13 @@ def variables_of_main(error: BaseException, sources: Mapping[str, str]) -> dict[
 def describe_variables(
     namespace: Mapping[str, Any], hidden_names: frozenset[str]
 ) -> dict[str, str]:
-    """Describe the variables of a script by type, newest last, for the next prompt.
+    """Return a mapping from each variable of a script to a description of its type.
+
+    The newest variables come last. Only the newest are returned if there are many.
 
     Args:
-        namespace: The script's globals.
-        hidden_names: Names that existed before any script.
+        namespace: The script's global variables.
+        hidden_names: Names that existed before the first script; they are left out.
     """
     type_by_name = {
         name: describe_type(value)
@@ -193,14 +204,14 @@ def describe_variables(
 def describe_type(value: Any) -> str:
     """Describe a value's type in a few words, such as ``DataFrame (10, 3)``.
 
-    A list has the types of all its items: ``list of 24 dict | NoneType``.
+    For a list, the description has the types of the items: ``list of 24 dict | NoneType``.
     """
     kind = kind_name(value)
     return attempt(lambda: _describe(value, kind), kind)
 
 
 def _describe(value: Any, kind: str) -> str:
-    """Describe a value by its type and its size, keys or item types."""
+    """Describe a value by its type and by its size, keys or types of items."""
     if _is_collection(value):
         names = sorted({kind_name(item) for item in islice(value, _MAX_ITEMS)}, key=str.lower)
         rest_note = [f"and {len(names) - _MAX_KINDS} more"] if len(names) > _MAX_KINDS else []

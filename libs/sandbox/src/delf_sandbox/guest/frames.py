@@ -13,6 +13,7 @@ Guest to host::
     ["ready"]
     ["call", call, connection, method, args, kwargs, alone, line]   ["cancel", call]
     ["print", text]           ["file", name, last, bytes]        ["clock", readings]
+    ["turns", recording]
     ["rows", name, last, bytes]
     ["done", value, variables]
     ["failed", kind, message, line, source, variables, call]
@@ -31,8 +32,8 @@ from delf.values.encoding import TooLargeError, UnsupportedValueError, check_siz
 
 _LENGTH = struct.Struct(">I")
 HEADER = _LENGTH.size
-HALF = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
-"""Matches unpaired surrogates, which UTF-8 cannot encode."""
+UNPAIRED_SURROGATES = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
+"""Matches unpaired surrogates in bytes that were encoded with ``surrogatepass``."""
 
 
 class FrameTooLargeError(ValueError):
@@ -40,10 +41,12 @@ class FrameTooLargeError(ValueError):
 
 
 def encode(frame: list[Any], limit: int) -> bytes:
-    """Encode a frame with its length prefix; unpaired surrogates are replaced.
+    """Encode a frame as its length and its JSON payload.
+
+    Unpaired surrogates in texts are replaced, because UTF-8 cannot encode them.
 
     Args:
-        frame: The name and the fields.
+        frame: The frame's name, followed by its fields.
         limit: The maximum number of bytes of the payload.
 
     Raises:
@@ -55,7 +58,7 @@ def encode(frame: list[Any], limit: int) -> bytes:
     except UnsupportedValueError:
         payload = _dumps_within(plain_or_as_is(frame), limit)
     if b"\xed" in payload:
-        payload = HALF.sub("\ufffd".encode(), payload)
+        payload = UNPAIRED_SURROGATES.sub("\ufffd".encode(), payload)
     return _header(len(payload), limit) + payload
 
 
@@ -68,11 +71,11 @@ def _dumps_within(frame: list[Any], limit: int) -> bytes:
 
 
 def frame_around(head: bytes, value: bytes, limit: int) -> tuple[bytes, bytes, bytes]:
-    """Build a frame around a pre-encoded last field without copying that field.
+    """Build a frame whose last field is encoded already, without copying that field.
 
     Args:
-        head: The encoded frame before that field, such as ``["return",7,``.
-        value: The field in tagged JSON.
+        head: The JSON of the frame before the last field, such as ``["return",7,``.
+        value: The last field in tagged JSON.
         limit: The maximum number of bytes of the payload.
 
     Raises:
@@ -88,7 +91,7 @@ def _header(size: int, limit: int) -> bytes:
 
 
 class FrameReader:
-    """Splits a byte stream into payloads.
+    """Splits a stream of bytes into the payloads of its frames.
 
     Args:
         limit: The maximum number of bytes of a payload.
@@ -100,14 +103,14 @@ class FrameReader:
 
     @property
     def pending(self) -> int:
-        """The bytes of an incomplete payload."""
+        """The number of received bytes of the frame that is not complete yet."""
         return len(self._buffer)
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Add data; return the payloads that are now complete.
+        """Add received data. Return the payloads of the frames that the data completes.
 
         Raises:
-            FrameTooLargeError: If a header announces a payload beyond the limit.
+            FrameTooLargeError: If the length of a frame exceeds the limit.
         """
         buffer = self._buffer
         buffer += data

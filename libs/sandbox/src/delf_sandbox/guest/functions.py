@@ -13,35 +13,38 @@ from delf_sandbox.guest.scopes import AWAITABLE, CallPlace, FunctionNode, Scope
 
 
 class Functions:
-    """The functions of a script, and the kinds of their results.
+    """The functions of a script, and what their calls return.
 
     A plain function that calls tools is made async if the script only calls it directly.
 
     Args:
         names: The tool names in the script.
-        everywhere: Whether ``await`` is allowed in every scope.
+        await_everywhere: Whether ``await`` is allowed in every scope.
     """
 
-    def __init__(self, names: ToolNames, *, everywhere: bool = False) -> None:
-        self._everywhere = everywhere
-        self.seen = names.seen
+    def __init__(self, names: ToolNames, *, await_everywhere: bool = False) -> None:
+        self._await_everywhere = await_everywhere
+        self.syntax = names.syntax
         self.initial = names.initial
         self._tools = names
         self._methods = {
             same_name(m) for method_names in self.initial.tools.values() for m in method_names
         }
         self.by_name: dict[tuple[int, str], list[Scope]] = {}
-        """The function definitions for each name, by scope."""
+        """The functions with each name.
+
+        The key is the ``id()`` of the scope that binds the name, and the name.
+        """
         self._by_method: dict[str, list[Scope]] = {}
-        for scope in self.seen.functions:
+        for scope in self.syntax.functions:
             self._index_function(scope)
         self.made_async: set[int] = set()
-        """The plain functions that are made async."""
-        self.gives_awaitables: set[int] = set()
-        """The functions that may return an awaitable."""
+        """The plain functions that the rewriting makes async, by the ``id()`` of their scopes."""
+        self.may_return_awaitable: set[int] = set()
+        """The functions that may return an awaitable, by the ``id()`` of their scopes."""
         self.calls_of: dict[int, list[CallPlace]] = {}
-        """The possible calls of each function."""
-        for place in self.seen.calls.values():
+        """The calls that may call each function, by the ``id()`` of the function's scope."""
+        for place in self.syntax.calls.values():
             for scope in self.targets(place):
                 self.calls_of.setdefault(id(scope), []).append(place)
         self._make_async()
@@ -57,20 +60,20 @@ class Functions:
             self.by_name.setdefault((id(parent.owner(node.name)), node.name), []).append(scope)
 
     def is_async(self, scope: Scope) -> bool:
-        """Return True if a function is async or is made async."""
+        """Return True if a function is async in the script, or is made async by the rewriting."""
         return isinstance(scope.node, ast.AsyncFunctionDef) or id(scope) in self.made_async
 
     def can_await(self, scope: Scope) -> bool:
         """Return True if ``await`` is allowed in a scope."""
         function = scope.function
         return (
-            self._everywhere
+            self._await_everywhere
             or function.kind == "module"
             or (function.kind == "function" and self.is_async(function))
         )
 
     def targets(self, place: CallPlace) -> Sequence[Scope]:
-        """Return the script's functions that a call may refer to."""
+        """Return the functions of the script that a call may call."""
         match place.node.func:
             case ast.Name(id=word):
                 owner = place.scope.find(word)
@@ -81,20 +84,22 @@ class Functions:
                 return ()
 
     def _make_async(self) -> None:
-        """Make plain functions async if they call tools and are only called directly."""
-        handed_over = {
+        """Record the plain functions to make async: those that call tools and may become async."""
+        passed_functions = {
             (id(place.scope.find(place.node.id)), place.node.id)
-            for place, is_called in self.seen.loads
+            for place, is_called in self.syntax.loads
             if not is_called
         }
-        plain_functions = {id(s) for s in self.seen.functions if self._may_be_async(s, handed_over)}
+        plain_functions = {
+            id(s) for s in self.syntax.functions if self._may_be_async(s, passed_functions)
+        }
         # Again, until nothing is added: the callers of a function that was made async have to await
         # it.
         while new_functions := self._functions_that_await() & plain_functions - self.made_async:
             self.made_async |= new_functions
 
-    def _may_be_async(self, scope: Scope, handed_over: Collection[tuple[int, str]]) -> bool:
-        """Return True if a plain function can become async without changing other uses."""
+    def _may_be_async(self, scope: Scope, passed_functions: Collection[tuple[int, str]]) -> bool:
+        """Return True if a plain function can become async without breaking any use of it."""
         node, parent = scope.node, scope.parent
         if not isinstance(node, ast.FunctionDef) or parent is None or parent.kind == "class":
             return False
@@ -109,25 +114,25 @@ class Functions:
         # called.
         if len(self.by_name[id(owner), node.name]) > 1:
             return False
-        return (id(owner), node.name) not in handed_over
+        return (id(owner), node.name) not in passed_functions
 
     def _functions_that_await(self) -> set[int]:
-        """Return the functions that contain an ``await`` or need one."""
-        calls = (p for p in self.seen.calls.values() if self.kind(p) in ("tool", "async"))
-        blocks = (p for p in (*self.seen.loops, *self.seen.contexts) if is_async_node(p.node))
-        return {id(place.scope.function) for place in (*calls, *self.seen.awaits, *blocks)}
+        """Return the ``id()`` of each function that contains an ``await`` or needs one."""
+        calls = (p for p in self.syntax.calls.values() if self.kind(p) in ("tool", "async"))
+        blocks = (p for p in (*self.syntax.loops, *self.syntax.contexts) if is_async_node(p.node))
+        return {id(place.scope.function) for place in (*calls, *self.syntax.awaits, *blocks)}
 
     def kind(self, place: CallPlace) -> str:
-        """Classify the result of a call.
+        """Return what kind of result a call has.
 
         Returns:
-            ``tool``, ``async``, ``stream`` (an async generator), ``maybe`` (possibly one of these),
-            ``plain`` (none of these) or ``unknown``.
+            ``tool`` (the result of a tool call), ``async`` (a coroutine), ``stream`` (an async
+            generator), ``maybe`` (possibly one of these), ``plain`` (none of these) or ``unknown``.
         """
         if id(place.node) in self._tools.calls:
             return "maybe" if id(place.node) in self._tools.uncertain else "tool"
         function, scope = place.node.func, place.scope
-        of_asyncio = self.seen.asyncio_function(function, scope)
+        of_asyncio = self.syntax.asyncio_function(function, scope)
         if of_asyncio is not None:
             return "async" if of_asyncio in AWAITABLE else "plain"
         match function:
@@ -146,7 +151,7 @@ class Functions:
                 return "unknown"
 
     def kind_of_name(self, word: str, scope: Scope) -> str:
-        """Classify the result of calling a name."""
+        """Return what kind of result a call of a name has, as for :meth:`kind`."""
         owner = scope.find(word)
         if owner is None:
             if self.initial.is_async(word):
@@ -172,17 +177,19 @@ class Functions:
             return "maybe" if self.is_async(scope) else "unknown"
         if self.is_async(scope):
             return "stream" if scope.is_generator else "async"
-        return "unknown" if id(scope) in self.gives_awaitables else "plain"
+        return "unknown" if id(scope) in self.may_return_awaitable else "plain"
 
     def check_any_and_all(self) -> None:
-        """Refuse calls of write actions inside ``any`` or ``all``, which may skip some of them.
+        """Raise if ``any`` or ``all`` goes through calls of write actions.
+
+        Both stop early, so some of the calls would silently not be made.
 
         Raises:
-            AmbiguousError: If there is such a call.
+            AmbiguousError: If a script has such a call.
         """
         if not self.initial.changing:
             return
-        for place in self.seen.calls.values():
+        for place in self.syntax.calls.values():
             function = place.node.func
             if not isinstance(function, ast.Name) or function.id not in ("any", "all"):
                 continue
@@ -190,7 +197,7 @@ class Functions:
                 label = self.write_action_per_item(place.node.args[0])
                 if label is not None:
                     first = "true" if function.id == "any" else "false"
-                    raise AmbiguousError.about(
+                    raise AmbiguousError.at_node(
                         place.node,
                         f"{function.id}() stops at the first {first} result, so not every "
                         f"{label} would be made: make the calls in a list or a loop first",
@@ -198,11 +205,11 @@ class Functions:
 
     @functools.cached_property
     def _writers(self) -> dict[int, str]:
-        """Map the id of each function that calls write actions to one of these actions."""
+        """A mapping from the ``id()`` of each function that calls write actions to one of them."""
         writers: dict[int, str] = {}
         while True:
             new_writers: dict[int, str] = {}
-            for place in self.seen.calls.values():
+            for place in self.syntax.calls.values():
                 label = self._write_action_of(place, writers)
                 scope: Scope | None = place.scope if label is not None else None
                 while scope is not None and label is not None:
@@ -221,12 +228,12 @@ class Functions:
         return next((functions[id(s)] for s in self.targets(place) if id(s) in functions), None)
 
     def write_action_per_item(self, node: Any) -> str | None:
-        """Return the write action that a generator or ``map`` calls for each item, if any."""
+        """Return a write action that a generator or ``map`` calls for each item, if any."""
         match node:
             case ast.GeneratorExp():
-                return self.write_action_in(self.seen.scopes[id(node)])
+                return self.write_action_in(self.syntax.scopes[id(node)])
             case ast.Call(func=ast.Name(id="map" | "filter"), args=[ast.Lambda() as function, *_]):
-                return self.write_action_in(self.seen.scopes[id(function)])
+                return self.write_action_in(self.syntax.scopes[id(function)])
             case ast.Call(func=ast.Name(id="map" | "filter"), args=[function, *_]):
                 label = label_of(function)
                 if label in self.initial.changing:
@@ -242,8 +249,8 @@ class Functions:
                 return None
 
     def write_action_in(self, inner: Scope) -> str | None:
-        """Return a write action called within a scope, if any."""
-        for place in self.seen.calls.values():
+        """Return a write action that the code in a scope calls, if any."""
+        for place in self.syntax.calls.values():
             if any(scope is inner for scope in enclosing_scopes(place.scope)):
                 label = self._write_action_of(place, self._writers)
                 if label is not None:
@@ -252,7 +259,7 @@ class Functions:
 
 
 def enclosing_scopes(scope: Scope) -> Iterator[Scope]:
-    """Yield a scope and its enclosing scopes."""
+    """Yield a scope and its enclosing scopes, innermost first."""
     current: Scope | None = scope
     while current is not None:
         yield current
@@ -260,12 +267,12 @@ def enclosing_scopes(scope: Scope) -> Iterator[Scope]:
 
 
 def is_async_node(node: Any) -> bool:
-    """Return True for ``async for``, ``async with`` and async comprehensions."""
+    """Return True for an ``async for``, an ``async with`` and a loop of an async comprehension."""
     return isinstance(node, (ast.AsyncFor, ast.AsyncWith)) or bool(getattr(node, "is_async", 0))
 
 
 def label_of(function: Any) -> str | None:
-    """Return the name of a function passed as an argument, such as ``mail.send``."""
+    """Return the name in an expression such as ``mail.send`` or ``fetch``, if it is one."""
     match function:
         case ast.Name(id=word):
             return word

@@ -34,18 +34,22 @@ _MODULE_ATTRIBUTES: Final[Mapping[str, frozenset[str]]] = {
     "datetime": frozenset({"date", "datetime", "time", "timedelta", "timezone", "UTC"}),
     "time": frozenset({"monotonic", "perf_counter", "sleep", "strftime", "time"}),
 }
-"""Modules with a class of the same name, and the attributes that only the module has."""
+"""Modules that contain a class or function of the same name, as ``datetime`` does.
+
+Each is mapped to the attributes that only the module has.
+"""
 
 
 def missing_imports(
     unknown: Mapping[str, list[str | None]], can_import: Callable[[str], bool], node: Any
 ) -> list[ast.stmt]:
-    """Return the imports that a script is missing.
+    """Return import statements for names that a script uses and does not define.
 
     Args:
-        unknown: The attributes read from each undefined name; None for the name itself.
-        can_import: Returns True if a module may be imported.
-        node: The node whose position the imports get.
+        unknown: A mapping from each undefined name to the attributes that the script reads from it,
+            with None for each read of the name alone.
+        can_import: Returns True if the script may import a module.
+        node: The node whose source position the new statements get.
     """
     statements: list[ast.stmt] = []
     for word in sorted(unknown):
@@ -62,26 +66,27 @@ def missing_imports(
     return statements
 
 
-def _import_for(word: str, names_read: list[str | None]) -> tuple[str, str]:
+def _import_for(word: str, attributes: list[str | None]) -> tuple[str, str]:
     """Return the import that defines a name.
 
     Args:
-        word: The name.
-        names_read: The attributes read from the name; None for the name itself.
+        word: The undefined name.
+        attributes: The attributes that the script reads from the name, with None for each read of
+            the name alone.
 
     Returns:
-        The module, and the member to import from the module; an empty member imports the module
-        itself, an empty module means that the name is unknown or ambiguous.
+        The module, and the member to import from that module. Without a member, the module itself
+        is imported. Both are empty if the name is unknown or ambiguous.
     """
     if word in _MODULES:
         return word, ""
     if word in _MODULE_OF:
         return _MODULE_OF[word], word
     if word in _MODULE_ATTRIBUTES:
-        of_module = [part in _MODULE_ATTRIBUTES[word] for part in names_read]
-        if all(of_module):
+        are_of_module = [part in _MODULE_ATTRIBUTES[word] for part in attributes]
+        if all(are_of_module):
             return word, ""
-        return (word, word) if word == "datetime" and not any(of_module) else ("", "")
-    if word == "date" and all(part in (None, "today", "fromisoformat") for part in names_read):
+        return (word, word) if word == "datetime" and not any(are_of_module) else ("", "")
+    if word == "date" and all(part in (None, "today", "fromisoformat") for part in attributes):
         return "datetime", "date"
     return "", ""

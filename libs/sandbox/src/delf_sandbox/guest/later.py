@@ -13,8 +13,10 @@ from delf_sandbox.guest.scopes import EACH, OUT_OF, CallPlace, Path, Place, Scop
 _COLLECTIONS = frozenset({"list", "tuple", "set", "frozenset", "iter", "reversed", "sorted"})
 
 
-class Later:
-    """Finds the calls whose results a script awaits or gathers later, and keeps them awaitable.
+class DeferredCalls:
+    """Finds the calls whose awaitables a script stores, and awaits or gathers later.
+
+    The attribute ``stays_awaitable`` marks these calls, which must not be awaited in place.
 
     Args:
         functions: The functions of the script.
@@ -22,156 +24,156 @@ class Later:
 
     def __init__(self, functions: Functions) -> None:
         self._functions = functions
-        self._seen = functions.seen
-        self.handed_over: list[Place] = []
-        """Functions passed on so that their calls are awaited later."""
+        self._syntax = functions.syntax
+        self.passed_functions: list[Place] = []
+        """The functions that the script passes to ``map`` and whose results it awaits later."""
         self._visited: set[tuple[int, str, Path]] = set()
-        for expression, scope, path in self._seen.awaitables:
-            self._keep(expression, scope, path)
+        for expression, scope, path in self._syntax.awaitables:
+            self._mark(expression, scope, path)
 
-    def _keep(self, node: Any, scope: Scope, path: Path) -> None:
-        """Mark the calls as awaited later whose results are at a path in an expression's value."""
+    def _mark(self, node: Any, scope: Scope, path: Path) -> None:
+        """Mark the calls whose results are at a path in an expression's value."""
         match node:
             case ast.Call():
-                self._keep_call(node, path)
+                self._mark_call(node, path)
             case ast.Starred(value=inner) | ast.Subscript(value=inner):
-                self._keep(inner, scope, (EACH, *path))
+                self._mark(inner, scope, (EACH, *path))
             case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
-                self._keep_items(items, scope, path)
+                self._mark_items(items, scope, path)
             case ast.Dict(values=items):
                 for item in items:
-                    self._keep(item, scope, path[1:])
+                    self._mark(item, scope, path[1:])
             case ast.ListComp(elt=item) | ast.SetComp(elt=item) | ast.GeneratorExp(elt=item):
-                self._keep(item, self._seen.scopes[id(node)], path[1:])
+                self._mark(item, self._syntax.scopes[id(node)], path[1:])
             case ast.DictComp(value=item):
-                self._keep(item, self._seen.scopes[id(node)], path[1:])
+                self._mark(item, self._syntax.scopes[id(node)], path[1:])
             case ast.Name(id=word):
-                self._keep_name(word, scope, path)
+                self._mark_name(word, scope, path)
             case ast.Attribute(attr=attribute):
-                self._keep_bound(
-                    id(self._seen), attribute, self._seen.stores.get(attribute, ()), path
+                self._mark_bound(
+                    id(self._syntax), attribute, self._syntax.stores.get(attribute, ()), path
                 )
             case ast.IfExp(body=first, orelse=second) | ast.BinOp(left=first, right=second):
-                self._keep(first, scope, path)
-                self._keep(second, scope, path)
+                self._mark(first, scope, path)
+                self._mark(second, scope, path)
             case ast.BoolOp(values=items):
                 for item in items:
-                    self._keep(item, scope, path)
+                    self._mark(item, scope, path)
             # The awaited result may hold awaitables, such as the list of tasks of a helper.
             case ast.Await(value=ast.Call() as inner):
-                self._keep_results(self._seen.calls[id(inner)], path, is_awaited=True)
+                self._mark_results(self._syntax.calls[id(inner)], path, is_awaited=True)
             case _:
                 pass
 
-    def _keep_items(self, items: Sequence[Any], scope: Scope, path: Path) -> None:
+    def _mark_items(self, items: Sequence[Any], scope: Scope, path: Path) -> None:
         step = path[0] if path else EACH
         for index, item in enumerate(items):
             if isinstance(item, ast.Starred):
-                self._keep(item.value, scope, path)
+                self._mark(item.value, scope, path)
             # Mark only the awaited item: the other items are used as plain results, so their
             # calls must be awaited in place.
             elif step in (EACH, index):
-                self._keep(item, scope, path[1:])
+                self._mark(item, scope, path[1:])
 
-    def _keep_call(self, node: ast.Call, path: Path) -> None:
-        """Mark a call as awaited later, or follow a call that only passes values on."""
-        place = self._seen.calls[id(node)]
+    def _mark_call(self, node: ast.Call, path: Path) -> None:
+        """Mark a call; if it only passes values on, mark the calls that made these values."""
+        place = self._syntax.calls[id(node)]
         scope, arguments = place.scope, node.args
         match node.func:
             case ast.Name(id=word) if word in BUILTINS and scope.find(word) is None:
-                self._keep_builtin(word, place, path)
+                self._mark_in_builtin(word, place, path)
                 return
             case ast.Attribute(value=inner, attr="values" | "copy"):
-                self._keep(inner, scope, path)
+                self._mark(inner, scope, path)
             # In the pairs of ``items()``, only the second part is a value of the dict.
             case ast.Attribute(value=inner, attr="items") if path[1:2] == (1,):
-                self._keep(inner, scope, (EACH, *path[2:]))
+                self._mark(inner, scope, (EACH, *path[2:]))
             case ast.Attribute(value=inner, attr="get" | "pop" | "popleft"):
-                self._keep(inner, scope, (EACH, *path))
+                self._mark(inner, scope, (EACH, *path))
             case ast.Attribute(attr="chain"):
                 for item in arguments:
-                    self._keep(item, scope, path)
+                    self._mark(item, scope, path)
             case _:
                 pass
         if not path:
             place.stays_awaitable = True
-        self._keep_results(place, path)
+        self._mark_results(place, path)
 
-    def _keep_builtin(self, word: str, place: CallPlace, path: Path) -> None:
-        """Follow a builtin, such as ``zip``, to the arguments that a path leads to."""
+    def _mark_in_builtin(self, word: str, place: CallPlace, path: Path) -> None:
+        """Mark calls in the arguments of a builtin, such as ``zip``, to which a path leads."""
         arguments, scope = place.node.args, place.scope
         if word in _COLLECTIONS and arguments:
-            self._keep(arguments[0], scope, path or (EACH,))
+            self._mark(arguments[0], scope, path or (EACH,))
         elif word == "dict":
             for item in place.node.keywords:
-                self._keep(item.value, scope, path[1:])
+                self._mark(item.value, scope, path[1:])
         elif word == "enumerate" and arguments and path[1:2] == (1,):
-            self._keep(arguments[0], scope, (EACH, *path[2:]))
+            self._mark(arguments[0], scope, (EACH, *path[2:]))
         elif (
             word == "zip"
             and len(path) > 1
             and isinstance(path[1], int)
             and path[1] < len(arguments)
         ):
-            self._keep(arguments[path[1]], scope, (EACH, *path[2:]))
+            self._mark(arguments[path[1]], scope, (EACH, *path[2:]))
         elif word == "map" and arguments:
             place.stays_awaitable = True
-            self._keep_function(arguments[0], place, path[1:])
+            self._mark_function(arguments[0], place, path[1:])
 
-    def _keep_function(self, function: Any, place: CallPlace, path: Path) -> None:
-        """Mark the calls as awaited later whose results a passed function returns."""
+    def _mark_function(self, function: Any, place: CallPlace, path: Path) -> None:
+        """Mark the calls whose results are returned by a function that is passed to ``map``."""
         if isinstance(function, ast.Lambda):
-            self._keep(function.body, self._seen.scopes[id(function)], path)
+            self._mark(function.body, self._syntax.scopes[id(function)], path)
             return
-        self.handed_over.append(Place(function, place.scope, place.node.args, 0))
+        self.passed_functions.append(Place(function, place.scope, place.node.args, 0))
         if isinstance(function, ast.Name):
             owner = place.scope.find(function.id)
             for scope in self._functions.by_name.get((id(owner), function.id), ()):
-                self._keep_returns(scope, path)
+                self._mark_returns(scope, path)
 
-    def _keep_results(self, place: CallPlace, path: Path, *, is_awaited: bool = False) -> None:
-        """Follow a call into the functions of the script that it may call."""
+    def _mark_results(self, place: CallPlace, path: Path, *, is_awaited: bool = False) -> None:
+        """Mark calls in the functions of the script that a call may call."""
         for scope in self._functions.targets(place):
             if path or not (is_awaited or self._functions.is_async(scope)):
-                self._keep_returns(scope, path)
+                self._mark_returns(scope, path)
         match place.node.func:
             case ast.Name(id=word):
                 owner = place.scope.find(word)
                 bindings = () if owner is None else owner.binds.get(word, ())
                 for value, _, _ in bindings:
                     if isinstance(value, ast.Lambda):
-                        self._keep_body(value, path)
+                        self._mark_body(value, path)
             case _:
                 pass
 
-    def _keep_body(self, function: ast.Lambda, path: Path) -> None:
-        scope = self._seen.scopes[id(function)]
+    def _mark_body(self, function: ast.Lambda, path: Path) -> None:
+        scope = self._syntax.scopes[id(function)]
         if (key := (id(scope), "", path)) not in self._visited:
             self._visited.add(key)
-            self._functions.gives_awaitables.add(id(scope))
-            self._keep(function.body, scope, path)
+            self._functions.may_return_awaitable.add(id(scope))
+            self._mark(function.body, scope, path)
 
-    def _keep_returns(self, scope: Scope, path: Path) -> None:
+    def _mark_returns(self, scope: Scope, path: Path) -> None:
         # A recursive function would never end.
         if (key := (id(scope), "", path)) in self._visited:
             return
         self._visited.add(key)
-        self._functions.gives_awaitables.add(id(scope))
+        self._functions.may_return_awaitable.add(id(scope))
         for value in scope.returns:
-            self._keep(value, scope, path)
+            self._mark(value, scope, path)
         if scope.is_generator and path:
             for value in scope.yields:
-                self._keep(value, scope, path[1:])
+                self._mark(value, scope, path[1:])
 
-    def _keep_name(self, word: str, scope: Scope, path: Path) -> None:
+    def _mark_name(self, word: str, scope: Scope, path: Path) -> None:
         owner = scope.find(word)
         if owner is None:
             return
         if "param" in owner.names[word] and owner.kind == "function":
-            self._keep_arguments(owner, word, path)
-        self._keep_bound(id(owner), word, owner.binds.get(word, ()), path)
+            self._mark_arguments(owner, word, path)
+        self._mark_bound(id(owner), word, owner.binds.get(word, ()), path)
 
-    def _keep_bound(self, owner: int, word: str, bindings: Sequence[Any], path: Path) -> None:
+    def _mark_bound(self, owner: int, word: str, bindings: Sequence[Any], path: Path) -> None:
         if (owner, word, path) in self._visited or len(path) > 6:  # a cycle of assignments
             return
         self._visited.add((owner, word, path))
@@ -179,10 +181,10 @@ class Later:
             # A value bound by ``items.append(value)`` is an item of ``items``: the first step of
             # the path within ``items`` leads to the value, and is left out of the path within it.
             levels = binding_path.count(OUT_OF)
-            self._keep(value, scope, (*binding_path[levels:], *path[levels:]))
+            self._mark(value, scope, (*binding_path[levels:], *path[levels:]))
 
-    def _keep_arguments(self, function: Scope, word: str, path: Path) -> None:
-        """Mark the calls as awaited later whose results are passed for a parameter."""
+    def _mark_arguments(self, function: Scope, word: str, path: Path) -> None:
+        """Mark the calls whose results the script passes as an argument for a parameter."""
         if (key := (id(function), f"({word})", path)) in self._visited:
             return
         self._visited.add(key)
@@ -194,11 +196,11 @@ class Later:
             arguments: list[Any] = place.node.args
             for keyword in place.node.keywords:
                 if keyword.arg == word:
-                    self._keep(keyword.value, place.scope, path)
+                    self._mark(keyword.value, place.scope, path)
             if vararg is not None and vararg.arg == word:
                 for item in arguments[len(function.params) - is_method :]:
-                    self._keep(item, place.scope, path[1:])
+                    self._mark(item, place.scope, path[1:])
             elif word in function.params:
                 index = function.params.index(word) - is_method
                 if 0 <= index < len(arguments):
-                    self._keep(arguments[index], place.scope, path)
+                    self._mark(arguments[index], place.scope, path)

@@ -22,25 +22,24 @@ from typing import Any
 
 _count_threads = _thread._count  # pyright: ignore[reportPrivateUsage]
 _TIMER = 0
-_MAX_NOTES = 10_000
-"""The maximum number of simultaneous events that are replayed exactly."""
+_MAX_EVENTS = 10_000
+"""The maximum number of recorded events; a replay does not order any events after these."""
 _MANY_CANCELLED = 100
-_DEEPEST = 30
-"""The deepest nesting of blocking waits, each of which takes several stack frames."""
+_MAX_BLOCK_DEPTH = 30
+"""The maximum depth of nested blocking waits, each of which takes several stack frames."""
 _MAX_TURNS_UNTIL_IDLE = 1_000
 
 
 def _no_op(*_: object) -> None:
-    """Do nothing; a placeholder until a session is attached."""
+    pass
 
 
 def _identity(value: Any) -> Any:
-    """Return the argument; a placeholder until a session is attached."""
     return value
 
 
 class _Task(asyncio.Task[Any]):
-    """A task whose hash is its number, so that a set's order is the same in each run."""
+    """A task whose hash is its number, so that sets of tasks have the same order in each run."""
 
     def __init__(self, coro: Any, *, loop: GuestLoop, **options: Any) -> None:
         # Before the base class, which puts the task into a set of all tasks and so asks for its
@@ -54,7 +53,7 @@ class _Task(asyncio.Task[Any]):
 
 
 class GuestLoop(asyncio.SelectorEventLoop):
-    """An event loop whose turns can be recorded and replayed."""
+    """An event loop that records the turn of each event, and can replay the recording."""
 
     _ready: deque[Any]
     _scheduled: list[Any]
@@ -70,86 +69,92 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._tasks: weakref.WeakSet[Any] = weakref.WeakSet()
         self._discarded_errors: list[BaseException] = []
         self._coroutine: Callable[[Any], Any] = _identity
-        self._depth = 0
+        self._block_depth = 0
         self._threads = 0
         self._watched = selectors.PollSelector()
         self._at_turn: Callable[[], None] = _no_op
         self._deliver: Callable[[Sequence[int]], None] = _no_op
         self._read_clock: Callable[[Callable[[], int]], int] | None = None
-        self._recorded: deque[tuple[int, int]] = deque()
-        self._notes: list[int] = []
-        self._remaining_notes = 0
+        self._events_to_replay: deque[tuple[int, int]] = deque()
+        self._recording: list[int] = []
+        self._remaining_events = 0
         self._turn = self._turns_until_idle = 0
         self._offset = 0
         super().__init__(self._watched)
-        self.set_exception_handler(self._note_lost)
+        self.set_exception_handler(self._record_discarded_error)
 
     def open(self, *, threads: bool) -> None:
-        """Open the loop's descriptors and start serving in this process.
+        """Prepare the loop for a session, after the process was forked.
 
         Args:
-            threads: Whether threads may wake up the loop.
+            threads: Whether other threads of this process may wake up the loop.
         """
         # Counted after the fork: more than these are threads of the script's libraries.
         self._threads = _count_threads()
         if threads:
             self._open_wake_up()
 
-    def serve(
+    def attach(
         self,
         at_turn: Callable[[], None],
         deliver: Callable[[Sequence[int]], None],
         read_clock: Callable[[Callable[[], int]], int],
     ) -> None:
-        """Attach a session.
+        """Set the functions of the session that the loop calls.
 
         Args:
-            at_turn: Called at the end of each turn, before the loop waits.
-            deliver: Delivers the answers of the given calls, once they have arrived.
-            read_clock: Reads a clock through recording and replay.
+            at_turn: Called before the loop waits, at the end of each turn.
+            deliver: Passes the answers of the calls with the given numbers to the script.
+            read_clock: Calls a clock function and records its result, or returns a recorded result.
         """
         self._at_turn, self._deliver, self._read_clock = at_turn, deliver, read_clock
 
     def begin(self, turns: Sequence[int]) -> None:
-        """Prepare for a script.
+        """Reset the loop for a new script.
 
         Args:
-            turns: The recording of an earlier run, as of :meth:`take_notes`: alternately the
-                number of a turn and an event of that turn.
+            turns: The recording to replay, as returned by :meth:`take_recording`; empty for none.
         """
         self.tasks = 0
         self._tasks.clear()
         self._discarded_errors.clear()
         self._turn = 0
-        self._remaining_notes = _MAX_NOTES - len(turns) // 2
+        self._remaining_events = _MAX_EVENTS - len(turns) // 2
         self._turns_until_idle = _MAX_TURNS_UNTIL_IDLE
-        self._recorded = deque(zip(turns[::2], turns[1::2], strict=True))
-        self._notes.clear()
+        self._events_to_replay = deque(zip(turns[::2], turns[1::2], strict=True))
+        self._recording.clear()
 
-    def take_notes(self) -> list[int]:
-        """Return the recording since the last call: alternately a turn's number and its event."""
-        count = len(self._notes)  # another thread may add notes
-        notes = self._notes[:count]
-        del self._notes[:count]
-        return notes
+    def take_recording(self) -> list[int]:
+        """Return the events recorded since the last call of this method.
 
-    def note(self, event: int) -> None:
-        """Record an event of this turn: the number of an answered call, or 0 for a timer."""
-        if self._remaining_notes > 0:
-            self._remaining_notes -= 1
-            self._notes.extend((self._turn, event))
+        The list alternates between the number of a turn and an event of that turn.
+        """
+        count = len(self._recording)  # another thread may add events
+        recording = self._recording[:count]
+        del self._recording[:count]
+        return recording
+
+    def record(self, event: int) -> None:
+        """Record an event of this turn.
+
+        Args:
+            event: The number of the call that was answered; 0 for a timer.
+        """
+        if self._remaining_events > 0:
+            self._remaining_events -= 1
+            self._recording.extend((self._turn, event))
 
     @property
     def is_replaying(self) -> bool:
-        """True if messages of the host must wait for their recorded turn.
+        """True if an answer of the host must wait until the turn in which it was recorded.
 
-        After the last recorded turn, this stays true until the script waits again: the work up to
-        then may have recorded no event.
+        After the last recorded turn, this stays true until the script waits for an answer again,
+        because the script may have run more turns in which no event was recorded.
         """
-        return bool(self._recorded) or self._turns_until_idle > 0
+        return bool(self._events_to_replay) or self._turns_until_idle > 0
 
-    def install(self, coroutine: Callable[[Any], Any]) -> None:
-        """Set the function that makes coroutines of the awaitables given to new tasks.
+    def set_coroutine_factory(self, coroutine: Callable[[Any], Any]) -> None:
+        """Set the function that converts the awaitable of each new task to a coroutine.
 
         Args:
             coroutine: Converts an awaitable to a coroutine.
@@ -157,7 +162,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._coroutine = coroutine
 
     def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
-        """Create a task as asyncio does, with an order that is stable across processes."""
+        """Create a task as asyncio does, whose order in sets is the same in every process."""
         coro = self._coroutine(coro)
         if self.get_task_factory() is not None:
             return super().create_task(coro, **options)
@@ -172,9 +177,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
         return bool(self._ready)
 
     def unretrieved_exceptions(self) -> list[BaseException]:
-        """Return exceptions of the script's tasks that were never retrieved, in creation order."""
-        # asyncio's own mark of an exception that nobody has fetched; there is no public question
-        # for it.
+        """Return the exceptions of tasks that the script never retrieved, oldest task first."""
+        # asyncio's own flag for an exception that nobody has retrieved; it has no public name.
         failed_tasks = [task for task in self._tasks if task.done() and task._log_traceback]
         failed_tasks.sort(key=hash)
         return [
@@ -182,20 +186,20 @@ class GuestLoop(asyncio.SelectorEventLoop):
             *(error for task in failed_tasks if (error := task.exception())),
         ]
 
-    def _note_lost(self, _loop: object, context: dict[str, Any]) -> None:
-        """Record the exception of a discarded task that was never retrieved."""
+    def _record_discarded_error(self, _loop: object, context: dict[str, Any]) -> None:
+        """Record the exception of a task that was deleted before its exception was retrieved."""
         error = context.get("exception")
         if isinstance(context.get("future"), _Task) and error is not None:
             self._discarded_errors.append(error)
 
     def block(self, coro: Any) -> Any:
-        """Run a coroutine to its end, even from within running code.
+        """Run a coroutine to its end and return its result, even while the loop is running.
 
         Raises:
             RecursionError: If blocking waits are nested too deeply.
         """
         outer = asyncio.current_task(self)
-        if self._depth >= _DEEPEST:
+        if self._block_depth >= _MAX_BLOCK_DEPTH:
             # Otherwise Python warns of a coroutine that was never awaited, and hides the real
             # error.
             coro.close()
@@ -206,24 +210,27 @@ class GuestLoop(asyncio.SelectorEventLoop):
         task = self.create_task(coro)
         if outer is not None:  # asyncio requires that no other task is current
             asyncio.tasks._leave_task(self, outer)
-        self._depth += 1
+        self._block_depth += 1
         try:
             # Turns of the one loop, not a second loop: other tasks of the script must go on
             # meanwhile.
             while not task.done():
                 self._run_once()
         finally:
-            self._depth -= 1
+            self._block_depth -= 1
             if outer is not None:
                 asyncio.tasks._enter_task(self, outer)
         return task.result()
 
     def run_until_complete(self, future: Any) -> Any:
-        """Run a future to its end as asyncio does; inside a running script, in a nested run."""
+        """Run the loop until a future is done and return its result.
+
+        Unlike asyncio's method, this one also works while the loop is running.
+        """
         return self.block(future) if self.is_running() else super().run_until_complete(future)
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> asyncio.Future[Any]:
-        """Call a function at once, because there are no threads here."""
+        """Call a function immediately, because the guest has no threads."""
         future = self.create_future()
         try:
             future.set_result(func(*args))
@@ -232,15 +239,15 @@ class GuestLoop(asyncio.SelectorEventLoop):
         return future
 
     def close(self) -> None:
-        """Close as asyncio does; ignored while the loop runs.
+        """Close the loop, unless it is running.
 
-        Scripts may close the loop, believing that they created it.
+        Scripts may close the loop in the belief that they created it.
         """
         if not self.is_running():
             super().close()
 
     def add_signal_handler(self, sig: int, callback: Callable[..., Any], *args: Any) -> None:
-        """Add a signal handler as asyncio does, after creating the wake-up descriptor."""
+        """Create the wake-up descriptor, and add a signal handler as asyncio does."""
         self._open_wake_up()
         super().add_signal_handler(sig, callback, *args)
 
@@ -249,14 +256,14 @@ class GuestLoop(asyncio.SelectorEventLoop):
             super()._make_self_pipe()  # pyright: ignore[reportUnknownMemberType,reportAttributeAccessIssue]
 
     def _make_self_pipe(self) -> None:
-        """Skip asyncio's wake-up descriptor until it is needed."""
+        """Do nothing: the wake-up descriptor is created when it is needed."""
 
     def _close_self_pipe(self) -> None:
         if self._csock is not None:
             super()._close_self_pipe()  # pyright: ignore[reportUnknownMemberType,reportAttributeAccessIssue]
 
     def time(self) -> float:
-        """Return the loop's time for timers."""
+        """Return the time of the loop in seconds, on which timers are based."""
         now = self._now() if self._read_clock is None else self._read_clock(self._now)
         # A replayed reading moves the clock, so that the following times continue the recorded
         # ones.
@@ -264,18 +271,18 @@ class GuestLoop(asyncio.SelectorEventLoop):
         return now / 1e9
 
     def _now(self) -> int:
-        """Return the time in nanoseconds; it continues the recorded time of a repeated script."""
+        """Return the monotonic time in nanoseconds, continuing the recorded time in a replay."""
         return monotonic_ns() + self._offset
 
     def _run_once(self) -> None:
-        """Run one turn: wait for events, then run the ready callbacks."""
+        """Run one turn of the loop: wait for events, then run the callbacks that are ready."""
         # Replaces asyncio's method, whose order of descriptors and timers depends on timing: a
         # repeated script would see another order.
-        self._drop_cancelled()
+        self._remove_cancelled_timers()
         # Before the wait: an answer can only come for calls that have left this process.
         self._at_turn()
         self._turn += 1
-        if self._recorded:
+        if self._events_to_replay:
             if not self._replay_turn():
                 self._wait()
         # In the recording, the script continued after the last event until it only waited for
@@ -298,8 +305,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
             if not handle._cancelled:
                 handle._run()
 
-    def _drop_cancelled(self) -> None:
-        """Drop cancelled timers from the head of the queue, or all if there are many."""
+    def _remove_cancelled_timers(self) -> None:
+        """Remove cancelled timers that are due next; remove all of them if there are many."""
         timers, cancelled = self._scheduled, self._timer_cancelled_count
         if cancelled > _MANY_CANCELLED and 2 * cancelled > len(timers):
             for handle in timers:
@@ -311,8 +318,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
             self._timer_cancelled_count -= 1
             heapq.heappop(timers)._scheduled = False
 
-    def _ready_timer(self) -> bool:
-        """Fire the next timer; return False if it was cancelled."""
+    def _fire_next_timer(self) -> bool:
+        """Schedule the callback of the next timer; return False if the timer was cancelled."""
         handle = heapq.heappop(self._scheduled)
         handle._scheduled = False
         if handle._cancelled:
@@ -331,21 +338,24 @@ class GuestLoop(asyncio.SelectorEventLoop):
         end = self._now() / 1e9 + self._clock_resolution
         # All due timers in this turn, and each is recorded: a replay fires the same number.
         while self._scheduled and self._scheduled[0]._when < end:
-            if self._ready_timer():
-                self.note(_TIMER)
+            if self._fire_next_timer():
+                self.record(_TIMER)
 
     def _replay_turn(self) -> bool:
-        """Replay the recorded events of this turn; return False to wait for a thread instead."""
-        if not self._ready and self._recorded[0][0] > self._turn:
+        """Replay the recorded events of this turn.
+
+        Return False if nothing was replayed, because a library's thread may first call back.
+        """
+        if not self._ready and self._events_to_replay[0][0] > self._turn:
             if _count_threads() != self._threads:
                 # A library's thread may call back, and skipping to the recorded turn would miss
                 # the call.
                 return False
-            self._turn = self._recorded[0][0]  # nothing can happen before that turn
+            self._turn = self._events_to_replay[0][0]  # nothing can happen before that turn
         answered_numbers: list[int] = []
         timers = 0
-        while self._recorded and self._recorded[0][0] <= self._turn:
-            event = self._recorded.popleft()[1]
+        while self._events_to_replay and self._events_to_replay[0][0] <= self._turn:
+            event = self._events_to_replay.popleft()[1]
             if event == _TIMER:
                 timers += 1
             else:
@@ -353,14 +363,14 @@ class GuestLoop(asyncio.SelectorEventLoop):
         if answered_numbers:
             self.call_soon(self._deliver, answered_numbers)
         while timers and self._scheduled:
-            timers -= self._ready_timer()
+            timers -= self._fire_next_timer()
         return True
 
-    def only_waits(self) -> bool:
-        """Return True if only the host can cause the next event.
+    def waits_only_for_host(self) -> bool:
+        """Return True if only a message of the host can make the script continue.
 
-        False if a callback is ready, a timer is pending, a thread could call back, a signal is
-        being handled, another descriptor is watched, or the calling task is being cancelled.
+        Return False if a callback is ready, a timer is pending, a thread could call back, a signal
+        handler is set, another descriptor is watched, or the current task is being cancelled.
         """
         task = asyncio.current_task(self)
         return (

@@ -16,31 +16,31 @@ from delf_sandbox.guest.names import BUILTINS, ToolNames
 from delf_sandbox.guest.nodes import TOOLS, ToolMisuseError
 from delf_sandbox.guest.scopes import Scope
 
-_TAKING_VALUES = frozenset(
+_USE_ARGUMENTS = frozenset(
     {
         *("print", "str", "repr", "format", "ascii", "bool", "int", "float", "abs", "round"),
         *("len", "list", "tuple", "set", "frozenset", "dict", "sum", "min", "max", "sorted"),
         *("any", "all", "iter", "next", "enumerate", "reversed", "bytes", "setattr", "delattr"),
     }
 )
-"""Builtins that use the value of their arguments."""
-_SHOWING = frozenset({"print", "str", "repr", "format", "ascii"})
-"""Builtins that also use the items of a list argument."""
-_LAZY = frozenset(
+"""Builtins for which passing a tool as an argument uses the tool as a value."""
+_USE_ITEMS = frozenset({"print", "str", "repr", "format", "ascii"})
+"""Builtins that also use each item of a collection that is passed to them."""
+_LAZY_FUNCTIONS = frozenset(
     {
         *("map", "filter", "starmap", "accumulate", "takewhile", "dropwhile", "filterfalse"),
         *("groupby", "zip", "enumerate", "reversed", "iter", "chain", "cycle", "repeat", "islice"),
     }
 )
-"""Functions that call their argument lazily, when the result is iterated."""
-_RUN_ALONE = frozenset({"map", "filter"})
-"""Lazy functions that scripts mean to run even as a bare statement."""
+"""Functions that call the function passed to them only when their result is iterated."""
+_MEANT_AS_LOOP = frozenset({"map", "filter"})
+"""Lazy functions that models also write as a statement, meaning that it runs like a loop."""
 _MAX_NAMES = 12
 
 
 @dataclass(frozen=True)
 class _Use:
-    """An expression that refers to a connection, an action or a tool."""
+    """An expression that refers to a connection, an action or a plain tool."""
 
     label: str
     methods: Sequence[str]
@@ -53,14 +53,14 @@ class _Use:
 
 
 def check_uses(tree: ast.Module, names: ToolNames) -> None:
-    """Raise if a script uses a connection or action otherwise than by calling an action.
+    """Raise if a script uses a connection or action in any way but calling an action.
 
     Args:
         tree: The parsed script.
         names: The tool names in the script.
 
     Raises:
-        ToolMisuseError: For the first such use.
+        ToolMisuseError: For the first misuse in the script.
     """
     _Uses(tree, names).check()
 
@@ -69,54 +69,61 @@ class _Uses:
     def __init__(self, tree: ast.Module, names: ToolNames) -> None:
         self._names = names
         self._tools = names.initial.tools
-        self._loads = [(place.node, place.scope) for place, _ in names.seen.loads]
+        self._loads = [(place.node, place.scope) for place, _ in names.syntax.loads]
         self._parents: dict[int, Any] = {}
-        self._found: list[tuple[int, int, ToolMisuseError]] = []
-        self._makers = {word: word for word in _LAZY & BUILTINS}
-        """Functions that store an action for a later call, with the function of each."""
+        self._errors: list[tuple[int, int, ToolMisuseError]] = []
+        self._builder_names = {word: word for word in _LAZY_FUNCTIONS & BUILTINS}
+        """The names in the script of functions that keep a passed function for a later call.
+
+        Each is mapped to the function's original name, such as ``map``.
+        """
         self._modules: set[str] = set()
-        self._own: dict[str, Any] = {}
-        """The functions that the script defines, by name."""
+        self._own_functions: dict[str, Any] = {}
+        """The functions that the script defines: a mapping from name to node."""
         self._lazy: list[ast.Call] = []
         if not self._tools:
             return
         for node in ast.walk(tree):
             match node:
                 case ast.ImportFrom(module="functools" | "itertools", names=aliases):
-                    self._makers |= {alias.asname or alias.name: alias.name for alias in aliases}
+                    self._builder_names |= {
+                        alias.asname or alias.name: alias.name for alias in aliases
+                    }
                 case ast.Import(names=aliases):
                     aliases_of_modules = (
                         a for a in aliases if a.name in ("functools", "itertools")
                     )
                     self._modules |= {alias.asname or alias.name for alias in aliases_of_modules}
                 case ast.FunctionDef(name=word) | ast.AsyncFunctionDef(name=word):
-                    self._own[word] = node
+                    self._own_functions[word] = node
                 case _:
                     pass
         self._lazy += [
             node
             for node in ast.walk(tree)
-            if isinstance(node, ast.Call) and node.args and self._builder_name(node) in _LAZY
+            if isinstance(node, ast.Call)
+            and node.args
+            and self._builder_name(node) in _LAZY_FUNCTIONS
         ]
         for parent in ast.walk(tree):
             for child in ast.iter_child_nodes(parent):
                 self._parents[id(child)] = parent
 
     def check(self) -> None:
-        waiting = list(self._named()) if self._parents else []
+        waiting = list(self._uses_by_name()) if self._parents else []
         while waiting:
             waiting += self._check_use(waiting.pop())
         for node in self._lazy:
             self._check_lazy(node)
-        if self._found:
-            raise min(self._found, key=lambda item: item[:2])[2]
+        if self._errors:
+            raise min(self._errors, key=lambda item: item[:2])[2]
 
-    def _named(self) -> Iterator[_Use]:
-        """Yield expressions that consist only of a connection's or tool's name."""
+    def _uses_by_name(self) -> Iterator[_Use]:
+        """Yield the expressions that are just the name of a connection or plain tool."""
         for node, scope in self._loads:
             if node.id in self._tools and scope.find(node.id) is None:
                 yield _Use(node.id, self._tools[node.id], node, scope)
-        for place, _ in (*self._names.seen.loads, *self._names.seen.attributes):
+        for place, _ in (*self._names.syntax.loads, *self._names.syntax.attributes):
             expression: Any = place.current  # other spellings were replaced before
             node = expression.value if isinstance(expression, ast.Attribute) else expression
             match node:
@@ -128,7 +135,11 @@ class _Uses:
                     pass
 
     def _check_use(self, use: _Use) -> list[_Use]:
-        """Raise for a misuse, or return further expressions that refer to the same object."""
+        """Record an error if an expression is misused; return expressions with the same meaning.
+
+        For example, in ``send = mail.send``, these are the reads of ``send``, which must be checked
+        next.
+        """
         node = use.node
         while True:
             parent = self._parents.get(id(node))
@@ -139,13 +150,17 @@ class _Uses:
                     return self._attribute(use, parent, word)
                 case ast.Call() if node in parent.args and self._builder_name(parent) == "partial":
                     node = parent  # a partial of an action is used like the action
-                case ast.Call() if node in parent.args and self._builder_name(parent) in _LAZY:
-                    return self._refuse(use, node) if self._is_unused(parent, use.scope) else []
+                case ast.Call() if (
+                    node in parent.args and self._builder_name(parent) in _LAZY_FUNCTIONS
+                ):
+                    return (
+                        self._record_misuse(use, node) if self._is_unused(parent, use.scope) else []
+                    )
                 case ast.Call() if parent.func is node:
                     if not use.is_connection:
                         return []
                     if parent.args or parent.keywords:
-                        return self._refuse(use, parent)
+                        return self._record_misuse(use, parent)
                     node = parent
                 case ast.IfExp() if parent.test is not node:
                     node = parent
@@ -154,14 +169,14 @@ class _Uses:
                 case ast.Tuple() | ast.List() | ast.Set() | ast.Dict() | ast.IfExp():
                     is_lost = self._is_dropped(parent) or isinstance(parent, ast.IfExp)
                     is_lost = is_lost or self._is_shown(parent)
-                    return self._refuse(use, node) if is_lost else []
+                    return self._record_misuse(use, node) if is_lost else []
                 case ast.Call(
                     func=ast.Name(id="getattr"), args=[_, ast.Constant(value=str(word))]
                 ) if parent.args[0] is node and use.is_connection:
                     return self._attribute(use, parent, word)
                 case ast.NamedExpr(target=ast.Name(id=word)):
                     if self._needs_value(self._parents[id(parent)], parent):
-                        return self._refuse(use, node)
+                        return self._record_misuse(use, node)
                     return [
                         replace(use, node=parent),
                         *self._aliases(use, node, word, is_read=True),
@@ -172,28 +187,28 @@ class _Uses:
                 ) if parent.value is node:
                     return self._aliases(use, node, word)
                 case _:
-                    return self._refuse(use, node) if self._needs_value(parent, node) else []
+                    return self._record_misuse(use, node) if self._needs_value(parent, node) else []
 
     def _attribute(self, use: _Use, parent: Any, word: str) -> list[_Use]:
         if isinstance(parent, ast.Attribute) and not isinstance(parent.ctx, ast.Load):
-            return self._refuse(use, parent)
+            return self._record_misuse(use, parent)
         if word.startswith("_"):
             return []
         return [_Use(f"{use.label}.{word}", (), parent, use.scope)]
 
     def _aliases(self, use: _Use, value: Any, word: str, *, is_read: bool = False) -> list[_Use]:
-        """Return the uses of a name that is only ever assigned this tool.
+        """Return the uses of a name to which the script assigns only this tool.
 
         Args:
-            use: The use of the tool.
-            value: The assigned value.
+            use: The expression that is assigned to the name.
+            value: The node of the assigned value.
             word: The name.
-            is_read: Whether the assignment is also an expression, as with ``:=``.
+            is_read: Whether the assignment itself has a value, as with ``:=``.
         """
         owner = use.scope.owner(word)
         places = [(node, scope) for node, scope in self._loads if node.id == word]
         if not places and not is_read:
-            return self._refuse(use, value)
+            return self._record_misuse(use, value)
         bindings = owner.binds.get(word, [])
         if len(bindings) != 1 or bindings[0][0] is not value or owner.names.get(word) != {"data"}:
             return []
@@ -204,28 +219,31 @@ class _Uses:
         ]
 
     def _check_lazy(self, node: ast.Call) -> None:
-        """Refuse an unused ``map`` or similar over a function with calls: it makes none."""
+        """Record an error for an unused ``map`` or similar whose function calls tools.
+
+        Without an iteration, none of these calls would be made.
+        """
         function = node.args[0]
-        inner = self._own.get(function.id) if isinstance(function, ast.Name) else function
+        inner = self._own_functions.get(function.id) if isinstance(function, ast.Name) else function
         if not isinstance(inner, ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef):
             return
-        label = next(self._called_in(inner), None)
-        is_run = isinstance(inner, ast.Lambda) and self._builder_name(node) in _RUN_ALONE
+        label = next(self._tools_in(inner), None)
+        is_run = isinstance(inner, ast.Lambda) and self._builder_name(node) in _MEANT_AS_LOOP
         is_alone = isinstance(self._parents.get(id(node)), ast.Expr)
-        place = self._names.seen.calls.get(id(node))
+        place = self._names.syntax.calls.get(id(node))
         if label is None or place is None or (is_alone and is_run):
             return
         if is_alone or self._is_unused(node, place.scope):
             word = self._builder_name(node)
             message = (
-                f"nothing goes through what {word}(…) gives here, so no call of {label} is made: "
-                f"loop over it, or write list({word}(…))"
+                f"the result of {word}(…) is never iterated here, so no call of {label} is made: "
+                f"loop over the result, or write list({word}(…))"
             )
-            error = ToolMisuseError.about(node, message)
-            self._found.append((node.lineno, node.col_offset, error))
+            error = ToolMisuseError.at_node(node, message)
+            self._errors.append((node.lineno, node.col_offset, error))
 
-    def _called_in(self, function: Any) -> Iterator[str]:
-        """Yield the actions and tools that a script's function refers to."""
+    def _tools_in(self, function: Any) -> Iterator[str]:
+        """Yield the names of the actions and tools that a function of the script mentions."""
         for node in ast.walk(function):
             match node:
                 case ast.Attribute(value=ast.Name(id=word), attr=attr) if self._tools.get(word):
@@ -236,20 +254,23 @@ class _Uses:
                     pass
 
     def _builder_name(self, node: ast.Call) -> str:
-        """Return the name of the higher-order function, such as ``partial``, that a call uses."""
+        """Return the original name of a called function that keeps a passed function, else ``""``.
+
+        For example, ``map`` keeps its function until the result is iterated.
+        """
         match node.func:
             case ast.Name(id=word):
-                return self._makers.get(word, "")
+                return self._builder_names.get(word, "")
             case ast.Attribute(value=ast.Name(id=word), attr=attr) if word in self._modules:
                 return attr
             case _:
                 return ""
 
     def _is_unused(self, node: ast.Call, scope: Scope) -> bool:
-        """Return True if nothing iterates the result of a call."""
+        """Return True if the script does not use the result of a call."""
         match self._parents.get(id(node)):
             case ast.Expr():
-                return self._builder_name(node) not in _RUN_ALONE
+                return self._builder_name(node) not in _MEANT_AS_LOOP
             case ast.Assign(targets=[ast.Name(id=word)]) | ast.AnnAssign(target=ast.Name(id=word)):
                 owner = scope.owner(word)
                 return owner.kind != "class" and not any(
@@ -259,20 +280,20 @@ class _Uses:
                 return False
 
     def _is_dropped(self, node: Any) -> bool:
-        """Return True if a value is in a list, tuple, set or dict that the script does not use."""
+        """Return True if a list, tuple, set or dict is a statement by itself, so it is not used."""
         while isinstance(node, (ast.Tuple, ast.List, ast.Set, ast.Dict)):
             node = self._parents.get(id(node))
         return isinstance(node, ast.Expr)
 
     def _is_shown(self, node: Any) -> bool:
-        """Return True if a list, set or dict is printed, formatted or passed to a tool."""
+        """Return True if a list, tuple, set or dict is printed, formatted or passed to a tool."""
         while isinstance(node, (ast.Tuple, ast.List, ast.Set, ast.Dict)):
             node, inner = self._parents.get(id(node)), node
             match node:
                 case ast.FormattedValue():
                     return True
                 case ast.Call(func=ast.Name(id=word)) if node.func is not inner:
-                    return word in _SHOWING or word in self._tools
+                    return word in _USE_ITEMS or word in self._tools
                 case ast.Call() if node.func is not inner:
                     return self._is_tool(node.func)
                 case ast.keyword():
@@ -282,13 +303,13 @@ class _Uses:
         return False
 
     def _is_tool(self, function: Any) -> bool:
-        """Return True if the called function is a tool or action."""
+        """Return True if a called expression is a tool or an action."""
         while isinstance(function, ast.Attribute):
             function = function.value
         return isinstance(function, ast.Name) and function.id in self._tools
 
     def _needs_value(self, parent: Any, node: Any) -> bool:
-        """Return True if an expression uses the value of one of its parts."""
+        """Return True if the parent node uses the value of its child ``node``."""
         match parent:
             case ast.Expr() | ast.Await() | ast.FormattedValue() | ast.Starred() | ast.YieldFrom():
                 return True
@@ -313,25 +334,25 @@ class _Uses:
             case ast.keyword():
                 return self._is_tool(self._parents[id(parent)].func)
             case ast.Call(func=ast.Name(id=word), args=args):
-                return node in args and word in _TAKING_VALUES and word in BUILTINS
+                return node in args and word in _USE_ARGUMENTS and word in BUILTINS
             case ast.Call(func=ast.Attribute(value=ast.Constant()), args=args):
                 return node in args  # "{}".format(mail.read)
             case _:
                 return False
 
-    def _refuse(self, use: _Use, node: Any) -> list[_Use]:
+    def _record_misuse(self, use: _Use, node: Any) -> list[_Use]:
         message = misuse_message(use.label, use.methods)
-        error = ToolMisuseError.about(node, message)
-        self._found.append((node.lineno, node.col_offset, error))
+        error = ToolMisuseError.at_node(node, message)
+        self._errors.append((node.lineno, node.col_offset, error))
         return []
 
 
 def misuse_message(label: str, methods: Sequence[str]) -> str:
-    """Describe the right use of a connection, action or tool, for an error message.
+    """Return an error message with the right use of a connection, action or plain tool.
 
     Args:
-        label: The name.
-        methods: The actions, if it is a connection.
+        label: The name of the object in the script, such as ``mail`` or ``mail.send``.
+        methods: The actions of a connection; empty for an action or plain tool.
     """
     if not methods:
         return f"{label} is named here and not called: write {label}(…)"

@@ -19,7 +19,7 @@ from delf_sandbox.guest.nodes import (
     position_of,
     tool,
 )
-from delf_sandbox.guest.scopes import CallPlace, Place, Scope, Seen
+from delf_sandbox.guest.scopes import CallPlace, Place, Scope, ScriptSyntax
 
 BUILTINS = frozenset(dir(builtins))
 
@@ -30,14 +30,15 @@ def _never(_name: str) -> bool:
 
 @dataclass(frozen=True)
 class InitialNames:
-    """The names that exist when a script starts.
+    """The names that are defined when a script starts.
 
     Args:
-        tools: The methods of each connection by name; empty for a plain tool.
-        changing: The write actions among them, such as ``mail.send``.
+        tools: A mapping from the name of each connection or plain tool to its action names; a plain
+            tool has none.
+        changing: The actions that change something, such as ``mail.send``.
         can_import: Returns True if a module may be imported.
-        is_bound: Returns True if an earlier script left this name.
-        is_async: Returns True if that name is an async function.
+        is_bound: Returns True if an earlier script defined a name.
+        is_async: Returns True if an earlier script defined a name as an async function.
     """
 
     tools: Mapping[str, Sequence[str]]
@@ -48,12 +49,15 @@ class InitialNames:
 
 
 def same_name(name: str) -> str:
-    """Normalise a name, so that spellings of one name are equal."""
+    """Return a name in lower case without ``_`` and ``-``, to compare spellings of one name."""
     return name.replace("_", "").replace("-", "").lower()
 
 
 def rebound_names_note(rebound_names: Sequence[str]) -> str:
-    """Word the note about tool names that a script rebound."""
+    """Return a note for the model about tool names that its script bound to something else.
+
+    Empty without such names.
+    """
     if not rebound_names:
         return ""
     names = ", ".join(rebound_names)
@@ -61,36 +65,38 @@ def rebound_names_note(rebound_names: Sequence[str]) -> str:
 
 
 class ToolNames:
-    """Finds the tool calls in a script and normalises tool names in place.
+    """Finds the tool calls in a script, and corrects the spelling of tool names in place.
 
     Args:
         tree: The parsed script.
-        initial_names: The names that exist when the script starts.
+        initial_names: The names that are defined when the script starts.
     """
 
     def __init__(self, tree: ast.Module, initial_names: InitialNames) -> None:
-        self.seen = Seen(tree)
+        self.syntax = ScriptSyntax(tree)
         self.initial = initial_names
         self.calls: dict[int, str] = {}
-        """The calls of tools, by action, such as ``mail.send``."""
+        """A mapping from the ``id()`` of each node that calls a tool to the action, such as
+        ``mail.send``.
+        """
         self.uncertain: set[int] = set()
-        """Calls whose name may also refer to a function of the script."""
+        """The ``id()`` of each call whose name may refer to a tool or to a value of the script."""
         self.rebound: dict[str, str] = {}
-        """Tool names that the script rebinds, to ``data`` or a ``function``."""
+        """A mapping from each tool name that the script rebinds to ``data`` or ``function``."""
         self._spellings = _spellings(initial_names.tools)
-        has_new = self._import_forgotten(tree)
-        if (self.seen.imports and self._tidy_imports()) or has_new:
-            self.seen = Seen(tree)  # the edits moved the statements behind them
-        self._find_rebound()
-        for place, is_called in self.seen.attributes:
-            self._spell_attribute(place, is_called)
-        for place, is_called in self.seen.loads:
-            self._spell_name(place, is_called)
-        for place in self.seen.calls.values():
-            self._find_tool_of(place)
+        has_new = self._add_missing_imports(tree)
+        if (self.syntax.imports and self._remove_needless_imports()) or has_new:
+            self.syntax = ScriptSyntax(tree)  # the edits moved the statements behind them
+        self._find_rebound_names()
+        for place, is_called in self.syntax.attributes:
+            self._correct_attribute(place, is_called)
+        for place, is_called in self.syntax.loads:
+            self._correct_name(place, is_called)
+        for place in self.syntax.calls.values():
+            self._resolve_tool_call(place)
 
     def is_free(self, word: str, scope: Scope) -> bool:
-        """Return True if a name keeps its initial meaning in a scope."""
+        """Return True if the script does not bind a name in a scope or around it."""
         return scope.find(word) is None
 
     def _is_unknown(self, word: str, scope: Scope) -> bool:
@@ -102,8 +108,8 @@ class ToolNames:
             and not self.initial.is_bound(word)
         )
 
-    def _find_tool_of(self, place: CallPlace) -> None:
-        """Record the tool that a call refers to, and make the script call that tool."""
+    def _resolve_tool_call(self, place: CallPlace) -> None:
+        """Record a call if it calls a tool, and rewrite the call to use that tool for certain."""
         tools, node = self.initial.tools, place.node
         match node.func:
             case ast.Name(id=word) if word in tools and not tools[word]:
@@ -112,7 +118,7 @@ class ToolNames:
                     return
                 # The script may rebind the name before this call; only the running script shows
                 # whether it has.
-                if rebinding == "data" and place.scope.find(word) is self.seen.module:
+                if rebinding == "data" and place.scope.find(word) is self.syntax.module:
                     key = ast.Constant(value=word, **position_of(node))
                     node.func = call(PICK, name(node.func, word), key)
                     self.uncertain.add(id(node))
@@ -129,7 +135,7 @@ class ToolNames:
                 self.calls[id(node)] = word
             case ast.Attribute(value=ast.Name(id=word)) as function if tools.get(word):
                 rebinding = self._rebinding_of(word, place.scope)
-                self._spell_method(function, tools[word])
+                self._correct_method(function, tools[word])
                 if function.attr.startswith("_"):
                     return
                 if rebinding is None or (rebinding and function.attr not in tools[word]):
@@ -147,97 +153,107 @@ class ToolNames:
                     )
                 ) as function
             ) if table == TOOLS:
-                self._spell_method(function, tools[word])
+                self._correct_method(function, tools[word])
                 self.calls[id(node)] = f"{word}.{function.attr}"
             case _:
                 pass
 
     @staticmethod
-    def _spell_method(function: ast.Attribute, methods: Sequence[str]) -> None:
+    def _correct_method(function: ast.Attribute, methods: Sequence[str]) -> None:
         if function.attr not in methods:
             like = (m for m in methods if same_name(m) == same_name(function.attr))
             function.attr = _only_item(like) or function.attr
 
     def _rebinding_of(self, word: str, scope: Scope) -> str | None:
-        """Return how a scope rebinds a tool's name: ``data`` or ``function``.
+        """Return how the script rebinds a tool's name, as visible in a scope.
 
         Returns:
-            An empty text if the scope does not bind the name; None for a parameter.
+            ``data`` or ``function``; an empty text if the name is not bound; None for a parameter.
         """
         owner = scope.find(word)
         if owner is None:
             return ""
         return None if "param" in owner.names[word] else self.rebound.get(word, "data")
 
-    def _find_rebound(self) -> None:
-        """Find tool names that the script rebinds, dropping copies of the prompt's stubs."""
+    def _find_rebound_names(self) -> None:
+        """Record the tool names that the script rebinds.
+
+        A function that only repeats a tool's stub from the prompt is removed instead.
+        """
         tools = self.initial.tools
         for scope in self._all_scopes():
             for word, binding in scope.names.items():
                 if word in tools and "param" not in binding and scope.kind != "class":
                     self.rebound.setdefault(word, "data")
-        for place in self.seen.definitions:
-            is_given = isinstance(place.node, ast.Assign)
-            defined: str = place.node.targets[0].id if is_given else place.node.name
+        for place in self.syntax.definitions:
+            is_lambda = isinstance(place.node, ast.Assign)
+            defined: str = place.node.targets[0].id if is_lambda else place.node.name
             if defined in tools and place.scope.kind != "class":
-                self._drop_stub(place, defined)
+                self._remove_stub(place, defined)
                 self.rebound[defined] = "function"
 
     def _all_scopes(self) -> Iterator[Scope]:
-        yield self.seen.module
-        yield from self.seen.scopes.values()
+        yield self.syntax.module
+        yield from self.syntax.scopes.values()
 
-    def _drop_stub(self, place: Place, defined: str) -> None:
-        """Drop a definition with a tool's name that only repeats the prompt's stub."""
-        for inner in ast.walk(place.node):
-            match inner:
-                case ast.Call(func=ast.Name(id=word)) if word in self.initial.tools:
-                    pass
-                case ast.Call(func=ast.Attribute(value=ast.Name(id=word))) if (
-                    self.initial.tools.get(word)
-                ):
-                    pass
-                case _:
-                    continue
-            raise AmbiguousError.about(
+    def _remove_stub(self, place: Place, defined: str) -> None:
+        """Replace a function that has a tool's name by ``pass``, and its other uses by the tool.
+
+        The function is taken for a copy of the stub in the prompt.
+
+        Raises:
+            AmbiguousError: If the function calls tools, so that it is no such copy.
+        """
+        if any(map(self._is_tool_call, ast.walk(place.node))):
+            raise AmbiguousError.at_node(
                 place.node,
-                f"{defined} is a tool's name, and here that of a function which calls tools: "
-                "give it another name",
+                f"{defined} is the name of a tool, but here also of a function that calls tools: "
+                "give the function another name",
             )
-        for load, is_called in self.seen.loads:
-            if load.node.id == defined and load.scope.find(defined) is not None and not is_called:
+        for load, is_called in self.syntax.loads:
+            is_use = load.node.id == defined and load.scope.find(defined) is not None
+            if is_use and not is_called:  # calls are rewritten by _resolve_tool_call()
                 load.put(tool(load.node, defined))
         place.put(ast.Pass(**position_of(place.node)))
 
-    def _spell_attribute(self, place: Place, is_called: bool) -> None:
-        """Turn an attribute into a tool: ``functions.weather`` and ``tools.shop``."""
+    def _is_tool_call(self, node: ast.AST) -> bool:
+        match node:
+            case ast.Call(func=ast.Name(id=word)):
+                return word in self.initial.tools
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=word))):
+                return bool(self.initial.tools.get(word))
+            case _:
+                return False
+
+    def _correct_attribute(self, place: Place, is_called: bool) -> None:
+        """Replace an attribute of an unknown name, as in ``tools.shop``, by the tool it means."""
         node = place.node
         word = getattr(node.value, "id", "__")  # no name: it was already turned into a tool
         if same_name(word) in self._spellings or not self._is_unknown(word, place.scope):
             return
         spelling = self._spellings.get(same_name(node.attr))
         if spelling is not None and (is_called or not spelling[1]):
-            place.put(self._spelled(node, spelling))
+            place.put(self._tool_node(node, spelling))
 
-    def _spell_name(self, place: Place, is_called: bool) -> None:
-        """Replace a tool's name in another spelling, such as ``Shop`` or ``shop_find_orders()``."""
+    def _correct_name(self, place: Place, is_called: bool) -> None:
+        """Replace another spelling of a tool's name, such as ``Shop`` or ``shop_find_orders()``."""
         node = place.node
         if self._is_unknown(node.id, place.scope):
             spelling = self._spellings.get(same_name(node.id))
             if spelling is not None and (is_called or not spelling[1]):
-                place.put(self._spelled(node, spelling))
-            elif is_called and node.id[:1].isupper() and _is_record(place.box):
+                place.put(self._tool_node(node, spelling))
+            elif is_called and node.id[:1].isupper() and _is_record(place.container):
                 place.put(name(node, "dict"))  # a record type named in the prompt
 
-    def _spelled(self, node: Any, spelling: tuple[str, str]) -> ast.expr:
+    def _tool_node(self, node: Any, spelling: tuple[str, str]) -> ast.expr:
         word, method = spelling
         return attribute(tool(node, word), method) if method else tool(node, word)
 
-    def _import_forgotten(self, tree: ast.Module) -> bool:
-        """Add missing imports; return True if there were any."""
+    def _add_missing_imports(self, tree: ast.Module) -> bool:
+        """Add the imports that the script forgot; return True if any were added."""
         unknown: dict[str, list[str | None]] = {}
-        attribute_of = {id(p.node.value): p.node.attr for p, _ in self.seen.attributes}
-        for place, _ in self.seen.loads:
+        attribute_of = {id(p.node.value): p.node.attr for p, _ in self.syntax.attributes}
+        for place, _ in self.syntax.loads:
             word = place.node.id
             if self._is_unknown(word, place.scope) and same_name(word) not in self._spellings:
                 unknown.setdefault(word, []).append(attribute_of.get(id(place.node)))
@@ -249,9 +265,11 @@ class ToolNames:
                     member = None
                 case _:
                     continue
-            if self._is_unknown(word, self.seen.module):
+            if self._is_unknown(word, self.syntax.module):
                 unknown.setdefault(word, []).append(member)
-        has_star = any("*" in (a.name for a in place.node.names) for place, _ in self.seen.imports)
+        has_star = any(
+            "*" in (a.name for a in place.node.names) for place, _ in self.syntax.imports
+        )
         if not unknown or has_star:  # a star import may define the names
             return False
         new = missing_imports(unknown, self.initial.can_import, tree.body[0])
@@ -262,19 +280,22 @@ class ToolNames:
         tree.body[first:first] = new
         return bool(new)
 
-    def _tidy_imports(self) -> bool:
-        """Remove imports of tools, and unused imports of missing modules; return True if any."""
+    def _remove_needless_imports(self) -> bool:
+        """Remove imports of tools, and imports of missing modules that the script does not use.
+
+        Return True if any were removed.
+        """
         edits: list[tuple[list[ast.stmt], int, list[ast.stmt]]] = []
-        for place, in_try in self.seen.imports:
-            new = self._import(place, in_try)
+        for place, in_try in self.syntax.imports:
+            new = self._replacement_of_import(place, in_try)
             if new is not None:
-                edits.append((place.box, place.key, new))
+                edits.append((place.container, place.key, new))
         # Backwards, so that the indexes of earlier statements stay valid.
-        for box, index, new in reversed(edits):
-            box[index : index + 1] = new or [ast.Pass(**position_of(box[index]))]
+        for statements, index, new in reversed(edits):
+            statements[index : index + 1] = new or [ast.Pass(**position_of(statements[index]))]
         return bool(edits)
 
-    def _import(self, place: Place, in_try: bool) -> list[ast.stmt] | None:
+    def _replacement_of_import(self, place: Place, in_try: bool) -> list[ast.stmt] | None:
         """Return the statements that replace an import; None to keep the import."""
         node = place.node
         module = getattr(node, "module", None) or ""
@@ -291,7 +312,7 @@ class ToolNames:
                 # A connection under its own name needs no assignment.
                 if item.asname or (tool[1] or tool[0]) != bound_name or tool[1]:
                     target = ast.Name(id=bound_name, ctx=ast.Store(), **position_of(node))
-                    value = self._spelled(node, tool)
+                    value = self._tool_node(node, tool)
                     new.append(ast.Assign(targets=[target], value=value, **position_of(node)))
             elif in_try or (
                 self._misses_names() if item.name == "*" else self._is_read(bound_name)
@@ -312,32 +333,33 @@ class ToolNames:
         return spelling if spelling is not None and not (is_plain and spelling[1]) else None
 
     def _misses_names(self) -> bool:
-        """Return True if undefined names are read that are not tools."""
+        """Return True if the script reads undefined names that are not tools."""
         return any(
             self._is_unknown(place.node.id, place.scope)
             and same_name(place.node.id) not in self._spellings
-            for place, _ in self.seen.loads
+            for place, _ in self.syntax.loads
         )
 
     def _is_read(self, word: str) -> bool:
-        """Return True if a name is read other than as a namespace of tools (``tools.shop``)."""
+        """Return True if a name is read in any other way than before a tool: ``tools.shop``."""
         prefixes = {
             id(place.node.value)
-            for place, _ in self.seen.attributes
+            for place, _ in self.syntax.attributes
             if same_name(place.node.attr) in self._spellings
         }
         return any(
-            place.node.id == word and id(place.node) not in prefixes for place, _ in self.seen.loads
+            place.node.id == word and id(place.node) not in prefixes
+            for place, _ in self.syntax.loads
         )
 
 
 def _is_record(node: ast.AST) -> bool:
-    """Return True for a call with keyword arguments only, as a record type is made."""
+    """Return True for a call with only keyword arguments, which may create a record."""
     return isinstance(node, ast.Call) and bool(node.keywords) and not node.args
 
 
 def _annotations(tree: ast.Module) -> Iterator[ast.AST]:
-    """Yield the nodes of type annotations."""
+    """Yield all nodes inside the type annotations of a script."""
     annotations: list[ast.expr | None] = []
     for node in ast.walk(tree):
         match node:
@@ -356,7 +378,7 @@ def _annotations(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _must_come_first(node: ast.stmt) -> bool:
-    """Return True for a docstring or ``__future__`` import, which must come first."""
+    """Return True for a docstring or ``__future__`` import, before which no import may stand."""
     match node:
         case ast.Expr(value=ast.Constant(value=str())):
             return True
@@ -372,9 +394,10 @@ def _only_item(items: Iterator[str]) -> str | None:
 
 
 def _spellings(tools: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, str]]:
-    """Return each tool by its normalised name, omitting ambiguous names.
+    """Return a mapping from the spellings of a tool to its connection and action.
 
-    Singular and plural of a connection's name are equal, as in ``worker_call`` for workers.call.
+    The spellings are normalised by :func:`same_name`; ambiguous ones are left out. Singular and
+    plural of a connection's name are equal, as in ``worker_call`` for ``workers.call``.
     """
     spellings: dict[str, list[tuple[str, str]]] = {}
     for word, methods in tools.items():

@@ -6,7 +6,7 @@ import ast
 from typing import Any, Self
 
 LATER = "__delf_later__"
-"""The attribute of a tool that returns an awaitable call, where the tool itself would wait."""
+"""The attribute of a tool with its async variant: a function that returns an awaitable call."""
 TOOLS = "__delf_tools__"
 WAIT, RESULT, SETTLE = "__delf_wait__", "__delf_unwrap__", "__delf_settle__"
 LATER_OF, NOW_OF, PICK = "__delf_later_of__", "__delf_now_of__", "__delf_pick__"
@@ -18,22 +18,22 @@ _LOAD = ast.Load()
 
 
 class AmbiguousError(SyntaxError):
-    """A script has two possible readings, of which one would be wrong."""
+    """A script can be understood in two ways, and running it in the wrong way would do harm."""
 
     @classmethod
-    def about(cls, node: Any, message: str) -> Self:
-        """Make the error for a node of the script."""
+    def at_node(cls, node: Any, message: str) -> Self:
+        """Build the error with the line and column of a node of the script."""
         error = cls(message)
         error.lineno, error.offset = node.lineno, node.col_offset + 1
         return error
 
 
 class ToolMisuseError(AmbiguousError):
-    """A script uses a connection or action as a value, so that nothing is called."""
+    """A script uses a connection or action as a value, where it should call an action."""
 
 
 def position_of(node: Any) -> dict[str, Any]:
-    """Return the source position of a node, for a new node."""
+    """Return the arguments that give a new node the source position of ``node``."""
     return {
         "lineno": node.lineno,
         "col_offset": node.col_offset,
@@ -43,12 +43,12 @@ def position_of(node: Any) -> dict[str, Any]:
 
 
 def name(node: Any, text: str) -> ast.Name:
-    """Make a name node at the position of another node."""
+    """Build a name node with the source position of ``node``."""
     return ast.Name(id=text, ctx=_LOAD, **position_of(node))
 
 
 def call(function: str, *arguments: Any) -> ast.Call:
-    """Make a call of a rewriting helper at the position of its first argument."""
+    """Build a call of a helper function, with the source position of the first argument."""
     return ast.Call(
         func=name(arguments[0], function),
         args=list(arguments),
@@ -58,16 +58,16 @@ def call(function: str, *arguments: Any) -> ast.Call:
 
 
 def await_node(node: Any) -> ast.Await:
-    """Wrap a node in ``await``."""
+    """Build an ``await`` expression around a node."""
     return ast.Await(value=node, **position_of(node))
 
 
 def attribute(value: Any, word: str) -> ast.Attribute:
-    """Make an attribute node at the position of its object."""
+    """Build a node for an attribute of ``value``."""
     return ast.Attribute(value=value, attr=word, ctx=_LOAD, **position_of(value))
 
 
 def tool(node: Any, word: str) -> ast.expr:
-    """Make a node that refers to a tool even if its name is rebound."""
+    """Build a node that refers to a tool even where the script binds the tool's name anew."""
     key = ast.Constant(value=word, **position_of(node))
     return ast.Subscript(value=name(node, TOOLS), slice=key, ctx=_LOAD, **position_of(node))

@@ -14,17 +14,23 @@ from delf_sandbox.guest.channel import WireLock
 from delf_sandbox.guest.content import ContentTooLargeError, make_content
 from delf_sandbox.guest.scratch import Scratch
 
-_FLUSH_CHARS = 32 * 1024
+_MAX_BUFFERED_CHARS = 32 * 1024
 _PIECE_CHARS = 64 * 1024
-"""The maximum number of characters in one frame, so that other work of the host is not delayed."""
+"""The maximum number of characters in a frame of printed text.
 
-_FLUSH_SECONDS = 0.05
-_CHUNK = 1024 * 1024
+Longer frames would delay the host's other work.
+"""
+
+_MAX_BUFFER_SECONDS = 0.05
+_CHUNK_BYTES = 1024 * 1024
 MAX_FILES = 1000
 
 
 class LimitReachedError(BaseException):
-    """Ends a script that exceeded a limit; not caught by ``except Exception``."""
+    """A script exceeded a limit.
+
+    This is a BaseException, so that ``except Exception`` in the script does not catch it.
+    """
 
     def __init__(self, limit: str, message: str) -> None:
         super().__init__(message)
@@ -33,14 +39,14 @@ class LimitReachedError(BaseException):
 
 
 class Printer(io.TextIOBase):
-    """Standard output of scripts: buffers text and sends it in pieces.
+    """The standard output of scripts, which buffers text and sends it to the host in pieces.
 
     Buffered text is sent before the script's next frame. A script that sleeps or computes sends no
-    frames, so an alarm signal flushes the buffer.
+    frames, so an alarm signal flushes the buffer meanwhile.
 
     Args:
-        send: Sends a piece, immediately if requested.
-        lock: Held while sending, so that pieces of different threads do not mix.
+        send: Sends a piece of text; the flag says whether to send at once.
+        lock: The lock held while sending, so that pieces of different threads do not mix.
     """
 
     def __init__(self, send: Callable[[str, bool], None], lock: WireLock) -> None:
@@ -56,11 +62,11 @@ class Printer(io.TextIOBase):
         self._has_alarm = self._waits_for_alarm = False
 
     def use_alarm(self) -> None:
-        """Flush buffered text by an alarm signal while the script sleeps or computes.
+        """Let an alarm signal flush buffered text while the script sleeps or computes.
 
-        Call this in the main thread, once the process is the session's own.
+        Call this in the main thread of the process that serves the session, not in its template.
         """
-        signal.signal(signal.SIGALRM, self._take_alarm)
+        signal.signal(signal.SIGALRM, self._handle_alarm)
         self._has_alarm = True
 
     def start(self) -> None:
@@ -70,52 +76,55 @@ class Printer(io.TextIOBase):
         self._is_over = self._waits_for_alarm = False
 
     def end(self) -> None:
-        """Send the remaining text, and discard output of leftover threads from now on."""
+        """Send the remaining text, and ignore text that the script's threads print later."""
         # First: a thread that prints now must not add to the text that is being sent.
         self._is_over = True
-        self.pass_on()
+        self.send_buffered()
 
     def writable(self) -> bool:
         return True
 
     def write(self, text: str, /) -> int:
-        """Buffer text, and flush if much has gathered or the last flush is long ago."""
+        """Buffer text; flush the buffer if it is large or has not been flushed for a while."""
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"write() takes text, not {type(text).__name__}")
         size = len(text)
         if self._is_over:
             return size
         if self._total + size > self.limit:
-            self.pass_on()
+            self.send_buffered()
             raise LimitReachedError(
                 "output", f"the script printed more than {self.limit:,} characters"
             )
         self._parts.append(text)
         self._total += size
         self._waiting += size
-        if self._waiting >= _FLUSH_CHARS or monotonic() - self._sent_at > _FLUSH_SECONDS:
-            self._pass_on(at_once=True)
+        if (
+            self._waiting >= _MAX_BUFFERED_CHARS
+            or monotonic() - self._sent_at > _MAX_BUFFER_SECONDS
+        ):
+            self._send_buffered(at_once=True)
         elif self._has_alarm and not self._waits_for_alarm:
             self._set_alarm()
         return size
 
     def flush(self) -> None:
-        """Flush at a limited rate, because scripts may flush after every line."""
-        if monotonic() - self._sent_at > _FLUSH_SECONDS:
-            self._pass_on(at_once=True)
+        """Flush the buffer, unless it was flushed a moment ago; scripts may flush each line."""
+        if monotonic() - self._sent_at > _MAX_BUFFER_SECONDS:
+            self._send_buffered(at_once=True)
 
-    def pass_on(self) -> None:
-        """Send buffered text before the next frame."""
-        self._pass_on(at_once=False)
+    def send_buffered(self) -> None:
+        """Queue the buffered text, so that it is sent before the next frame."""
+        self._send_buffered(at_once=False)
 
     def _set_alarm(self) -> None:
-        """Set the alarm unless the script uses it, because a process has only one."""
-        if signal.getsignal(signal.SIGALRM) == self._take_alarm:
+        """Start the alarm timer, unless the script uses the alarm: a process has only one."""
+        if signal.getsignal(signal.SIGALRM) == self._handle_alarm:
             self._waits_for_alarm = True
-            signal.setitimer(signal.ITIMER_REAL, _FLUSH_SECONDS)
+            signal.setitimer(signal.ITIMER_REAL, _MAX_BUFFER_SECONDS)
 
-    def _take_alarm(self, *_: object) -> None:
-        """Flush buffered text on an alarm, unless another send is in progress."""
+    def _handle_alarm(self, *_: object) -> None:
+        """Flush buffered text when the alarm occurs, unless a send is in progress."""
         self._waits_for_alarm = False
         if not self._parts:
             return
@@ -123,11 +132,11 @@ class Printer(io.TextIOBase):
             self._set_alarm()  # again later: waiting here would deadlock with the interrupted send
             return
         try:
-            self._pass_on(at_once=True)
+            self._send_buffered(at_once=True)
         finally:
             self._lock.__exit__()
 
-    def _pass_on(self, *, at_once: bool) -> None:
+    def _send_buffered(self, *, at_once: bool) -> None:
         if not self._parts:
             return
         with self._lock:
@@ -144,10 +153,12 @@ NOT_GIVEN: Any = object()
 
 
 class FileLimits:
-    """The limits on the output files of a session, which the guest and the host each count.
+    """The limits on the number and size of a session's output files.
+
+    The guest and the host count the files separately.
 
     Args:
-        limits: The limits of the session by name.
+        limits: A mapping from the name of each of the session's limits to its value.
     """
 
     def __init__(self, limits: Mapping[str, float]) -> None:
@@ -155,14 +166,14 @@ class FileLimits:
         self._total_bytes = int(limits["total_file_bytes"])
         self._bytes = self._files = 0
 
-    def excess(self, name: str, size: int, added: int, *, complete: bool) -> str | None:
-        """Count a piece of a file, and return the limit that the files exceed, in words.
+    def count_chunk(self, name: str, size: int, added: int, *, complete: bool) -> str | None:
+        """Count a chunk of a file. Return a message if a limit is exceeded, else None.
 
         Args:
             name: The file's name.
-            size: The bytes of the file so far, with this piece.
-            added: The bytes of this piece.
-            complete: Whether this piece is the last one.
+            size: The size of the file in bytes, up to and including this chunk.
+            added: The size of this chunk in bytes.
+            complete: Whether this chunk is the last one of the file.
         """
         self._bytes += added
         self._files += complete
@@ -176,31 +187,32 @@ class FileLimits:
 
 
 class FileSender:
-    """``add_to_output_files`` as scripts see it.
+    """The function ``add_to_output_files`` of scripts, which sends files to the host.
 
     Args:
-        send: Sends a chunk: ``file`` or ``rows``, name, last flag, bytes.
+        send: Sends a chunk of a file: the kind (``file`` or ``rows``), the file name, whether the
+            chunk is the last one, and the bytes.
     """
 
     limits: FileLimits
-    """The limits of the session; to be set before a script runs."""
+    """The limits on output files, which must be set before a script runs."""
 
     def __init__(self, send: Callable[[str, str, bool, bytes], None]) -> None:
         self.row_files: Collection[str] = ()
         self.scratch: Scratch | None = None
-        """The folder in which scripts write files of their own."""
+        """The folder in which scripts can create files; None if there is none."""
         self._send = send
 
-    def __call__(self, name: Any, content: Any = NOT_GIVEN) -> Nothing:
-        """Send a file to the host; awaiting the result is optional.
+    def __call__(self, name: Any, content: Any = NOT_GIVEN) -> NoResult:
+        """Send a file to the host. The script may await the result.
 
-        Without content, sends a file that the script has written.
+        Without content, send the file of this name that the script has written.
         """
         scratch = self.scratch
-        path = None if scratch is None else _written_path(scratch, name, content)
+        path = None if scratch is None else _find_written_file(scratch, name, content)
         if scratch is not None and path is not None:
             is_named = content is not NOT_GIVEN and content != name
-            return self._hand_over(name if is_named else path, scratch.read(path))
+            return self._send_file(name if is_named else path, scratch.read(path))
         if content is NOT_GIVEN:
             raise TypeError(
                 f"add_to_output_files(name, content): there is no file {str(name)[:200]!r}, and "
@@ -210,36 +222,41 @@ class FileSender:
             # The script gave the content itself: a file of this name is not sent once more at its
             # end.
             scratch.mark_sent(name)
-        return self._hand_over(name, content)
+        return self._send_file(name, content)
 
-    def hand_over_written(self) -> None:
-        """Send the files that the script wrote but did not hand over."""
+    def send_written(self) -> None:
+        """Send the files that the script wrote and did not pass to ``add_to_output_files``."""
         if self.scratch is not None:
-            # A list, because each file that is sent changes what is new.
-            for name in list(self.scratch.new()):
-                self._hand_over(name, self.scratch.read(name))
+            # A list, because reading a file changes the set of unsent files.
+            for name in list(self.scratch.unsent()):
+                self._send_file(name, self.scratch.read(name))
 
-    def _hand_over(self, name: Any, content: Any) -> Nothing:
-        """Check a file against the limits, and send it in chunks."""
+    def _send_file(self, name: Any, content: Any) -> NoResult:
+        """Convert the content of a file, check the limits, and send the file in chunks."""
         limit = self.limits.file_bytes
         try:
-            content_to_send = make_content(check_file_name(name), content, self.row_files, limit)
+            converted = make_content(check_file_name(name), content, self.row_files, limit)
         except ContentTooLargeError:
             message = f"{name!r} has more than {limit:,} bytes, which is the most that is allowed"
             raise LimitReachedError("file", message) from None
-        name += content_to_send.ending
-        data, kind = content_to_send.data, "rows" if content_to_send.is_rows else "file"
-        if (excess := self.limits.excess(name, len(data), len(data), complete=True)) is not None:
+        name += converted.ending
+        data, kind = converted.data, "rows" if converted.is_rows else "file"
+        if (
+            excess := self.limits.count_chunk(name, len(data), len(data), complete=True)
+        ) is not None:
             raise LimitReachedError("file", excess)
         # At least one chunk, so that an empty file arrives, too.
-        for start in range(0, max(len(data), 1), _CHUNK):
-            chunk = data[start : start + _CHUNK]
-            self._send(kind, name, start + _CHUNK >= len(data), chunk)
-        return Nothing()
+        for start in range(0, max(len(data), 1), _CHUNK_BYTES):
+            chunk = data[start : start + _CHUNK_BYTES]
+            self._send(kind, name, start + _CHUNK_BYTES >= len(data), chunk)
+        return NoResult()
 
 
-def _written_path(scratch: Scratch, name: Any, content: Any) -> str | None:
-    """Return the path of the written file that a call refers to, if any."""
+def _find_written_file(scratch: Scratch, name: Any, content: Any) -> str | None:
+    """Return the name of the scratch file that a call of ``add_to_output_files`` refers to.
+
+    None if the script passed other content.
+    """
     if content is NOT_GIVEN or (isinstance(content, str) and content == name):
         return scratch.find(name)
     if isinstance(content, Path):
@@ -252,8 +269,8 @@ def _written_path(scratch: Scratch, name: Any, content: Any) -> str | None:
     return path
 
 
-class Nothing:
-    """An awaitable that completes at once."""
+class NoResult:
+    """The result of ``add_to_output_files``: an awaitable that returns None without waiting."""
 
     def __await__(self) -> Generator[Any, Any, None]:
         return

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn, cast
 
-from delf_sandbox.guest.arguments import OwnFunction
+from delf_sandbox.guest.arguments import FunctionWithUsage
 from delf_sandbox.guest.stand_ins import leave
 
 _REFUSED = {
@@ -26,8 +26,8 @@ _REFUSED = {
 }
 _REMOVED = ("copyright", "credits", "license", "__loader__", "__spec__")
 
-_FEW = 20
-"""The number of modules named in the error for a forbidden import."""
+_MAX_LISTED_MODULES = 20
+"""The number of allowed modules up to which an import error lists them."""
 _NO_NETWORK = "there is no network; call the tools"
 _INSTEAD = {
     "subprocess": "programs cannot be started; call the tools",
@@ -47,20 +47,21 @@ _INSTEAD = {
 def make_builtins(
     modules: Sequence[str], stand_ins: Mapping[str, Any], open_file: Callable[..., Any]
 ) -> dict[str, Any]:
-    """Build the builtins for scripts.
+    """Return a mapping from name to object of the builtins for scripts.
 
     Args:
-        modules: The importable modules: top-level names, or dotted names of single modules.
-        stand_ins: Replacement modules by name.
-        open_file: The ``open`` function for scripts.
+        modules: The names of the modules that scripts may import. A top-level name includes all
+            submodules; a dotted name stands for one module.
+        stand_ins: A mapping from module name to the module that scripts get instead.
+        open_file: The function that scripts see as ``open``.
     """
     # A copy: the modules of the sandbox itself still need the real ones.
     names = {name: value for name, value in vars(builtins).items() if name not in _REMOVED}
     for name, instead in _REFUSED.items():
         names[name] = _refusing_function(name, instead)
-    names["open"] = OwnFunction("open(file, mode)", open_file)
-    names["__import__"] = _importer(modules, stand_ins)
-    names["exit"] = names["quit"] = OwnFunction("exit(code)", leave)
+    names["open"] = FunctionWithUsage("open(file, mode)", open_file)
+    names["__import__"] = _build_importer(modules, stand_ins)
+    names["exit"] = names["quit"] = FunctionWithUsage("exit(code)", leave)
     return names
 
 
@@ -77,8 +78,8 @@ def can_import(name: str, modules: Sequence[str], stand_ins: Mapping[str, Any]) 
     return name in stand_ins or _is_covered(name, frozenset(modules))
 
 
-def _importer(modules: Sequence[str], stand_ins: Mapping[str, Any]) -> Callable[..., Any]:
-    """Make the ``__import__`` of scripts."""
+def _build_importer(modules: Sequence[str], stand_ins: Mapping[str, Any]) -> Callable[..., Any]:
+    """Build the function that scripts see as ``__import__``."""
     roots = frozenset(modules)
     # Kept before scripts can run: a script may replace the builtin.
     real = builtins.__import__
@@ -97,7 +98,7 @@ def _importer(modules: Sequence[str], stand_ins: Mapping[str, Any]) -> Callable[
         if not (
             _is_covered(name, roots) or (fromlist and all(w in roots for w in module_names[1:]))
         ):
-            raise ImportError(refusal(name, modules))
+            raise ImportError(import_refusal(name, modules))
         return real(name, globals, locals, fromlist, 0)
 
     return import_module
@@ -108,19 +109,20 @@ def _is_covered(name: str, roots: frozenset[str]) -> bool:
     return any(".".join(parts[:count]) in roots for count in range(1, len(parts) + 1))
 
 
-def refusal(name: str, modules: Sequence[str]) -> str:
-    """Word the error for a forbidden import."""
+def import_refusal(name: str, modules: Sequence[str]) -> str:
+    """Return the error message for a forbidden import, with an alternative."""
     instead = _INSTEAD.get(name.split(".", maxsplit=1)[0], "write it with the standard library")
-    few = f"; there is {', '.join(sorted(modules))}" if len(modules) <= _FEW else ""
-    return f"there is no {name!r} in this sandbox: {instead}{few}"
+    can_list = len(modules) <= _MAX_LISTED_MODULES
+    allowed = f"; there is {', '.join(sorted(modules))}" if can_list else ""
+    return f"there is no {name!r} in this sandbox: {instead}{allowed}"
 
 
 def make_open(readable: Sequence[str], writable: Sequence[str]) -> Callable[..., Any]:
-    """Make an ``open`` restricted to files in or at the given paths.
+    """Build a function like ``open`` that is restricted to certain files and folders.
 
     Args:
-        readable: The readable paths.
-        writable: The paths where files may be written and read.
+        readable: Files and folders in which scripts may only read.
+        writable: Files and folders in which scripts may read and write.
     """
     inputs = [os.path.realpath(path) for path in readable]
     writing = [os.path.realpath(path) for path in writable]
@@ -154,11 +156,13 @@ def make_open(readable: Sequence[str], writable: Sequence[str]) -> Callable[...,
 
 
 def link_inputs(readable: Sequence[str], scratch: str) -> None:
-    """Link input files into the working folder by name, for libraries that open files.
+    """Create a link to each input file in the working folder.
+
+    Libraries that open files themselves then find an input file by its name.
 
     Args:
         readable: Input files and folders, as paths inside the sandbox.
-        scratch: The working folder.
+        scratch: The path of the working folder.
     """
     for path in readable:
         is_folder = os.path.isdir(path)

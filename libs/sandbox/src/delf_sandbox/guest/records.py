@@ -13,13 +13,13 @@ from typing import Any, NoReturn, cast
 from delf.values import encoding as values
 from delf.values.conversion import plain_or_as_is
 
-_AS_DICT = frozenset({"model_dump", "dict", "to_dict", "_asdict"})
-"""Method names by which other records convert to a dict."""
+_DICT_METHODS = frozenset({"model_dump", "dict", "to_dict", "_asdict"})
+"""The names of methods that convert a record to a dict in popular libraries."""
 
 
 def _record() -> type[dict[str, Any]]:
     class Record(dict[str, Any]):
-        """A dict with attribute access to its items; dict methods take precedence."""
+        """A dict whose items are also attributes; the methods of dict take precedence."""
 
         __slots__ = ()
 
@@ -27,7 +27,7 @@ def _record() -> type[dict[str, Any]]:
             try:
                 return self[name]
             except KeyError:
-                if name in _AS_DICT:
+                if name in _DICT_METHODS:
                     return self._copy
                 key_list = ", ".join(map(str, self))[:200]
                 raise AttributeError(f"there is no {name!r} here, but {key_list}") from None
@@ -59,10 +59,10 @@ Record = _record()
 
 
 def jsonable(value: Any) -> Any:
-    """Convert a value for the json module; dates in ISO 8601.
+    """Convert a value that the json module does not support, such as a date to ISO 8601 text.
 
     Raises:
-        TypeError: If the value has no JSON form.
+        TypeError: If the value cannot be represented in JSON.
     """
     if isinstance(value, (dt.datetime, dt.date, dt.time)):
         return value.isoformat()
@@ -94,7 +94,10 @@ def _default(_encoder: object, value: Any) -> Any:
 
 
 def _loads(text: Any, **options: Any) -> Any:
-    """Parse JSON; return other values unchanged, because a tool's result is already parsed."""
+    """Parse JSON text; return any other value unchanged.
+
+    Scripts often parse a tool's result, which is parsed already.
+    """
     is_text = isinstance(text, (str, bytes, bytearray))
     return _real_loads(text, **options) if is_text else text
 
@@ -103,7 +106,7 @@ _real_loads = json.loads
 
 
 def install() -> None:
-    """Register records for the wire, and patch the json module for tools' results."""
+    """Make records encodable, and patch the json and dataclasses modules to accept them."""
     values.ENCODERS[Record] = values.encode_mapping
     encoder: Any = json.JSONEncoder
     encoder.default = _default

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from delf_sandbox.guest.functions import Functions, enclosing_scopes, is_async_node, label_of
-from delf_sandbox.guest.later import Later
+from delf_sandbox.guest.later import DeferredCalls
 from delf_sandbox.guest.misuse import check_uses
 from delf_sandbox.guest.names import InitialNames, ToolNames
 from delf_sandbox.guest.nodes import (
@@ -41,16 +41,16 @@ from delf_sandbox.guest.scopes import CallPlace, Place, Scope
 
 # Functions that use the result of a passed function at once. With an async function they would get
 # coroutines: filter would keep every item, and sorted would raise.
-_TAKING_FUNCTIONS = frozenset({"map", "filter", "sorted", "min", "max", "reduce", "groupby"})
+_FUNCTION_CONSUMERS = frozenset({"map", "filter", "sorted", "min", "max", "reduce", "groupby"})
 
 
 @dataclass
 class Rewritten:
-    """The changes that rewriting made to a script.
+    """The names that a rewritten script leaves for later scripts.
 
     Args:
-        rebound: Tool names that the script rebinds.
-        functions: Async functions defined for later scripts.
+        rebound: The tool names that the script binds to something else.
+        functions: The names of the async functions that the script defines.
     """
 
     rebound: list[str] = field(default_factory=list[str])
@@ -58,72 +58,72 @@ class Rewritten:
 
 
 class Rewriting:
-    """The rewriting of one script, in place.
+    """Rewrites the syntax tree of one script in place.
 
     Args:
         tree: The parsed script.
-        initial_names: The names that exist when the script starts.
+        initial_names: The names that are defined when the script starts.
 
     Raises:
-        AmbiguousError: If the script is ambiguous.
+        AmbiguousError: If the script can be understood in two ways.
         ToolMisuseError: If the script uses a tool as a value.
     """
 
-    everywhere = False
-    """True if ``await`` is allowed anywhere."""
+    await_everywhere = False
+    """True if the script's interpreter allows ``await`` in every scope."""
 
     def __init__(self, tree: ast.Module, initial_names: InitialNames) -> None:
         self._initial_names = initial_names
         self._names = names = ToolNames(tree, initial_names)
-        self._seen = names.seen
+        self._syntax = names.syntax
         check_uses(tree, names)
-        self._functions = Functions(names, everywhere=self.everywhere)
-        self._later = Later(self._functions)
+        self._functions = Functions(names, await_everywhere=self.await_everywhere)
+        self._deferred = DeferredCalls(self._functions)
         self._functions.check_any_and_all()
-        self._kinds = {key: self._functions.kind(p) for key, p in self._seen.calls.items()}
+        self._kinds = {key: self._functions.kind(p) for key, p in self._syntax.calls.items()}
         self.done = Rewritten(rebound=sorted(names.rebound))
         self._write()
         self.done.functions = {
             scope.node.name
-            for scope in self._seen.functions
-            if scope.parent is self._seen.module and self._functions.is_async(scope)
+            for scope in self._syntax.functions
+            if scope.parent is self._syntax.module and self._functions.is_async(scope)
         }
 
     def _write(self) -> None:
-        """Rewrite all loops, calls, contexts and functions of the script."""
+        """Rewrite all functions, loops, ``await`` expressions, calls and ``with`` statements."""
         # Before anything is rewritten: the question is about the names of the original script.
         may_give_coroutines = self.may_give_coroutines()
-        for scope in self._seen.functions:
+        for scope in self._syntax.functions:
             if isinstance(scope.node, ast.AsyncFunctionDef):
                 self._make_cacheable(scope.node)
-        for place in self._seen.loops:
+        for place in self._syntax.loops:
             self._keep_stream(place)
-        for place in self._seen.awaits:
+        for place in self._syntax.awaits:
             if not isinstance(place.node.value, ast.Call):
                 self._write_await(place, is_sure=False)
-        for place in self._later.handed_over:
-            self.hand_over_later(place)
+        for place in self._deferred.passed_functions:
+            self.replace_passed_function(place)
         # By the identity of nodes: equal calls on two lines are different places.
-        calls_in_awaits = {id(place.node.value): place for place in self._seen.awaits}
+        calls_in_awaits = {id(place.node.value): place for place in self._syntax.awaits}
         # Found before the calls are rewritten, whose nodes then stand elsewhere in the tree;
         # written afterwards, around the rewritten calls.
         lazy = self._lazy_calls()
-        for place in self._seen.calls.values():
+        for place in self._syntax.calls.values():
             self._write_call(place, calls_in_awaits.get(id(place.node)), may_give_coroutines)
         for place in lazy:
             self._write_lazy(place)
-        for place in self._seen.loops:
+        for place in self._syntax.loops:
             self._write_loop(place)
-        for place in self._seen.contexts:
+        for place in self._syntax.contexts:
             self._write_context(place)
-        for scope in self._seen.functions:
+        for scope in self._syntax.functions:
             if id(scope) in self._functions.made_async:
                 # Change the class in place, because other parts of the tree refer to this node;
                 # both classes have the same fields.
                 scope.node.__class__ = ast.AsyncFunctionDef
 
     def _make_cacheable(self, function: ast.AsyncFunctionDef) -> None:
-        """Let the result of a cached async function be awaited several times."""
+        """Let each caller of an async function with ``@cache`` await the cached result."""
         for decorator in function.decorator_list:
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
             # Also with arguments and by module: ``@cache``, ``@lru_cache(maxsize=9)``,
@@ -137,56 +137,56 @@ class Rewriting:
     def may_give_coroutines(self) -> bool:
         """Return True if a call of an unknown function may return an awaitable."""
         return (
-            bool(self._functions.gives_awaitables)
-            or any(map(self._functions.is_async, self._seen.functions))
+            bool(self._functions.may_return_awaitable)
+            or any(map(self._functions.is_async, self._syntax.functions))
             or any(
-                place.node.id in self._seen.asyncio_names
+                place.node.id in self._syntax.asyncio_names
                 or self._initial_names.is_async(place.node.id)
-                for place, _ in self._seen.loads
+                for place, _ in self._syntax.loads
             )
             or any(
-                place.node.value.id in self._seen.asyncio_names
-                for place, _ in self._seen.attributes
+                place.node.value.id in self._syntax.asyncio_names
+                for place, _ in self._syntax.attributes
                 if isinstance(place.node.value, ast.Name)
             )
         )
 
-    def make_later(self, place: CallPlace, *, is_awaited: bool) -> None:
-        """Turn a tool call into an awaitable.
+    def make_awaitable(self, place: CallPlace, *, is_awaited: bool) -> None:
+        """Rewrite a tool call so that it returns an awaitable.
 
         Args:
             place: The call.
-            is_awaited: Whether the call is awaited in place.
+            is_awaited: Whether the rewritten script awaits the call where it stands.
         """
         place.node.func = attribute(place.node.func, LATER)
 
-    def hand_over_later(self, place: Place) -> None:
-        """Replace a passed function by a variant that returns awaitables where it calls tools."""
+    def replace_passed_function(self, place: Place) -> None:
+        """Replace a function passed to ``map`` by a variant that returns awaitables."""
         place.put(self.awaitable_variant(place.node))
 
     def awaitable_variant(self, function: Any) -> Any:
-        """Wrap an unknown function so that its calls return awaitables."""
+        """Build an expression for a variant of a function that returns awaitables."""
         return call(LATER_OF, function)
 
     def await_or_block(self, place: Place, value: Any) -> ast.expr:
-        """Await a call in place, or block if ``await`` is not allowed there."""
+        """Return an expression that awaits a value; it blocks where ``await`` is not allowed."""
         return await_node(value) if self._functions.can_await(place.scope) else call(WAIT, value)
 
     def _write_call(
         self, place: CallPlace, outer: Place | None, may_return_awaitable: bool
     ) -> None:
-        """Rewrite a call so that the script gets its result, or an awaitable if it needs one.
+        """Rewrite a call so that the script gets the result, or an awaitable to await later.
 
         Args:
             place: The call.
-            outer: The ``await`` around the call, if any.
-            may_return_awaitable: Whether a call of an unknown function may return an awaitable.
+            outer: The ``await`` expression around the call, if any.
+            may_return_awaitable: Whether calls of unknown functions may return an awaitable.
         """
         kind, node = self._kinds[id(place.node)], place.node
         if kind == "tool" and (
             outer is not None or place.stays_awaitable or self._functions.can_await(place.scope)
         ):
-            self.make_later(place, is_awaited=not place.stays_awaitable or outer is not None)
+            self.make_awaitable(place, is_awaited=not place.stays_awaitable or outer is not None)
         if kind in ("unknown", "maybe") and (outer is not None or place.stays_awaitable):
             node.func = self.awaitable_variant(node.func)
         if outer is not None:
@@ -214,9 +214,9 @@ class Rewriting:
             place.node.value = call(SETTLE, awaited_node)
 
     def write_passed_functions(self, place: CallPlace) -> None:
-        """Rewrite async functions that plain functions call, as in ``sorted(names, key=fetch)``."""
+        """Make async functions block where plain functions call them: ``sorted(x, key=f)``."""
         node = place.node
-        if not isinstance(node.func, ast.Name) or node.func.id not in _TAKING_FUNCTIONS:
+        if not isinstance(node.func, ast.Name) or node.func.id not in _FUNCTION_CONSUMERS:
             return
         for index, item in enumerate(node.args):
             if self._is_async_name(item, place.scope):
@@ -231,8 +231,8 @@ class Rewriting:
         )
 
     def _keep_stream(self, place: Place) -> None:
-        """Keep an async generator as such if ``async for`` iterates it."""
-        call_place = self._seen.calls.get(id(place.node.iter))
+        """Leave the call of an async generator as it is if an ``async for`` iterates the result."""
+        call_place = self._syntax.calls.get(id(place.node.iter))
         if (
             call_place is not None
             and self._allows_async_for(place)
@@ -241,15 +241,18 @@ class Rewriting:
             call_place.stays_awaitable = True
 
     def _allows_async_for(self, place: Place) -> bool:
-        """Return True if a loop is an ``async for`` and may stay one."""
+        """Return True if a loop is an ``async for`` and ``await`` is allowed at its position."""
         return (
             is_async_node(place.node)
             and self._functions.can_await(place.scope)
-            and not any(place.box is lazy.node.generators for lazy in self._seen.generators)
+            and not any(place.container is lazy.node.generators for lazy in self._syntax.generators)
         )
 
     def _write_loop(self, place: Place) -> None:
-        """Rewrite ``async for`` over a plain iterable, or where ``async for`` is not allowed."""
+        """Rewrite an ``async for`` so that it accepts a plain iterable.
+
+        Where ``async for`` is not allowed, it becomes a plain ``for``.
+        """
         node = place.node
         if self._allows_async_for(place):
             node.iter = call(ASYNC_ITER, node.iter)
@@ -272,14 +275,17 @@ class Rewriting:
             node.__class__ = ast.With
 
     def _lazy_calls(self) -> list[Place]:
-        """Return generators and ``map`` calls over tool calls, which run only when iterated."""
+        """Return the generator expressions, generator calls and ``map`` calls that make tool calls.
+
+        Their calls are made only when the script iterates the result.
+        """
         # A generator that nobody iterates would silently make no calls.
         lazy_places = [
             place
-            for place in self._seen.generators
-            if self._makes_calls(self._seen.scopes[id(place.node)])
+            for place in self._syntax.generators
+            if self._makes_calls(self._syntax.scopes[id(place.node)])
         ]
-        for place in self._seen.calls.values():
+        for place in self._syntax.calls.values():
             match place.node:
                 case ast.Call(func=ast.Name(id="map" | "filter"), args=[function, *_]):
                     if not place.stays_awaitable and self._calls_tools(function):
@@ -288,21 +294,25 @@ class Rewriting:
                     lazy_places.append(place)
                 case _:
                     pass
-        if self.everywhere:  # others become lists there
-            return [place for place in lazy_places if isinstance(place.box, (ast.Expr, ast.Assign))]
+        if self.await_everywhere:  # there, all other lazy calls become lists
+            return [
+                place
+                for place in lazy_places
+                if isinstance(place.container, (ast.Expr, ast.Assign))
+            ]
         return lazy_places
 
     def _makes_calls(self, inner: Scope) -> bool:
-        """Return True if a scope itself contains tool calls."""
+        """Return True if the code in a scope makes tool calls in place."""
         return any(
             scope is inner
-            for place in self._seen.calls.values()
+            for place in self._syntax.calls.values()
             if self._kinds[id(place.node)] in ("tool", "async") and not place.stays_awaitable
             for scope in enclosing_scopes(place.scope)
         )
 
     def _makes_generator(self, place: CallPlace) -> bool:
-        """Return True if a call is of the script's own generator function with calls of tools."""
+        """Return True if a call calls a generator function of the script that makes tool calls."""
         functions = self._functions.targets(place)
         return bool(functions) and all(
             scope.is_generator
@@ -314,10 +324,10 @@ class Rewriting:
 
     def _calls_tools(self, function: Any) -> bool:
         if isinstance(function, ast.Lambda):
-            inner = self._seen.scopes[id(function)]
+            inner = self._syntax.scopes[id(function)]
             return any(
                 place.scope.function is inner and self._kinds[id(place.node)] in ("tool", "async")
-                for place in self._seen.calls.values()
+                for place in self._syntax.calls.values()
             )
         word, _, method = (label_of(function) or "").partition(".")
         return word in self._initial_names.tools and bool(method) == bool(
@@ -325,6 +335,7 @@ class Rewriting:
         )
 
     def _write_lazy(self, place: Place) -> None:
-        # A statement of its own is run for its effect; a value may be iterated later, once.
-        word = ALL if isinstance(place.box, ast.Expr) else ONCE
+        # A lazy call that is a whole statement is meant to run now; any other may be iterated
+        # later.
+        word = ALL if isinstance(place.container, ast.Expr) else ONCE
         place.put(call(word, place.current))

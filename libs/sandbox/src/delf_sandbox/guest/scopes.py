@@ -12,13 +12,16 @@ from typing import Any
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 Step = int | str
-"""An index into a tuple, or :data:`EACH`."""
+"""A step of a path: an index into a tuple, :data:`EACH` or :data:`OUT_OF`."""
 Path = tuple[Step, ...]
-"""A path into a value: ``("*", 1)`` leads to the second part of each item of a list of pairs."""
+"""The steps from a value to a value nested in it.
+
+``("*", 1)`` leads from a list of pairs to the second member of each pair.
+"""
 EACH: Step = "*"
-"""The step to each item of a collection."""
+"""The step from a collection to each of its items."""
 OUT_OF: Step = "-"
-"""The step from an item to its collection: the value that is bound is an item of the target."""
+"""The step from an item to the collection that contains it, as in ``names.append(name)``."""
 
 CONSUMERS = frozenset(
     {
@@ -34,34 +37,34 @@ CONSUMERS = frozenset(
         "Task",
     }
 )
-"""asyncio functions that take awaitables."""
+"""Names of asyncio functions that take awaitables as arguments."""
 METHOD_CONSUMERS = frozenset(
     {"create_task", "ensure_future", "run_until_complete", "gather", "as_completed"}
 )
 AWAITABLE = frozenset({"gather", "wait", "wait_for", "shield", "sleep", "to_thread"})
-"""asyncio functions whose result must be awaited."""
+"""Names of asyncio functions whose result the caller must await."""
 _INSERTS = {"append": (), "add": (), "appendleft": (), "put_nowait": (), "extend": (EACH,)}
 _SKIPPED = (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop, ast.Constant)
 _GENERIC = (ast.pattern, ast.match_case, ast.ExceptHandler)
 
 
 class Scope:
-    """A scope of names.
+    """A part of a script with names of its own: the module, a function, class or comprehension.
 
     Args:
-        kind: ``module``, ``function``, ``lambda``, ``class``, ``list`` for eager comprehensions,
-            ``generator`` for lazy ones.
-        node: The syntax node.
-        parent: The enclosing scope.
+        kind: ``module``, ``function``, ``lambda``, ``class``, ``generator`` for a generator
+            expression, or ``list`` for any other comprehension.
+        node: The syntax node of the scope.
+        parent: The enclosing scope; None for the module.
     """
 
     __slots__ = (
         "binds",
+        "declared_outside",
         "is_generator",
         "kind",
         "names",
         "node",
-        "outside",
         "params",
         "parent",
         "returns",
@@ -73,24 +76,26 @@ class Scope:
         self.node = node
         self.parent = parent
         self.names: dict[str, set[str]] = {}
-        """The kind of binding of each name: ``param``, ``function``, ``import`` or ``data``."""
-        self.outside: dict[str, str] = {}
+        """The ways in which each name is bound: ``param``, ``function``, ``import`` or ``data``."""
+        self.declared_outside: dict[str, str] = {}
+        """The names declared ``global`` or ``nonlocal``, each with this keyword."""
         self.params: list[str] = []
         self.binds: dict[str, list[tuple[ast.expr, Scope, Path]]] = {}
+        """The values bound to each name: the expression, its scope, and the path to the value."""
         self.returns: list[ast.expr] = []
         self.yields: list[ast.expr] = []
         self.is_generator = False
 
     @property
     def function(self) -> Scope:
-        """The enclosing function, lambda, class or module of a comprehension."""
+        """The scope that runs this scope's code: itself, or the one around a list comprehension."""
         scope = self
         while scope.kind == "list" and scope.parent is not None:
             scope = scope.parent
         return scope
 
     def visible_scopes(self) -> Iterator[Scope]:
-        """Yield the scopes whose names are visible here."""
+        """Yield the scopes whose names are visible in this scope, innermost first."""
         scope: Scope | None = self
         while scope is not None:
             if scope is self or scope.kind != "class":
@@ -98,18 +103,21 @@ class Scope:
             scope = scope.parent
 
     def owner(self, name: str) -> Scope:
-        """Return the scope that an assignment to a name here binds."""
+        """Return the scope in which an assignment to a name binds that name."""
         scope = self
-        while scope.parent is not None and (word := scope.outside.get(name)):
+        while scope.parent is not None and (word := scope.declared_outside.get(name)):
             scope = scope.parent
             while word == "global" and scope.parent is not None:
                 scope = scope.parent
         return scope
 
     def find(self, name: str) -> Scope | None:
-        """Return the visible scope that binds a name; None if the script does not bind it."""
+        """Return the scope whose binding of a name is visible in this scope.
+
+        None if the script does not bind the name.
+        """
         for scope in self.visible_scopes():
-            if name in scope.outside:
+            if name in scope.declared_outside:
                 owner = scope.owner(name)
                 return owner if name in owner.names else owner.find(name)
             if name in scope.names:
@@ -118,43 +126,51 @@ class Scope:
 
 
 class Place:
-    """A node with its parent, so that it can be replaced."""
+    """A node together with its position in the syntax tree, where it can be replaced.
 
-    __slots__ = ("_is_listed", "box", "key", "node", "scope")
+    Args:
+        node: The node.
+        scope: The scope in which the node stands.
+        container: The parent node, or the list of nodes, that contains the node.
+        key: The field of the parent node, or the index in the list.
+    """
 
-    def __init__(self, node: Any, scope: Scope, box: Any, key: Any) -> None:
-        self._is_listed = isinstance(box, list)
+    __slots__ = ("_is_listed", "container", "key", "node", "scope")
+
+    def __init__(self, node: Any, scope: Scope, container: Any, key: Any) -> None:
+        self._is_listed = isinstance(container, list)
         self.node = node
         self.scope = scope
-        self.box = box
+        self.container = container
         self.key = key
 
     @property
     def current(self) -> Any:
         """The current node at this place."""
-        return self.box[self.key] if self._is_listed else getattr(self.box, self.key)
+        return self.container[self.key] if self._is_listed else getattr(self.container, self.key)
 
     def put(self, new: ast.AST) -> None:
         """Replace the node."""
         if self._is_listed:
-            self.box[self.key] = new
+            self.container[self.key] = new
         else:
-            setattr(self.box, self.key, new)
+            setattr(self.container, self.key, new)
 
 
 class CallPlace(Place):
-    """A call with its scope and the use of its result."""
+    """A call, with whether its result must stay awaitable."""
 
     __slots__ = ("stays_awaitable",)
 
-    def __init__(self, node: Any, scope: Scope, box: Any, key: Any) -> None:
-        super().__init__(node, scope, box, key)
+    def __init__(self, node: Any, scope: Scope, container: Any, key: Any) -> None:
+        super().__init__(node, scope, container, key)
         self.stays_awaitable = False
-        """True if the call must return an awaitable instead of its result."""
+        """True if the script awaits the call's result later, so the call must return an awaitable.
+        """
 
 
-class Seen:
-    """Everything in a script that the rewriting needs.
+class ScriptSyntax:
+    """The scopes, names, calls and other nodes of a script that the rewriting needs.
 
     Args:
         tree: The parsed script.
@@ -165,9 +181,9 @@ class Seen:
         self.calls: dict[int, CallPlace] = {}
         self.awaits: list[Place] = []
         self.loads: list[tuple[Place, bool]] = []
-        """Reads of names, each with True if the name is called."""
+        """Reads of names; the flag is True if the script calls the name, as in ``fetch()``."""
         self.attributes: list[tuple[Place, bool]] = []
-        """Reads of attributes of names, each with True if the attribute is called."""
+        """Reads of attributes of names; the flag is True if the script calls the attribute."""
         self.scopes: dict[int, Scope] = {}
         self.functions: list[Scope] = []
         self.definitions: list[Place] = []
@@ -176,16 +192,19 @@ class Seen:
         self.loops: list[Place] = []
         self.contexts: list[Place] = []
         self.imports: list[tuple[Place, bool]] = []
-        """The imports, each with True if it is inside a ``try``."""
+        """The import statements; the flag is True inside a ``try`` that has ``except`` clauses."""
         self.stores: dict[str, list[tuple[ast.expr, Scope, Path]]] = {}
-        """The values assigned to an attribute name, of any object."""
+        """The values assigned to each attribute name, whatever the object."""
         self.asyncio_names = {"asyncio"}
         self.from_asyncio: dict[str, str] = {}
         self.awaitables: list[tuple[ast.expr, Scope, Path]] = []
-        """The values passed where an awaitable is expected."""
-        self._tries = 0
-        # A dict made once, because it is asked for each node of the script.
-        self._visit_by = self._visitors()
+        """The expressions that the script awaits, or passes to asyncio functions that await them.
+
+        Each comes with its scope and the path from its value to the awaitables.
+        """
+        self._try_depth = 0
+        # Built once, because the mapping is read for each node of the script.
+        self._visitor_by_type = self._visitors()
         for index, node in enumerate(tree.body):
             self._visit(node, self.module, tree.body, index)
         self._find_consumers()
@@ -193,7 +212,7 @@ class Seen:
     # -- the walk -----------------------------------------------------------------------
 
     def _visitors(self) -> dict[type, Callable[[Any, Scope, Any, Any], None]]:
-        """Return the visitor for each node type; other nodes are only descended into."""
+        """Return the visitor for each node type; for other types, only fields are visited."""
         return {
             ast.Name: self._name,
             ast.Attribute: self._attribute,
@@ -230,14 +249,14 @@ class Seen:
             ast.MatchMapping: self._captured,
         }
 
-    def _visit(self, node: Any, scope: Scope, box: Any, key: Any) -> None:
-        visit = self._visit_by.get(node.__class__)
+    def _visit(self, node: Any, scope: Scope, container: Any, key: Any) -> None:
+        visit = self._visitor_by_type.get(node.__class__)
         if visit is None:
-            self._inside(node, scope)
+            self._visit_fields(node, scope)
         else:
-            visit(node, scope, box, key)
+            visit(node, scope, container, key)
 
-    def _inside(self, node: Any, scope: Scope) -> None:
+    def _visit_fields(self, node: Any, scope: Scope) -> None:
         for name in node._fields:
             value: Any = getattr(node, name, None)
             if value.__class__ is list:
@@ -247,25 +266,25 @@ class Seen:
             elif isinstance(value, ast.AST) and not isinstance(value, _SKIPPED):
                 self._visit(value, scope, node, name)
 
-    def _each(self, nodes: list[Any], scope: Scope) -> None:
+    def _visit_all(self, nodes: list[Any], scope: Scope) -> None:
         for index, node in enumerate(nodes):
             if node is not None:
                 self._visit(node, scope, nodes, index)
 
-    def _name(self, node: ast.Name, scope: Scope, box: Any, key: Any) -> None:
+    def _name(self, node: ast.Name, scope: Scope, container: Any, key: Any) -> None:
         if node.ctx.__class__ is ast.Load:
-            self.loads.append((Place(node, scope, box, key), False))
+            self.loads.append((Place(node, scope, container, key), False))
         else:
             _bind(scope, node.id, "data")
 
-    def _attribute(self, node: ast.Attribute, scope: Scope, box: Any, key: Any) -> None:
+    def _attribute(self, node: ast.Attribute, scope: Scope, container: Any, key: Any) -> None:
         if node.ctx.__class__ is ast.Load and node.value.__class__ is ast.Name:
-            self.attributes.append((Place(node, scope, box, key), False))
+            self.attributes.append((Place(node, scope, container, key), False))
         self._visit(node.value, scope, node, "value")
 
-    def _call(self, node: ast.Call, scope: Scope, box: Any, key: Any) -> None:
-        """Record a call and visit its function and arguments."""
-        self.calls[id(node)] = CallPlace(node, scope, box, key)
+    def _call(self, node: ast.Call, scope: Scope, container: Any, key: Any) -> None:
+        """Record a call, and visit its function and arguments."""
+        self.calls[id(node)] = CallPlace(node, scope, container, key)
         function: Any = node.func
         if function.__class__ is ast.Name:
             self.loads.append((Place(function, scope, node, "func"), True))
@@ -277,12 +296,12 @@ class Seen:
             self._record_insert(node, scope)
         else:
             self._visit(function, scope, node, "func")
-        self._each(node.args, scope)
+        self._visit_all(node.args, scope)
         for keyword in node.keywords:
             self._visit(keyword.value, scope, keyword, "value")
 
     def _record_insert(self, node: ast.Call, scope: Scope) -> None:
-        """Record a value that is added to a container, as in ``names.append(…)``."""
+        """Record a value that a call adds to a collection, as in ``names.append(…)``."""
         function = node.func
         if not isinstance(function, ast.Attribute):
             return
@@ -293,7 +312,10 @@ class Seen:
             self._record_binding(function.value, node.args[0], scope, path)
 
     def _record_binding(self, target: ast.expr, value: ast.expr, scope: Scope, path: Path) -> None:
-        """Record that a target is bound to a value, or to the part of it at a path."""
+        """Record that an assignment binds a target to a value, or to a part of that value.
+
+        The path leads from the value to the bound part.
+        """
         match target:
             case ast.Name(id=name):
                 scope.owner(name).binds.setdefault(name, []).append((value, scope, path))
@@ -310,26 +332,26 @@ class Seen:
             case _:
                 pass
 
-    def _assign(self, node: ast.Assign, scope: Scope, box: Any, key: Any) -> None:
+    def _assign(self, node: ast.Assign, scope: Scope, container: Any, key: Any) -> None:
         self._visit(node.value, scope, node, "value")
         for index, target in enumerate(node.targets):
             self._record_binding(target, node.value, scope, ())
             self._visit(target, scope, node.targets, index)
             if isinstance(target, ast.Name) and isinstance(node.value, ast.Lambda):
-                self.definitions.append(Place(node, scope, box, key))
+                self.definitions.append(Place(node, scope, container, key))
 
-    def _ann_assign(self, node: ast.AnnAssign, scope: Scope, box: Any, key: Any) -> None:
+    def _ann_assign(self, node: ast.AnnAssign, scope: Scope, container: Any, key: Any) -> None:
         if node.value is not None:
             self._visit(node.value, scope, node, "value")
             self._record_binding(node.target, node.value, scope, ())
             self._visit(node.target, scope, node, "target")
 
-    def _aug_assign(self, node: ast.AugAssign, scope: Scope, box: Any, key: Any) -> None:
+    def _aug_assign(self, node: ast.AugAssign, scope: Scope, container: Any, key: Any) -> None:
         self._visit(node.value, scope, node, "value")
         self._record_binding(node.target, node.value, scope, ())
         self._visit(node.target, scope, node, "target")
 
-    def _named(self, node: ast.NamedExpr, scope: Scope, box: Any, key: Any) -> None:
+    def _named(self, node: ast.NamedExpr, scope: Scope, container: Any, key: Any) -> None:
         owner = scope
         # PEP 572: ``:=`` in a comprehension binds in the function around it.
         while owner.kind in ("list", "generator") and owner.parent is not None:
@@ -339,27 +361,27 @@ class Seen:
         _bind(owner, name, "data")
         owner.binds.setdefault(name, []).append((node.value, scope, ()))
 
-    def _for(self, node: ast.For | ast.AsyncFor, scope: Scope, box: Any, key: Any) -> None:
-        self.loops.append(Place(node, scope, box, key))
+    def _for(self, node: ast.For | ast.AsyncFor, scope: Scope, container: Any, key: Any) -> None:
+        self.loops.append(Place(node, scope, container, key))
         self._visit(node.iter, scope, node, "iter")
         self._record_binding(node.target, node.iter, scope, (EACH,))
         self._visit(node.target, scope, node, "target")
-        self._each(node.body, scope)
-        self._each(node.orelse, scope)
+        self._visit_all(node.body, scope)
+        self._visit_all(node.orelse, scope)
 
-    def _with(self, node: ast.With | ast.AsyncWith, scope: Scope, box: Any, key: Any) -> None:
-        self.contexts.append(Place(node, scope, box, key))
-        self._inside(node, scope)
+    def _with(self, node: ast.With | ast.AsyncWith, scope: Scope, container: Any, key: Any) -> None:
+        self.contexts.append(Place(node, scope, container, key))
+        self._visit_fields(node, scope)
 
-    def _function(self, node: FunctionNode, scope: Scope, box: Any, key: Any) -> None:
+    def _function(self, node: FunctionNode, scope: Scope, container: Any, key: Any) -> None:
         _bind(scope, node.name, "function")
-        self.definitions.append(Place(node, scope, box, key))
-        self._each(node.decorator_list, scope)
+        self.definitions.append(Place(node, scope, container, key))
+        self._visit_all(node.decorator_list, scope)
         inner = self._arguments(node, Scope("function", node, scope), scope)
         self.functions.append(inner)
-        self._each(node.body, inner)
+        self._visit_all(node.body, inner)
 
-    def _lambda(self, node: ast.Lambda, scope: Scope, box: Any, key: Any) -> None:
+    def _lambda(self, node: ast.Lambda, scope: Scope, container: Any, key: Any) -> None:
         inner = self._arguments(node, Scope("lambda", node, scope), scope)
         self._visit(node.body, inner, node, "body")
 
@@ -368,8 +390,8 @@ class Seen:
         arguments = node.args
         # In the outer scope: Python evaluates defaults at the definition, before the function has
         # names.
-        self._each(arguments.defaults, scope)
-        self._each(arguments.kw_defaults, scope)
+        self._visit_all(arguments.defaults, scope)
+        self._visit_all(arguments.kw_defaults, scope)
         positional = [*arguments.posonlyargs, *arguments.args]
         inner.params = [argument.arg for argument in positional]
         starred = [arguments.vararg, arguments.kwarg]
@@ -378,23 +400,23 @@ class Seen:
         self.scopes[id(node)] = inner
         return inner
 
-    def _class(self, node: ast.ClassDef, scope: Scope, box: Any, key: Any) -> None:
+    def _class(self, node: ast.ClassDef, scope: Scope, container: Any, key: Any) -> None:
         _bind(scope, node.name, "function")
-        self.definitions.append(Place(node, scope, box, key))
-        self._each(node.decorator_list, scope)
-        self._each(node.bases, scope)
+        self.definitions.append(Place(node, scope, container, key))
+        self._visit_all(node.decorator_list, scope)
+        self._visit_all(node.bases, scope)
         for keyword in node.keywords:
             self._visit(keyword.value, scope, keyword, "value")
         inner = self.scopes[id(node)] = Scope("class", node, scope)
-        self._each(node.body, inner)
+        self._visit_all(node.body, inner)
 
-    def _comprehension(self, node: Any, scope: Scope, box: Any, key: Any) -> None:
-        """Record a comprehension as a scope of its own, and visit its parts."""
+    def _comprehension(self, node: Any, scope: Scope, container: Any, key: Any) -> None:
+        """Record a comprehension as a separate scope, and visit its parts."""
         is_lazy = node.__class__ is ast.GeneratorExp
         inner = Scope("generator" if is_lazy else "list", node, scope)
         self.scopes[id(node)] = inner
         if is_lazy:
-            self.generators.append(Place(node, scope, box, key))
+            self.generators.append(Place(node, scope, container, key))
         for index, part in enumerate(node.generators):
             # Python evaluates the first iterable outside the comprehension, and the others inside.
             around = scope if index == 0 else inner
@@ -402,36 +424,43 @@ class Seen:
             self._visit(part.iter, around, part, "iter")
             self._record_binding(part.target, part.iter, inner, (EACH,))
             self._visit(part.target, inner, part, "target")
-            self._each(part.ifs, inner)
+            self._visit_all(part.ifs, inner)
         # Last, as Python runs them: the loops have bound the names that the item uses.
         for name in ("key", "value", "elt"):
             part = getattr(node, name, None)
             if part is not None:
                 self._visit(part, inner, node, name)
 
-    def _await(self, node: ast.Await, scope: Scope, box: Any, key: Any) -> None:
-        self.awaits.append(Place(node, scope, box, key))
+    def _await(self, node: ast.Await, scope: Scope, container: Any, key: Any) -> None:
+        self.awaits.append(Place(node, scope, container, key))
         self.awaitables.append((node.value, scope, ()))
         self._visit(node.value, scope, node, "value")
 
-    def _return(self, node: ast.Return, scope: Scope, box: Any, key: Any) -> None:
+    def _return(self, node: ast.Return, scope: Scope, container: Any, key: Any) -> None:
         if node.value is not None:
             scope.returns.append(node.value)
             self._visit(node.value, scope, node, "value")
 
-    def _yield(self, node: ast.Yield | ast.YieldFrom, scope: Scope, box: Any, key: Any) -> None:
+    def _yield(
+        self, node: ast.Yield | ast.YieldFrom, scope: Scope, container: Any, key: Any
+    ) -> None:
         scope.function.is_generator = True
         if node.value is not None:
             if isinstance(node, ast.Yield):
                 scope.yields.append(node.value)
             self._visit(node.value, scope, node, "value")
 
-    def _declared(self, node: ast.Global | ast.Nonlocal, scope: Scope, box: Any, key: Any) -> None:
+    def _declared(
+        self, node: ast.Global | ast.Nonlocal, scope: Scope, container: Any, key: Any
+    ) -> None:
         word = "global" if isinstance(node, ast.Global) else "nonlocal"
-        scope.outside.update(dict.fromkeys(node.names, word))
+        scope.declared_outside.update(dict.fromkeys(node.names, word))
 
-    def _import(self, node: ast.Import | ast.ImportFrom, scope: Scope, box: Any, key: Any) -> None:
-        self.imports.append((Place(node, scope, box, key), self._tries > 0))
+    def _import(
+        self, node: ast.Import | ast.ImportFrom, scope: Scope, container: Any, key: Any
+    ) -> None:
+        is_in_try = self._try_depth > 0
+        self.imports.append((Place(node, scope, container, key), is_in_try))
         is_asyncio = isinstance(node, ast.ImportFrom) and node.module == "asyncio"
         for item in node.names:
             bound_name = item.asname or item.name.partition(".")[0]
@@ -441,30 +470,32 @@ class Seen:
             elif isinstance(node, ast.Import) and item.name == "asyncio":
                 self.asyncio_names.add(bound_name)
 
-    def _try(self, node: Any, scope: Scope, box: Any, key: Any) -> None:
+    def _try(self, node: Any, scope: Scope, container: Any, key: Any) -> None:
         # Only with handlers: ``try … finally`` does not catch a failed import.
-        self._tries += bool(node.handlers)
-        self._each(node.body, scope)
-        self._tries -= bool(node.handlers)
-        self._each(node.handlers, scope)
-        self._each(node.orelse, scope)
-        self._each(node.finalbody, scope)
+        can_catch = bool(node.handlers)
+        self._try_depth += can_catch
+        self._visit_all(node.body, scope)
+        self._try_depth -= can_catch
+        self._visit_all(node.handlers, scope)
+        self._visit_all(node.orelse, scope)
+        self._visit_all(node.finalbody, scope)
 
-    def _caught(self, node: ast.ExceptHandler, scope: Scope, box: Any, key: Any) -> None:
+    def _caught(self, node: ast.ExceptHandler, scope: Scope, container: Any, key: Any) -> None:
         if node.name:
             _bind(scope, node.name, "data")
-        self._inside(node, scope)
+        self._visit_fields(node, scope)
 
-    def _captured(self, node: Any, scope: Scope, box: Any, key: Any) -> None:
+    def _captured(self, node: Any, scope: Scope, container: Any, key: Any) -> None:
+        # Only a mapping pattern has ``rest``; the other patterns have ``name``.
         name = getattr(node, "rest", None) or getattr(node, "name", None)
         if name:
             _bind(scope, name, "data")
-        self._inside(node, scope)
+        self._visit_fields(node, scope)
 
-    # -- what the walk found ------------------------------------------------------------
+    # -- results of the walk ------------------------------------------------------------
 
     def asyncio_function(self, function: ast.expr, scope: Scope) -> str | None:
-        """Return the name of the asyncio function that an expression refers to, if any."""
+        """Return the name of the asyncio function to which an expression refers, if any."""
         match function:
             case ast.Attribute(value=ast.Name(id=name), attr=attribute):
                 return attribute if name in self.asyncio_names else None
@@ -487,5 +518,5 @@ class Seen:
                 self.awaitables += [(item, call.scope, ()) for item in arguments]
 
 
-def _bind(scope: Scope, name: str, path: str) -> None:
-    scope.owner(name).names.setdefault(name, set()).add(path)
+def _bind(scope: Scope, name: str, kind: str) -> None:
+    scope.owner(name).names.setdefault(name, set()).add(kind)

@@ -10,15 +10,15 @@ from typing import Any
 
 from delf.machine.filenames import check_file_name
 
-_Mark = tuple[int, int]
+_FileVersion = tuple[int, int]
 
 
 class Scratch:
-    """The files of a scratch folder, and which of them are new.
+    """A scratch folder, with a record of the files that were already sent to the host.
 
     Args:
-        folder: The folder.
-        shown_folder: The folder's path as scripts see it; the real path when omitted.
+        folder: The path of the folder.
+        shown_folder: The path of the folder as scripts see it; ``folder`` when omitted.
     """
 
     def __init__(self, folder: str, shown_folder: str | None = None) -> None:
@@ -26,31 +26,36 @@ class Scratch:
         # text.
         self._folder = os.path.realpath(folder)
         self._shown = folder if shown_folder is None else shown_folder
-        self._marks: dict[str, _Mark] = {}
-        for name in list(self.new()):  # existing files are not the script's output
+        self._sent_versions: dict[str, _FileVersion] = {}
+        for name in list(self.unsent()):  # existing files are not the script's output
             self.mark_sent(name)
 
-    def new(self) -> Iterator[str]:
-        """Yield the names of files that are new or changed since they were last handed over.
+    def unsent(self) -> Iterator[str]:
+        """Yield the names of files that are new or have changed since they were last sent.
 
-        Names with a leading dot are caches and are skipped.
+        Files with a leading dot in a part of their name are caches, and are skipped.
         """
         todo = [""] if os.path.isdir(self._folder) else []
         while todo:
             folder = todo.pop()
-            with os.scandir(os.path.join(self._folder, folder)) as found:
-                entries = sorted(found, key=lambda entry: entry.name)
+            with os.scandir(os.path.join(self._folder, folder)) as iterator:
+                entries = sorted(iterator, key=lambda entry: entry.name)
             for entry in entries:
                 name = f"{folder}{entry.name}"
                 if not _may_be_output(name):
                     continue
                 if entry.is_dir(follow_symlinks=False):
                     todo.append(f"{name}/")
-                elif (mark := _mark(entry.path)) is not None and self._marks.get(name) != mark:
+                    continue
+                version = _file_version(entry.path)
+                if version is not None and version != self._sent_versions.get(name):
                     yield name
 
     def find(self, content: Any) -> str | None:
-        """Return the name of the written file that a path refers to; None if there is none."""
+        """Return the name of the file in this folder to which a path or open file refers.
+
+        None if there is no such file.
+        """
         path = getattr(content, "name", content) if hasattr(content, "read") else content
         text = os.fspath(path) if isinstance(path, (str, Path)) else ""
         if not text:
@@ -58,24 +63,24 @@ class Scratch:
         relative_path = os.path.relpath(text, self._shown) if os.path.isabs(text) else text
         # Resolved before the comparison: a link or ``..`` must not lead out of the folder.
         real_path = os.path.realpath(os.path.join(self._folder, relative_path))
-        if not real_path.startswith(self._folder + os.sep) or _mark(real_path) is None:
+        if not real_path.startswith(self._folder + os.sep) or _file_version(real_path) is None:
             return None
         return os.path.relpath(real_path, self._folder).replace(os.sep, "/")
 
     def read(self, name: str) -> bytes:
-        """Read a file and record it as handed over.
+        """Return the content of a file, and record the file as sent.
 
         Args:
-            name: The name from :meth:`new` or :meth:`find`.
+            name: The file name, as returned by :meth:`unsent` or :meth:`find`.
         """
         self.mark_sent(name)
         return Path(self._folder, name).read_bytes()
 
     def mark_sent(self, name: str) -> None:
-        """Record that a file was handed over in its current state."""
-        mark = _mark(os.path.join(self._folder, name))
-        if mark is not None:
-            self._marks[name] = mark
+        """Record that the current version of a file has been sent."""
+        version = _file_version(os.path.join(self._folder, name))
+        if version is not None:
+            self._sent_versions[name] = version
 
 
 def _may_be_output(name: str) -> bool:
@@ -87,8 +92,11 @@ def _may_be_output(name: str) -> bool:
         return False
 
 
-def _mark(path: str) -> _Mark | None:
-    """Return a value that changes with a file's content; None if it is not a regular file."""
+def _file_version(path: str) -> _FileVersion | None:
+    """Return a file's modification time in nanoseconds and its size in bytes.
+
+    None if the path is not a regular file.
+    """
     try:
         status = os.lstat(path)
     except OSError:

@@ -24,17 +24,17 @@ class Script:
 
     Args:
         source: The script's text.
-        filename: The file name in tracebacks.
-        initial_names: The names that exist when the script starts.
+        filename: The file name that tracebacks show for the script.
+        initial_names: The names that are defined when the script starts.
 
     Raises:
-        SyntaxError: If the script is not valid Python, or is ambiguous.
+        SyntaxError: If the script is not valid Python, or can be understood in two ways.
     """
 
     def __init__(self, source: str, filename: str, initial_names: InitialNames) -> None:
-        self._wrapped = False
+        self._is_wrapped = False
         self.rebound: list[str] = []
-        """Tool names that the script rebinds."""
+        """The tool names that the script binds to something else."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings would appear in the output
             try:
@@ -45,17 +45,17 @@ class Script:
 
     def _compile(self, source: str, filename: str, initial_names: InitialNames) -> CodeType:
         tree = ast.parse(source, filename)
-        call_forgotten(tree)
+        call_main_function(tree)
         self.rebound = Rewriting(tree, initial_names).done.rebound
-        self._wrapped = any(isinstance(node, ast.Return) for node in _own_nodes(tree))
+        self._is_wrapped = any(isinstance(node, ast.Return) for node in _top_level_nodes(tree))
         keep_last_value(tree.body)
-        if self._wrapped:
-            tree = _wrap(tree)
+        if self._is_wrapped:
+            tree = _wrap_in_function(tree)
         flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         return compile(tree, filename, "exec", flags=flags, dont_inherit=True)
 
     async def run(self, namespace: dict[str, Any]) -> Any:
-        """Run the script in a namespace, which keeps its definitions.
+        """Run the script with the global names of ``namespace``, to which the script may add.
 
         Returns:
             The returned value, or the value of the last expression.
@@ -64,7 +64,7 @@ class Script:
         result = eval(self._code, namespace)  # noqa: S307 - this is what a sandbox is for
         if inspect.iscoroutine(result):
             await result
-        if self._wrapped:
+        if self._is_wrapped:
             value = await namespace.pop(MAIN)()
             value = namespace.pop(VALUE, None) if value is None else value
         else:
@@ -76,37 +76,48 @@ class Script:
 _SCOPES = (*_FUNCTIONS, ast.Lambda, ast.ClassDef)
 
 
-def _own_nodes(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of the top-level scope without entering functions and classes."""
+def _top_level_nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of a module, except those inside functions and classes."""
     for child in ast.iter_child_nodes(tree):
         yield child
         if not isinstance(child, _SCOPES):
-            yield from _own_nodes(child)
+            yield from _top_level_nodes(child)
 
 
-def call_forgotten(tree: ast.Module) -> None:
-    """Call a function that the script defines and obviously meant to run."""
-    _call_named(tree)
+def call_main_function(tree: ast.Module) -> None:
+    """Add a call of the function that a script defines but forgot to call, such as ``main``."""
+    _call_named_function(tree)
     main = uncalled_function(tree)
     if main is not None:
         main_call = ast.Call(func=name(main, main.name), args=[], keywords=[], **position_of(main))
         tree.body.append(ast.Expr(value=main_call, **position_of(main)))
 
 
-def _call_named(tree: ast.Module) -> None:
-    """Call the function whose bare name is the script's last line."""
+def _call_named_function(tree: ast.Module) -> None:
+    """Turn the name of a function on the script's last line into a call of that function."""
     match tree.body[-1:]:
         case [ast.Expr(value=ast.Name(id=word) as last) as line]:
             functions = [node for node in tree.body if getattr(node, "name", None) == word]
-            if any(isinstance(node, _FUNCTIONS) and not _needs(node) for node in functions):
+            if any(
+                isinstance(node, _FUNCTIONS) and not _has_required_parameters(node)
+                for node in functions
+            ):
                 line.value = ast.Call(func=last, args=[], keywords=[], **position_of(last))
         case _:
             pass
 
 
 def uncalled_function(tree: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-    """Return ``main``, or the only uncalled function of a script that does nothing else."""
-    functions = [node for node in tree.body if isinstance(node, _FUNCTIONS) and not _needs(node)]
+    """Return the function that a script forgot to call; None if the script forgot none.
+
+    This is ``main`` if the script never uses it. If the script only defines functions, it is the
+    only function that is never used.
+    """
+    functions = [
+        node
+        for node in tree.body
+        if isinstance(node, _FUNCTIONS) and not _has_required_parameters(node)
+    ]
     if not functions:
         return None
     used_names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
@@ -136,15 +147,14 @@ def _only_defines(tree: ast.Module) -> bool:
     return True
 
 
-def _needs(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Return True if a function has required parameters."""
+def _has_required_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     arguments = function.args
     positional_count = len(arguments.posonlyargs) + len(arguments.args)
     return positional_count > len(arguments.defaults) or None in arguments.kw_defaults
 
 
 def keep_last_value(body: list[ast.stmt]) -> None:
-    """Store the value of a script's last expression or assignment."""
+    """Add a statement that stores the value of a script's last expression or assignment."""
     last = body[-1] if body else None
     match last:
         case ast.Expr(value=value) if not _is_ellipsis(value):
@@ -175,11 +185,16 @@ def _name(word: str, context: ast.expr_context, node: ast.AST) -> ast.Name:
     return ast.Name(id=word, ctx=context, **position_of(node))
 
 
-def _wrap(tree: ast.Module) -> ast.Module:
-    """Move a script with a top-level ``return`` into a function that shares its globals."""
+def _wrap_in_function(tree: ast.Module) -> ast.Module:
+    """Move the code of a script with a top-level ``return`` into an async function.
+
+    The names of the script stay global, so that later scripts find them.
+    """
     names = sorted(bound_names(tree))
-    module_level = [node for node in tree.body if _only_at_module_level(node)]
-    body: list[ast.stmt] = [_ForFunction().visit(n) for n in tree.body if n not in module_level]
+    module_level = [node for node in tree.body if _is_module_level_only(node)]
+    body: list[ast.stmt] = [
+        _FunctionBodyRewriter().visit(n) for n in tree.body if n not in module_level
+    ]
     if names:
         # All names are global, so that the next script finds them.
         body.insert(0, ast.Global(names=names))
@@ -196,17 +211,18 @@ def _wrap(tree: ast.Module) -> ast.Module:
     return ast.fix_missing_locations(module)
 
 
-def _only_at_module_level(node: ast.stmt) -> bool:
-    """Return True if a statement is allowed at module level only."""
+def _is_module_level_only(node: ast.stmt) -> bool:
+    """Return True for a ``__future__`` or star import, which functions must not contain."""
     return isinstance(node, ast.ImportFrom) and (
         node.module == "__future__" or node.names[0].name == "*"
     )
 
 
-class _ForFunction(ast.NodeTransformer):
-    """Rewrites module-level code so that it can be the body of a function with global names.
+class _FunctionBodyRewriter(ast.NodeTransformer):
+    """Rewrites module-level statements for the body of a function whose names are global.
 
-    ``global`` statements and annotations of names are dropped; nested functions and classes stay.
+    ``global`` statements become ``pass``, and annotations of variables are removed, because both
+    would clash with the function's own ``global`` statement. Nested functions and classes stay.
     """
 
     def visit_Global(self, node: ast.Global) -> ast.AST:
@@ -229,9 +245,9 @@ class _ForFunction(ast.NodeTransformer):
 
 
 def bound_names(tree: ast.AST) -> set[str]:
-    """Return the names that a module or function scope binds."""
+    """Return the names that the code of a module or function binds."""
     names: set[str] = set()
-    for node in _own_nodes(tree):
+    for node in _top_level_nodes(tree):
         match node:
             case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
                 names.add(name)
@@ -252,17 +268,17 @@ def bound_names(tree: ast.AST) -> set[str]:
 
 
 def _comprehension_names(tree: ast.AST) -> set[str]:
-    """Return names bound only by comprehensions, which have their own scope."""
+    """Return the names that only comprehensions bind, which the code around cannot see."""
     inner: set[str] = set()
     outer: set[str] = set()
     targets: set[int] = set()
-    for node in _own_nodes(tree):
+    for node in _top_level_nodes(tree):
         if isinstance(node, ast.comprehension):
             for part in ast.walk(node.target):
                 targets.add(id(part))
                 if isinstance(part, ast.Name):
                     inner.add(part.id)
-    for node in _own_nodes(tree):
+    for node in _top_level_nodes(tree):
         if (
             isinstance(node, ast.Name)
             and isinstance(node.ctx, ast.Store)

@@ -11,10 +11,11 @@ from delf_sandbox.guest.session import GuestSession
 
 
 class Server:
-    """Does all preparation that does not depend on the session.
+    """Prepares a guest before its session is known, and then serves the session.
 
-    A template process creates one server and forks; each fork serves one session. Before the fork
-    the server opens no descriptor and draws no random numbers, which forks would share.
+    A template process creates one server and forks; each forked process serves one session. Before
+    the fork, the server opens no descriptor and draws no random numbers, because all forked
+    processes would share them.
     """
 
     def __init__(self) -> None:
@@ -24,12 +25,12 @@ class Server:
         self._loop.run_until_complete(self._session.rehearse())
 
     def serve(self, read_fd: int, write_fd: int, *, threads: bool = True) -> NoReturn:
-        """Run a session on two descriptors until the host closes the wire.
+        """Serve a session on two descriptors until the host closes the connection.
 
         Args:
             read_fd: The descriptor for reading.
             write_fd: The descriptor for writing.
-            threads: Whether the process may have threads.
+            threads: Whether the process may start threads.
         """
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         self._loop.open(threads=threads)

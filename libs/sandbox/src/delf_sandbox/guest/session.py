@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from delf.values.encoding import dumps, loads
 from delf_sandbox.guest import records
-from delf_sandbox.guest.arguments import ADD_FILE, RERUN, OwnFunction
+from delf_sandbox.guest.arguments import ADD_FILE, RERUN, FunctionWithUsage
 from delf_sandbox.guest.calls import (
     EXCEPTIONS,
     SCRIPT_NAME,
@@ -29,12 +29,12 @@ from delf_sandbox.guest.calls import (
 )
 from delf_sandbox.guest.channel import Channel
 from delf_sandbox.guest.failure import (
-    Place,
+    ScriptLine,
     attempt,
-    call_behind,
     describe_type,
     describe_variables,
-    find_place,
+    find_failed_call,
+    find_failed_line,
     hide_own_frames,
     is_a,
     kind_name,
@@ -49,40 +49,43 @@ from delf_sandbox.guest.policy import can_import, link_inputs, make_builtins, ma
 from delf_sandbox.guest.scratch import Scratch
 from delf_sandbox.guest.script import Script
 from delf_sandbox.guest.stand_ins import make_modules
-from delf_sandbox.guest.waiting import Tolerant, Waiting
+from delf_sandbox.guest.waiting import TolerantAsyncio, Waiting
 from delf_sandbox.guest.world import World
 
 _STOP_SECONDS = 0.25
-_MAX_TURNS = 10_000
-"""The most event loop turns granted to leftover tasks without a call in flight."""
+_MAX_TURNS_AFTER_END = 10_000
+"""The maximum number of turns of the event loop in which tasks continue after a script's end.
+
+The limit applies only to tasks that wait for no tool call.
+"""
 _MAX_TEXT = 20_000
 
 
 class RerunSignal(BaseException):
-    """Ends a script that requested another pass."""
+    """Ends a script that called ``rerun``, so that the model writes a new script."""
 
 
 class NotAwaitedError(RuntimeError):
-    """A tool call was written but never awaited."""
+    """A script contains a tool call that was never awaited, so the call was not made."""
 
 
 class GuestSession:
-    """Handles the host's frames.
+    """The guest's side of a session: runs scripts and handles the frames of the host.
 
     Args:
-        loop: The event loop.
+        loop: The event loop on which the scripts run.
     """
 
     def __init__(self, loop: GuestLoop) -> None:
         self._loop = loop
         self._channel = Channel(self._receive)
         self._commands: asyncio.Queue[list[Any]] = asyncio.Queue()
-        self._caller = Caller(self._send_call, self._channel.receive, loop)
+        self._caller = Caller(self._send_call, self._channel.receive_blocking, loop)
         self._lock = self._channel.lock
         self._printer = Printer(self._send_print, self._lock)
         self._tools: dict[str, Any] = {}
         self._waiting = Waiting(loop, self._tools)
-        self._tolerant = Tolerant(loop)
+        self._tolerant = TolerantAsyncio(loop)
         self._tolerant.install()
         # Tracebacks show the script's frames only: the model cannot mend the sandbox.
         hide_own_frames("delf_sandbox/guest")
@@ -92,7 +95,7 @@ class GuestSession:
         self._initial_names = InitialNames({})
         self._files = FileSender(self._send_file)
         self._world = World(lambda readings: self._channel.send(["clock", readings]))
-        loop.serve(self._flush, self._caller.deliver, self._world.read_clock)
+        loop.attach(self._flush, self._caller.deliver, self._world.read_clock)
         self._module = types.ModuleType("__main__")
         self._namespace = self._module.__dict__
         self._hidden: frozenset[str] = frozenset()
@@ -102,10 +105,10 @@ class GuestSession:
         self._turns: list[int] = []
         self._world.install()
         warnings.filterwarnings("always", "coroutine .* was never awaited", RuntimeWarning)
-        warnings.showwarning = self._take_warning
+        warnings.showwarning = self._handle_warning
 
     async def rehearse(self) -> None:
-        """Run a trivial script to warm up the code paths that every script uses."""
+        """Run a trivial script so that the first real script starts faster."""
         script = Script(
             "def nothing():\n    return [1]\nnothing()", "<rehearsal>", InitialNames({})
         )
@@ -113,7 +116,7 @@ class GuestSession:
         loads(dumps(["exec", 1, "print()", None]))
 
     async def serve(self, read_fd: int, write_fd: int) -> NoReturn:
-        """Handle frames until the host closes the wire.
+        """Handle the host's frames until the host closes the connection.
 
         Args:
             read_fd: The descriptor for reading.
@@ -121,7 +124,7 @@ class GuestSession:
         """
         self._channel.open(read_fd, write_fd)
         self._channel.send(["ready"], at_once=True)
-        self._loop.add_reader(read_fd, self._channel.take)
+        self._loop.add_reader(read_fd, self._channel.receive_available)
         sys.modules["__main__"] = self._module
         sys.stdout = sys.stderr = self._printer
         self._printer.use_alarm()
@@ -150,19 +153,19 @@ class GuestSession:
 
     def _flush(self) -> None:
         with self._lock:
-            self._send_gathered()
+            self._send_buffered()
             self._channel.flush()
 
-    def _send_gathered(self) -> None:
-        """Send buffered clock reads and prints before the script's next frame."""
+    def _send_buffered(self) -> None:
+        """Send the buffered clock reads, turns and printed text, before any other frame is sent."""
         self._send_recorded()
-        self._printer.pass_on()
+        self._printer.send_buffered()
 
     def _send_recorded(self) -> None:
         self._world.flush()
-        notes = self._loop.take_notes()
-        if notes:
-            self._channel.send(["turns", notes])
+        recording = self._loop.take_recording()
+        if recording:
+            self._channel.send(["turns", recording])
 
     def _send_print(self, text: str, at_once: bool) -> None:
         self._send_recorded()
@@ -170,19 +173,19 @@ class GuestSession:
 
     def _send_file(self, kind: str, name: str, last: bool, chunk: bytes) -> None:
         with self._lock:
-            self._send_gathered()
+            self._send_buffered()
             self._channel.send([kind, name, last, chunk])
 
     def _send_call(self, frame: list[Any], at_once: bool) -> None:
         try:
             with self._lock:
-                self._send_gathered()
+                self._send_buffered()
                 self._channel.send(frame, at_once)
         except FrameTooLargeError as error:
             raise EXCEPTIONS["ToolArgumentError"](f"the arguments are too large: {error}") from None
 
     def _initialise(self, spec: dict[str, Any]) -> None:
-        """Prepare tools, names, limits and files for the session."""
+        """Set up the tools, names, limits and files that the host specified for the session."""
         limits = spec["limits"]
         self._channel.limit = limits["frame_bytes"]
         self._printer.limit = limits["output_bytes"]
@@ -207,8 +210,8 @@ class GuestSession:
                 else ToolFunction(self._caller, name)
             )
         self._names = {**EXCEPTIONS, **self._tools, **self._waiting.names}
-        self._names["add_to_output_files"] = OwnFunction(ADD_FILE, self._files)
-        self._names["rerun"] = OwnFunction(RERUN, self._request_rerun)
+        self._names["add_to_output_files"] = FunctionWithUsage(ADD_FILE, self._files)
+        self._names["rerun"] = FunctionWithUsage(RERUN, self._request_rerun)
         self._names["asyncio"] = asyncio
         modules, stand_ins = spec["modules"], self._stand_ins
         self._initial_names = InitialNames(
@@ -225,28 +228,28 @@ class GuestSession:
         self._namespace.update(self._names)
         self._hidden = frozenset(self._namespace)
 
-    def _take_warning(
+    def _handle_warning(
         self, message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any
     ) -> None:
-        """Keep warnings out of the output, and record a never-awaited call."""
+        """Record a warning about a coroutine that was never awaited; ignore all other warnings."""
         coroutine_match = re.fullmatch(r"coroutine '(.+)' was never awaited", str(message))
         if coroutine_match and filename in self._sources:
             self._caller.note_unawaited(f"{coroutine_match[1]}(…)", lineno)
 
     def _request_rerun(self, context: str, remaining: str, carry: Any = None) -> NoReturn:
-        """End this script, so that the next one is written with new context."""
-        names = [carry] if isinstance(carry, str) else [str(name) for name in carry or ()]
+        """End the script, so that the model writes a new script with more context."""
+        carried_names = [carry] if isinstance(carry, str) else [str(name) for name in carry or ()]
         # Cut here: the text is part of the final frame, whose size is limited.
-        self._rerun = [str(context)[:_MAX_TEXT], str(remaining)[:_MAX_TEXT], names]
+        self._rerun = [str(context)[:_MAX_TEXT], str(remaining)[:_MAX_TEXT], carried_names]
         # A BaseException, so that the script's own ``except Exception`` does not catch it.
         raise RerunSignal
 
     async def _execute(self, number: int, source: str) -> list[Any]:
-        """Run a script and its leftover tasks; return the final frame."""
+        """Run a script and the asyncio tasks that it left running; return the final frame."""
         self._printer.start()
         self._rerun = None
-        self._caller.forget()
-        self._waiting.begin()
+        self._caller.begin_script()
+        self._waiting.begin_script()
         self._tolerant.abandoned.clear()
         self._namespace.update(self._names)  # an earlier script may have rebound them
         self._rebound = []
@@ -268,17 +271,17 @@ class GuestSession:
             await self._finish_tasks()
             self._caller.script_ended(is_over=True)
         # Also after a failure: a task that is left would run into the next script.
-        await self._stop_stray_tasks()
+        await self._cancel_stray_tasks()
         # After the tasks have ended: the value may be a future that one of them completes.
-        value = _script_result(value)
+        value = _final_value(value)
         if error is None:
             # The order of causes: a call that was never made explains a wrong value and missing
             # files.
-            error = self._unfinished_call_error() or misuse_in(value) or self._hand_over_files()
+            error = self._unfinished_call_error() or misuse_in(value) or self._send_written_files()
         with self._lock:
-            self._send_gathered()
+            self._send_buffered()
             self._printer.end()
-        return self._describe_end(value, error)
+        return self._build_final_frame(value, error)
 
     async def _run(self, source: str, filename: str) -> tuple[Any, BaseException | None]:
         try:
@@ -298,9 +301,9 @@ class GuestSession:
                 self._namespace[name] = value
 
     async def _finish_tasks(self) -> None:
-        """Run leftover tasks of a script until they have made their calls."""
+        """Run the tasks that the script left running until they have made their tool calls."""
         current_task = asyncio.current_task()
-        for _ in range(_MAX_TURNS):
+        for _ in range(_MAX_TURNS_AFTER_END):
             # Without abandoned ones: after a timeout the script no longer wants their results.
             stray = asyncio.all_tasks() - {current_task, *self._tolerant.abandoned}
             if not stray:
@@ -312,8 +315,8 @@ class GuestSession:
             else:
                 return
 
-    async def _stop_stray_tasks(self) -> None:
-        """Cancel leftover tasks that wait for something other than the host."""
+    async def _cancel_stray_tasks(self) -> None:
+        """Cancel the tasks that the script left running."""
         current_task = asyncio.current_task()
         stray = [task for task in asyncio.all_tasks() if task is not current_task]
         for task in stray:
@@ -323,8 +326,8 @@ class GuestSession:
             # for it.
             await wait(stray, timeout=_STOP_SECONDS)
 
-    def _describe_end(self, value: Any, error: BaseException | None) -> list[Any]:
-        """Build the final frame of a script."""
+    def _build_final_frame(self, value: Any, error: BaseException | None) -> list[Any]:
+        """Build the final frame of a script from its final value and its error, if any."""
         if self._rerun is not None:
             context, *rest = self._rerun
             return ["rerun", context + rebound_names_note(self._rebound), *rest, self._variables()]
@@ -333,34 +336,34 @@ class GuestSession:
             error = inner if inner.__traceback__ else inner.with_traceback(error.__traceback__)
         if error is None:
             return ["done", value, self._variables()]
-        place = attempt(lambda: find_place(error, self._sources), Place())
-        end_place = [place.line, place.source, self._variables()]
-        limit = attempt(lambda: _limit_of(error), None)
+        failed_line = attempt(lambda: find_failed_line(error, self._sources), ScriptLine())
+        end_fields = [failed_line.line, failed_line.source, self._variables()]
+        limit = attempt(lambda: _find_exceeded_limit(error), None)
         if limit is not None:
-            return ["limit", *limit, *end_place]
-        call = attempt(lambda: call_behind(error), None)
+            return ["limit", *limit, *end_fields]
+        failed_call = attempt(lambda: find_failed_call(error), None)
         return [
             "failed",
             kind_name(error),
             _explain(error) + rebound_names_note(self._rebound),
-            *end_place,
-            call,
+            *end_fields,
+            failed_call,
         ]
 
-    def _hand_over_files(self) -> BaseException | None:
-        """Hand over files from the scratch folder; return the first error."""
+    def _send_written_files(self) -> BaseException | None:
+        """Send the files that the script wrote to its scratch folder. Return an error, or None."""
         try:
-            self._files.hand_over_written()
+            self._files.send_written()
         except (OSError, ValueError, LimitReachedError) as error:
             return error
         return None
 
     def _unfinished_call_error(self) -> BaseException | None:
-        """Return the error for a call that was never awaited or whose task failed."""
-        lines = self._waiting.never_begun()
+        """Return an error if a call was never awaited or a task failed unnoticed, else None."""
+        lines = self._waiting.uniterated_lines()
         unfinished = [
             *self._caller.unawaited(),
-            *(f"what stands on line {line}, which nothing loops over" for line in lines),
+            *(f"the generator on line {line}, over which nothing loops" for line in lines),
         ]
         if unfinished:
             call_list = ", ".join(unfinished[:5])
@@ -381,8 +384,11 @@ class GuestSession:
                 self._channel.send(["done", _display_value(answer[1]), answer[2]])
 
 
-def _script_result(value: Any) -> Any:
-    """Return the result of a script's task; None if it failed, which is reported elsewhere."""
+def _final_value(value: Any) -> Any:
+    """Return the script's final value; for a future, return its result.
+
+    A future that failed or was cancelled has the value None; its error is reported separately.
+    """
     if not asyncio.isfuture(value):
         return value
     is_good = value.done() and not value.cancelled() and value.exception() is None
@@ -390,7 +396,7 @@ def _script_result(value: Any) -> Any:
 
 
 def _make_home(scratch: str) -> None:
-    """Create a home folder for libraries' caches, separate from the script's output.
+    """Create a home folder in which libraries store caches, apart from the script's output.
 
     Args:
         scratch: The working folder.
@@ -409,7 +415,7 @@ def _is_async(value: object) -> bool:
 
 
 def _display_value(value: Any) -> str:
-    """Format a value that cannot be encoded as text."""
+    """Return a text that stands for a final value that cannot be encoded."""
     if issubclass(type(value), (list, dict, set, tuple)):
         return f"<{describe_type(value)}>"
     try:
@@ -418,8 +424,11 @@ def _display_value(value: Any) -> str:
         return f"<{describe_type(value)}>"
 
 
-def _limit_of(error: BaseException) -> tuple[str, str] | None:
-    """Return the exceeded limit behind an exception, with a message; None if there is none."""
+def _find_exceeded_limit(error: BaseException) -> tuple[str, str] | None:
+    """Return the name of the limit whose exceeding caused an exception, and a message.
+
+    None if no limit was the cause.
+    """
     if is_a(error, LimitReachedError):
         return error.limit, error.message
     if is_a(error, MemoryError):

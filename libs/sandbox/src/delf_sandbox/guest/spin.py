@@ -10,41 +10,49 @@ import os
 from typing import Final
 
 SPIN_SECONDS: Final = 300e-6
-"""The seconds to spin: longer than the call of a plain function takes, because a sleeping processor
-would slow down the host's threads.
+"""The maximum time to spin, in seconds.
+
+The time is longer than a call of a plain function takes, because a sleeping processor would slow
+down the host's threads.
 """
-_LONGEST_REST: Final = 64
-_SEVERAL: Final = len(os.sched_getaffinity(0)) > 1 if hasattr(os, "sched_getaffinity") else True
-"""True with several processors: on one, spinning would keep the host from answering."""
+_MAX_SLEEPS_IN_A_ROW: Final = 64
+_HAS_SEVERAL_PROCESSORS: Final = (
+    len(os.sched_getaffinity(0)) > 1 if hasattr(os, "sched_getaffinity") else True
+)
+"""True if the machine has several processors.
+
+On a single processor, spinning would keep the host from answering.
+"""
 
 
 class Spin:
-    """Adaptive spin-wait: back off while spinning finds nothing.
+    """Decides whether to spin or to sleep until the next message.
 
-    The first wait always sleeps: many scripts make one call.
+    After each useless spin, the number of waits that sleep without spinning doubles. The first wait
+    always sleeps, because many scripts make only one call.
 
     Args:
-        several: Whether there are several processors.
+        has_several_processors: Whether the machine has several processors.
     """
 
-    def __init__(self, *, several: bool = _SEVERAL) -> None:
-        self._several = several
-        self._rest = 1
-        self._next_rest = 1
+    def __init__(self, *, has_several_processors: bool = _HAS_SEVERAL_PROCESSORS) -> None:
+        self._has_several_processors = has_several_processors
+        self._sleeps_left = 1
+        self._next_sleeps = 1
 
-    def pays(self) -> bool:
-        """Return True if spinning is worthwhile this time."""
-        if self._rest:
-            self._rest -= 1
+    def should_spin(self) -> bool:
+        """Return True if the next wait should spin first; count the wait."""
+        if self._sleeps_left:
+            self._sleeps_left -= 1
             return False
-        return self._several
+        return self._has_several_processors
 
     def record_success(self) -> None:
-        """Record a successful spin, or a sleep shorter than a spin."""
-        self._rest = 0
-        self._next_rest = 1
+        """Record a spin during which a message arrived, or a sleep that was shorter than a spin."""
+        self._sleeps_left = 0
+        self._next_sleeps = 1
 
-    def was_in_vain(self) -> None:
-        """Record a spin that found nothing."""
-        self._rest = self._next_rest
-        self._next_rest = min(2 * self._next_rest, _LONGEST_REST)
+    def record_failure(self) -> None:
+        """Record a spin during which no message arrived."""
+        self._sleeps_left = self._next_sleeps
+        self._next_sleeps = min(2 * self._next_sleeps, _MAX_SLEEPS_IN_A_ROW)

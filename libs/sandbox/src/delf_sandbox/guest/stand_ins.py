@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from typing import Any, NoReturn, cast
 
-from delf_sandbox.guest.arguments import OwnFunction
+from delf_sandbox.guest.arguments import FunctionWithUsage
 
 _OS = (
     *("path", "sep", "linesep", "name", "curdir", "pardir", "extsep", "altsep", "pathsep"),
@@ -45,7 +45,7 @@ _INSTEAD = {
 
 
 class _StandIn(types.ModuleType):
-    """A module with a part of the real module's content."""
+    """A module with some names of the real module; reading any other name raises an error."""
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
@@ -55,24 +55,24 @@ class _StandIn(types.ModuleType):
 
 
 def leave(code: object = None) -> NoReturn:
-    """End the script like ``sys.exit``."""
+    """End the script, like ``sys.exit``."""
     raise SystemExit(code)
 
 
 def make_modules(output: Any, wait: Callable[[Any], Any]) -> dict[str, types.ModuleType]:
-    """Make the replacement modules by name.
+    """Return a mapping from module name to the module that scripts get instead.
 
     Args:
         output: The script's standard output.
-        wait: Blocks until an awaitable is done.
+        wait: Blocks until an awaitable is done, and returns its result.
     """
     os_module = _subset_module("os", os, _OS)
     os_module.environ = {}
-    os_module.getenv = OwnFunction("getenv(key, default)", _getenv)
+    os_module.getenv = FunctionWithUsage("getenv(key, default)", _getenv)
     sys_module = _subset_module("sys", sys, _SYS)
     sys_module.stdout = sys_module.stderr = output
     sys_module.argv, sys_module.path, sys_module.modules = ["script.py"], [], {}
-    sys_module.exit = OwnFunction("exit(code)", leave)
+    sys_module.exit = FunctionWithUsage("exit(code)", leave)
     sys_module.setrecursionlimit = _no_op
     inspect_module = _subset_module("inspect", inspect, _INSPECT)
     shutil_module = _subset_module("shutil", shutil, _SHUTIL)
@@ -114,7 +114,7 @@ def _copy_module(name: str, real: Any) -> Any:
 
 
 def _no_op(*_: object, **__: object) -> None:
-    """Do nothing."""
+    pass
 
 
 def _getenv(key: str, default: Any = None) -> Any:
@@ -124,7 +124,7 @@ def _getenv(key: str, default: Any = None) -> Any:
 
 def _thread_class(wait: Callable[[Any], Any]) -> type:
     class Thread:
-        """Runs its function as soon as it is started, because there are no threads."""
+        """A replacement for ``threading.Thread`` that runs its function when it is started."""
 
         def __init__(
             self,
@@ -150,7 +150,7 @@ def _thread_class(wait: Callable[[Any], Any]) -> type:
             self.run()
 
         def join(self, timeout: float | None = None) -> None:
-            """Do nothing: the thread is over."""
+            """Do nothing, because the function has already ended."""
 
         def is_alive(self) -> bool:
             return False
@@ -160,7 +160,7 @@ def _thread_class(wait: Callable[[Any], Any]) -> type:
 
 def _executor_class(wait: Callable[[Any], Any]) -> type:
     class ThreadPoolExecutor(Executor):
-        """Calls functions at once, because there are no threads."""
+        """A replacement for executors that calls each function when it is submitted."""
 
         def __init__(self, *_: object, **__: object) -> None:
             """Accept and ignore all arguments."""

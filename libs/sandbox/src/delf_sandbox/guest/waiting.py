@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Itera
 from typing import Any, Final, Self
 
 from delf_sandbox.guest import nodes
-from delf_sandbox.guest.arguments import OwnFunction
+from delf_sandbox.guest.arguments import FunctionWithUsage
 from delf_sandbox.guest.calls import ToolCall, ToolFunction, ToolNamespace
 from delf_sandbox.guest.loop import GuestLoop
 
@@ -19,8 +19,8 @@ _type_of: Callable[[Any], Any] = type
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, ToolFunction)
 
 
-class Ready:
-    """An awaitable that is already done."""
+class ReadyValue:
+    """An awaitable that returns its value without waiting."""
 
     def __init__(self, value: Any) -> None:
         self._value = value
@@ -33,7 +33,11 @@ class Ready:
 
 
 def settle(value: Any) -> Awaitable[Any]:
-    """Return an awaitable of any value; a plain value is its own result."""
+    """Return a value if it is awaitable, else an awaitable that returns the value.
+
+    Raises:
+        TypeError: If the value is a tool or a function that the script forgot to call.
+    """
     if inspect.isawaitable(value):
         return value
     if isinstance(value, (ToolFunction, ToolNamespace)):
@@ -41,16 +45,19 @@ def settle(value: Any) -> Awaitable[Any]:
     if isinstance(value, _FUNCTIONS):
         name = getattr(value, "__name__", "it")
         raise TypeError(f"{name} is a function: call it, as `await {name}(…)`")
-    return Ready(value)
+    return ReadyValue(value)
 
 
 async def as_coroutine(value: Any) -> Any:
-    """Await a value as a coroutine."""
+    """Await a value if it is awaitable, and return the result."""
     return await settle(value)
 
 
 def awaitable_variant(function: Any) -> Any:
-    """Return a variant of a function that returns an awaitable where the function calls a tool."""
+    """Return a variant of a tool that returns an awaitable instead of waiting.
+
+    Any other function is returned unchanged.
+    """
     if _type_of(function) is functools.partial and hasattr(function.func, nodes.LATER):
         return functools.partial(
             awaitable_variant(function.func), *function.args, **function.keywords
@@ -59,11 +66,11 @@ def awaitable_variant(function: Any) -> Any:
 
 
 class Waiting:
-    """Helper functions that rewritten scripts call, by name.
+    """The helper functions that rewritten scripts call; :attr:`names` maps their names to them.
 
     Args:
         loop: The event loop.
-        tools: The tools and connections by name.
+        tools: A mapping from the name of each connection or plain tool to its object.
     """
 
     def __init__(self, loop: GuestLoop, tools: dict[str, Any]) -> None:
@@ -78,7 +85,7 @@ class Waiting:
             nodes.SETTLE: settle,
             nodes.LATER_OF: awaitable_variant,
             nodes.NOW_OF: self._blocking_variant,
-            nodes.PICK: self._pick,
+            nodes.PICK: self._callable_or_tool,
             nodes.ONCE: self._iterate,
             nodes.ALL: list,
             nodes.AGAIN: self._reiterable,
@@ -88,13 +95,13 @@ class Waiting:
             nodes.WITH: self._context,
         }
 
-    def begin(self) -> None:
+    def begin_script(self) -> None:
         """Reset the state for a new script."""
         self._once.clear()
         self._streams.clear()
 
-    def never_begun(self) -> list[int]:
-        """Return the lines of calls inside generators that were never iterated."""
+    def uniterated_lines(self) -> list[int]:
+        """Return the line numbers of generators with calls that the script never iterated."""
         new = [line for generator, line in self._once if _is_new(generator)]
         return new + [line for stream, line in self._streams if not stream.is_begun]
 
@@ -103,13 +110,13 @@ class Waiting:
         return self._loop.block(as_coroutine(value)) if inspect.isawaitable(value) else value
 
     def await_if_coroutine(self, value: Any) -> Any:
-        """Await a coroutine that a script uses as a result; return most other values unchanged.
+        """Return the result of a coroutine or tool call; return any other value unchanged.
 
-        An async generator becomes a stream that plain code can read.
+        An async generator becomes an object that a plain ``for`` can iterate.
         """
         kind = _type_of(value)
         # Exact types only: a script may keep tasks and futures to await them later.
-        if kind is ToolCall or kind is types.CoroutineType or kind is _Again:
+        if kind is ToolCall or kind is types.CoroutineType or kind is _RepeatableCoroutine:
             return self._loop.block(as_coroutine(value))
         if kind is not types.AsyncGeneratorType:
             return value
@@ -127,13 +134,13 @@ class Waiting:
 
     def _reiterable(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> _Again:
-            return _Again(function(*args, **kwargs), self._loop)
+        def call(*args: Any, **kwargs: Any) -> _RepeatableCoroutine:
+            return _RepeatableCoroutine(function(*args, **kwargs), self._loop)
 
         return call
 
-    def _pick(self, value: Any, name: str) -> Any:
-        """Return a callable value, such as the script's own function, or else the named tool."""
+    def _callable_or_tool(self, value: Any, name: str) -> Any:
+        """Return a tool, or the script's value for the tool's name if that value is callable."""
         return value if callable(value) else self._tools[name]
 
     def _iterate(self, iterable: Iterable[Any]) -> Generator[Any, Any, Any]:
@@ -155,8 +162,9 @@ class Waiting:
         return _Stream(aiter(value), self.wait)
 
     def _context(self, value: Any) -> Any:
-        # Look on the type, as ``with`` does; attributes of the instance do not count.
-        return _Context(value, self.wait) if hasattr(_type_of(value), "__aenter__") else value
+        # Look up the attribute on the type, as ``with`` does; the instance's attributes do not
+        # count.
+        return _SyncContext(value, self.wait) if hasattr(_type_of(value), "__aenter__") else value
 
 
 def _is_new(generator: Generator[Any, Any, Any]) -> bool:
@@ -172,8 +180,8 @@ async def _each_later(iterable: Iterable[Any]) -> AsyncIterator[Any]:
         yield item
 
 
-class _Again:
-    """A coroutine that can be awaited more than once."""
+class _RepeatableCoroutine:
+    """A coroutine that can be awaited more than once, with the same result."""
 
     def __init__(self, coroutine: Any, loop: GuestLoop) -> None:
         self._coroutine = coroutine
@@ -187,7 +195,7 @@ class _Again:
 
 
 class _Stream:
-    """An async generator that a plain ``for`` can iterate, too."""
+    """An async generator that both ``for`` and ``async for`` can iterate."""
 
     def __init__(self, stream: Any, wait: Callable[[Any], Any]) -> None:
         self._stream = stream
@@ -213,8 +221,8 @@ class _Stream:
         return getattr(self._stream, name)
 
 
-class _Context:
-    """An async context manager, adapted for a plain ``with``."""
+class _SyncContext:
+    """A wrapper that makes an async context manager usable in a plain ``with``."""
 
     def __init__(self, manager: Any, wait: Callable[[Any], Any]) -> None:
         self._manager = manager
@@ -228,14 +236,14 @@ class _Context:
 
 
 class _AsyncContext:
-    """A plain context manager, adapted for ``async with``."""
+    """A wrapper that makes a plain context manager usable in ``async with``."""
 
     def __init__(self, manager: Any) -> None:
         self._manager = manager
 
     @staticmethod
     def of(manager: Any) -> Any:
-        """Return a context manager that ``async with`` accepts."""
+        """Wrap a context manager if it has only the plain protocol, else return it unchanged."""
         kind = _type_of(manager)
         is_plain = hasattr(kind, "__enter__") and not hasattr(kind, "__aenter__")
         return _AsyncContext(manager) if is_plain else manager
@@ -257,11 +265,13 @@ _USAGES: Final = (
     "to_thread(func, *args, **kwargs)",
     "ensure_future(coro_or_future)",
 )
-"""asyncio functions that accept more than awaitables here, with their usage."""
+"""The asyncio functions that are replaced, with their arguments for error messages."""
 
 
-class Tolerant:
-    """Replacements for asyncio functions that also accept lists, plain results and functions.
+class TolerantAsyncio:
+    """Replacements for asyncio functions that accept more than awaitables.
+
+    They also accept lists of awaitables, plain values, and functions to call.
 
     Args:
         loop: The event loop.
@@ -270,15 +280,15 @@ class Tolerant:
     def __init__(self, loop: GuestLoop) -> None:
         self._loop = loop
         self.abandoned: list[asyncio.Future[Any]] = []
-        """Awaitables that the script stopped waiting for, for example after a timeout."""
+        """The futures for which the script stopped waiting, for example after a timeout."""
 
     def install(self) -> None:
-        """Patch asyncio with these functions."""
+        """Replace the functions of the asyncio module."""
         module: Any = asyncio
-        self._loop.install(self.coroutine)
+        self._loop.set_coroutine_factory(self.coroutine)
         for usage in _USAGES:
             name = usage.partition("(")[0]
-            setattr(module, name, OwnFunction(usage, getattr(self, name)))
+            setattr(module, name, FunctionWithUsage(usage, getattr(self, name)))
         module.Runner = self._runner
         module.new_event_loop = self._new_loop
         module.set_event_loop = _no_op
@@ -290,7 +300,7 @@ class Tolerant:
         return _Runner(self.run, self._loop)
 
     def coroutine(self, value: Any) -> Any:
-        """Return a coroutine for an awaitable or a plain value."""
+        """Return a coroutine for an awaitable, a plain value or a function to call."""
         if inspect.iscoroutine(value) or isinstance(value, ToolCall):
             return value
         if isinstance(value, _FUNCTIONS) or type(value) is functools.partial:
@@ -298,7 +308,7 @@ class Tolerant:
         return value if inspect.iscoroutine(value) else as_coroutine(value)
 
     def ensure_future(self, coro_or_future: Any, **_options: Any) -> asyncio.Future[Any]:
-        """Return a future or task for an awaitable or plain value."""
+        """Return a future unchanged; start a task for any other awaitable, value or function."""
         if asyncio.isfuture(coro_or_future):
             return coro_or_future
         return self._loop.create_task(self.coroutine(coro_or_future))
@@ -343,7 +353,7 @@ class Tolerant:
 
 
 class _Runner:
-    """Runs coroutines like ``asyncio.Runner``, on the existing loop."""
+    """A replacement for ``asyncio.Runner`` that uses the guest's event loop."""
 
     def __init__(self, run: Callable[..., Any], loop: GuestLoop) -> None:
         self.run = run
@@ -353,23 +363,23 @@ class _Runner:
         return self._loop
 
     def close(self) -> None:
-        """Do nothing, because the loop continues."""
+        """Do nothing, because the guest needs the loop for further scripts."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Do nothing, because the loop continues."""
+        """Do nothing, because the guest needs the loop for further scripts."""
 
 
 def _no_op(_loop: object) -> None:
-    """Do nothing, because there is only one loop."""
+    """Do nothing: the guest has only one event loop."""
 
 
 def _is_many(value: Any) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, (str, bytes, dict))
 
 
-# Kept from before install() replaces them: the replacements call these.
+# The original functions, which the replacements set by install() call.
 _gather, _wait, _wait_for = asyncio.gather, asyncio.wait, asyncio.wait_for
 _shield, _as_completed = asyncio.shield, asyncio.as_completed

@@ -15,7 +15,7 @@ from importlib.machinery import ExtensionFileLoader, SourceFileLoader
 from typing import Any
 
 _MAX_READINGS = 1000
-"""The most recorded clock reads; a script that reads more often sees the real time."""
+"""The maximum number of recorded clock reads; after these, a script sees the real time."""
 
 _uuid: Any = uuid
 _DAY = dt.date
@@ -23,10 +23,10 @@ _MOMENT = dt.datetime
 
 
 class World:
-    """Replaces the standard library's sources of time and randomness.
+    """Replaces the time and randomness of the standard library, for recording and replay.
 
     Args:
-        send: Sends new clock reads in nanoseconds.
+        send: Sends new clock reads to the host, each in nanoseconds.
     """
 
     def __init__(self, send: Callable[[list[int]], None]) -> None:
@@ -40,11 +40,11 @@ class World:
         self._blocks = 0
 
     def begin(self, seed: str, clock: Sequence[int]) -> None:
-        """Seed the randomness and set the recorded clock for a script.
+        """Set the seed and the recorded clock reads for a new script.
 
         Args:
             seed: The seed for random numbers.
-            clock: The first clock reads, in nanoseconds.
+            clock: The recorded clock reads that are replayed first, in nanoseconds.
         """
         if not self._seed:  # earlier reads were the guest's own
             self._origin, self._latest, self._cpu_ns = None, 0, 0
@@ -59,7 +59,7 @@ class World:
         _uuid._node, _uuid._last_timestamp = int.from_bytes(node) | 1 << 40, None
 
     def flush(self) -> None:
-        """Send clock reads that were not sent yet."""
+        """Send the clock reads that were not sent before."""
         if self._new:
             count = len(self._new)  # other threads may add reads meanwhile
             readings = self._new[:count]
@@ -67,7 +67,7 @@ class World:
             self._send(readings)
 
     def read_clock(self, real: Callable[[], int]) -> int:
-        """Read a clock, replaying recorded reads first."""
+        """Return the next recorded clock read; after the last one, read the real clock."""
         if self._recorded:
             return self._recorded.popleft()
         reading = real()
@@ -77,17 +77,17 @@ class World:
         return reading
 
     def now_ns(self) -> int:
-        """Return the time as the script sees it, in nanoseconds."""
+        """Return the wall clock time for the script, in nanoseconds."""
         return self.read_clock(_real_time_ns)
 
     def now(self) -> float:
-        """Return the time in seconds."""
+        """Return the wall clock time for the script, in seconds."""
         return self.now_ns() / 1e9
 
     def steady_ns(self) -> int:
-        """Return monotonic nanoseconds since the first read.
+        """Return the monotonic time since the first read, in nanoseconds.
 
-        The value is derived from the wall clock, because a monotonic clock does not continue on
+        The time is derived from the wall clock, because a monotonic clock does not continue on
         another machine or after a reboot.
         """
         now = self.now_ns()
@@ -97,21 +97,24 @@ class World:
         self._latest = max(self._latest, now - self._origin)
         return self._latest
 
-    def worked_ns(self) -> int:
-        """Return the processor time used by the script, in nanoseconds."""
+    def cpu_ns(self) -> int:
+        """Return the processor time that the script has used, in nanoseconds."""
         self._cpu_ns = max(self._cpu_ns, self.read_clock(_real_process_time_ns))
         return self._cpu_ns
 
     def clock_ns(self, clock: int) -> int:
-        """Return the time of a system clock by its id, in nanoseconds."""
+        """Return the time of the clock with an id such as ``CLOCK_REALTIME``, in nanoseconds."""
         if clock == time.CLOCK_REALTIME:
             return self.now_ns()
         if clock in (time.CLOCK_PROCESS_CPUTIME_ID, time.CLOCK_THREAD_CPUTIME_ID):
-            return self.worked_ns()
+            return self.cpu_ns()
         return self.steady_ns()
 
     def bytes(self, count: int) -> bytes:
-        """Return random bytes derived from the seed by SHA-256 over a counter."""
+        """Return random bytes that depend only on the seed and the number of bytes drawn before.
+
+        Without a seed, the bytes come from the system.
+        """
         if not self._seed:
             return _real_urandom(count)
         generated = b""
@@ -121,7 +124,7 @@ class World:
         return generated[:count]
 
     def install(self) -> None:
-        """Patch the standard library; slow, so call this before anybody waits."""
+        """Patch the standard library. Call this early, because it is slow."""
         module: Any = random
         os.urandom = module._urandom = self.bytes
         module.Random.seed = _seeded_generator(module.Random.seed, self.bytes)
@@ -132,7 +135,7 @@ class World:
         for name in ("monotonic", "perf_counter"):
             _set_clock(name, self.steady_ns)
         for name in ("process_time", "thread_time"):
-            _set_clock(name, self.worked_ns)
+            _set_clock(name, self.cpu_ns)
         _set_clock("clock_gettime", self.clock_ns)
         for name in ("localtime", "gmtime", "ctime"):
             setattr(time, name, _with_time(getattr(time, name), self.now))
@@ -151,7 +154,7 @@ _real_urandom = os.urandom
 
 
 def _set_clock(name: str, reader: Callable[..., int]) -> None:
-    """Patch a clock of the module ``time`` and its nanosecond variant."""
+    """Replace a clock function of the module ``time`` and its variant in nanoseconds."""
 
     def seconds(*clock: int) -> float:
         return reader(*clock) / 1e9
@@ -185,16 +188,16 @@ def _with_parts(real: Callable[..., str], place: int) -> Callable[..., str]:
 
 
 def _patch_during_load(loader: type, step: str, days: Any, moments: Any) -> None:
-    """Patch a step of a module loader to see the given types in ``datetime``.
+    """Let a module loader see certain types in ``datetime`` while it runs one of its steps.
 
-    Compiled modules derive types from ``datetime`` in C; with a Python class in between, that ends
-    in endless recursion, so these modules get the real types.
+    A compiled module derives its types from those of ``datetime`` in C. With the script's Python
+    classes as bases, that would recurse endlessly, so such a module gets the real types.
 
     Args:
         loader: The class of the loader.
-        step: The name of the method that creates or runs a module.
-        days: The type for ``datetime.date``.
-        moments: The type for ``datetime.datetime``.
+        step: The name of the loader's method that creates or runs a module.
+        days: The type that ``datetime.date`` is during the step.
+        moments: The type that ``datetime.datetime`` is during the step.
     """
     load = getattr(loader, step)
 
@@ -216,7 +219,7 @@ _OF_TEXT = frozenset(
 
 
 class _LikeText:
-    """A mixin that lets scripts treat a date as its JSON text, which many expect."""
+    """A mixin that lets scripts use a date like its ISO 8601 text, which many scripts expect."""
 
     __slots__ = ()
     __iter__ = None
@@ -258,7 +261,7 @@ class _LikeText:
 
 
 def _comparison_method(name: str) -> Callable[[Any, Any], Any]:
-    """Make a comparison method that also accepts a date as text."""
+    """Build a comparison method that also compares a date with its ISO 8601 text."""
 
     def compare(self: Any, other: Any) -> Any:
         if isinstance(other, str):
@@ -278,11 +281,11 @@ for _name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
 
 
 def _calendar(now: Callable[[], float]) -> tuple[Any, Any]:
-    """Make ``datetime.date`` and ``datetime.datetime`` classes that use the script's clock."""
+    """Build replacements for ``date`` and ``datetime`` that use the script's clock."""
     real: dict[type, type] = {}
 
     class Alike(abc.ABCMeta):
-        """A metaclass for which real dates are instances of the script's classes."""
+        """A metaclass that counts real dates as instances of the script's date classes."""
 
         def __instancecheck__(cls, instance: object) -> bool:
             kind = real.get(cls)
