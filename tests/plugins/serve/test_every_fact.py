@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from a2a.types import a2a_pb2
 from click.testing import CliRunner
 from mcp import Client
 from mcp_types import ElicitResult
@@ -33,6 +34,7 @@ from delf_serve.channel import WebChannel
 from plugins.approval_slack.slack import Slack
 from plugins.approval_slack.test_slack import channel_of, rejects, seen_in
 from plugins.approval_terminal.test_contract import shown_on_terminal
+from plugins.serve.test_a2a_client import client_of
 from plugins.serve.test_channel import Receiver, smtp
 from plugins.serve.test_page import accessible, browser, open_page  # noqa: F401 - fixtures
 from support.serving import Outbox, make_agent, serving
@@ -231,6 +233,22 @@ async def test_page_and_api_name_the_project_of_another_folder(server, open_page
     await page.close()
     for journal in journals:
         await journal.aclose()
+
+
+@every_sample
+async def test_a2a_client_shows_every_fact(name, server, url):
+    request = SAMPLES[name]
+    so_far = [
+        dataclasses.replace(event, task_id=request.task_id, request_id=request.request_id)
+        for event in AFTERWARDS.values()
+    ]
+    journal = await waiting(request, so_far)
+    async with client_of(server) as client:
+        task = await client.get_task(a2a_pb2.GetTaskRequest(id=request.task_id))
+    await journal.aclose()
+    text = task.status.message.parts[0].text
+    assert f"approve {request.request_id}" in text
+    assert_arrived(request, text, so_far)
 
 
 async def test_page_and_api_show_votes(server, open_page):  # noqa: F811

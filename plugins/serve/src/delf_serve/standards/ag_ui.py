@@ -15,7 +15,6 @@ from pydantic.alias_generators import to_camel
 from starlette.responses import Response
 
 from delf.events import (
-    ApprovalRequested,
     CallFinished,
     CallStarted,
     Event,
@@ -34,6 +33,7 @@ from delf_serve.standards.openai_chat import ClientBody, answer_text, frame
 from delf_serve.standards.turns import (
     OWN_MODEL,
     Outcome,
+    PendingRequest,
     Turn,
     begin,
     decide,
@@ -187,8 +187,7 @@ def _end(call: Call, task_outcome: Outcome, where: Mapping[str, str]) -> Iterato
         }
     ]
     if task_outcome.question is not None:
-        request = task_outcome.question.record.requested
-        outcome = {"type": "interrupt", "interrupts": [_interrupt(task_outcome, request)]}
+        outcome = {"type": "interrupt", "interrupts": [_interrupt(task_outcome.question)]}
         yield _event("RUN_FINISHED", **where, outcome=outcome, usage=usage)
         return
     if detail.is_terminal and detail.state not in (TaskState.DONE, TaskState.STOPPED):
@@ -204,9 +203,9 @@ def _end(call: Call, task_outcome: Outcome, where: Mapping[str, str]) -> Iterato
     yield _event("RUN_FINISHED", **where, outcome={"type": kind}, usage=usage)
 
 
-def _interrupt(task_outcome: Outcome, request: ApprovalRequested) -> dict[str, Any]:
+def _interrupt(pending: PendingRequest) -> dict[str, Any]:
     """Return a request as an interrupt, with the schema of its answer."""
-    assert task_outcome.question is not None  # noqa: S101 - the caller has one
+    request = pending.record.requested
     schema, question = _DECISION, Question.from_request(request)
     if question is not None:
         wanted: dict[str, Any] = {"type": _ANSWER_TYPES.get(question.answer, "string")}
@@ -216,9 +215,9 @@ def _interrupt(task_outcome: Outcome, request: ApprovalRequested) -> dict[str, A
     return {
         "id": request.request_id,
         "reason": "approval_required" if question is None else "input_required",
-        "message": task_outcome.question.text,
+        "message": pending.text,
         "responseSchema": schema,
-        "metadata": {"delf": {"action": request.action, "facts": facts_data(request)}},
+        "metadata": {"delf": {"action": request.action, "facts": facts_data(request, pending.record.so_far)}},
     }
 
 

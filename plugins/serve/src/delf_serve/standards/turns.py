@@ -119,7 +119,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class PendingRequest:
     """A request of a task that waits for a person.
 
     Args:
@@ -148,7 +148,7 @@ class Outcome:
 
     detail: s.TaskDetail
     usage: Usage
-    question: Question | None = None
+    question: PendingRequest | None = None
 
     def text(self, call: Call) -> str:
         """Return the answer, the questions or the failure as text for a person."""
@@ -269,12 +269,12 @@ async def outcome(call: Call, task_id: str, seconds: float = WAIT_SECONDS) -> Ou
     detail = await service.tasks.detail(task_id, call.key)
     events = await service.tasks.journal.read(detail.task_id)
     usage = await asyncio.to_thread(lambda: Trace(events).usage)
-    question: Question | None = None
+    question: PendingRequest | None = None
     if detail.state is TaskState.WAITING:
         records = (await service.tasks.waiting()).get(detail.task_id, ())
         # Only the first, so that a reply is for the request that the person read.
         for record in records[:1]:
-            question = Question(record=record, text=_question_text(call, record))
+            question = PendingRequest(record=record, text=_question_text(call, record))
     return Outcome(detail=detail, usage=usage, question=question)
 
 
@@ -320,7 +320,7 @@ async def watch(
 
 
 def _question_text(call: Call, record: RequestRecord) -> str:
-    lines = "\n".join(plain_lines(facts(record.requested)))
+    lines = "\n".join(plain_lines(facts(record.requested, record.so_far)))
     url = page_link(call, f"/#/{record.task.task_id}/{record.requested.request_id}")
     ways = f"Decide on the page: {url}\nOr reply `approve`, or `reject: REASON`."
     if record.requested.is_question:
