@@ -53,6 +53,23 @@ DecisionKind = Literal[
 DecisionSource = Literal[
     "person", "policy", "nobody", "timeout", "abandoned", "sandbox_died", "changed"
 ]
+DECISION_WORDS: Final[Mapping[DecisionKind, str]] = {
+    "approved": "approved",
+    "edited": "edited and approved",
+    "rejected": "rejected",
+    "changes_requested": "changes requested",
+    "expired": "expired",
+    "already_done": "marked as already done",
+    "answered": "answered",
+}
+"""The words for each decision, used by terminal, page and chat channels."""
+EXPIRY_REASONS: Final[Mapping[DecisionSource, str]] = {
+    "timeout": "nobody answered in time",
+    "abandoned": "the script stopped waiting for the call before anybody answered",
+    "sandbox_died": "the sandbox of the script ended before anybody answered",
+    "changed": "something else would be done now, so it is asked again",
+}
+"""The reasons why a request expired, used by terminal, page and chat channels."""
 
 
 class Step(StrEnum):
@@ -89,6 +106,11 @@ class _Kind:
         kind of event.
         """
         return ""
+
+    @property
+    def rewrite_reason(self) -> str | None:
+        """The reason why the model writes another script after the event; None if it need not."""
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -640,6 +662,13 @@ class ApprovalDecided(_Event):
     project: str | None = None
     person: str | None = None
 
+    @property
+    def rewrite_reason(self) -> str | None:
+        """The changes that a person asked for, if any."""
+        if self.decision != "changes_requested":
+            return None
+        return f"{self.by} asked for changes: {self.reason}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalVoted(_Event):
@@ -770,6 +799,11 @@ class RerunRequested(_Event):
         """The event in one line."""
         return f"another pass: {self.remaining}"
 
+    @property
+    def rewrite_reason(self) -> str:
+        """The work that the script left."""
+        return f"the one before left this to do: {self.remaining}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryScheduled(_Event):
@@ -783,6 +817,11 @@ class RetryScheduled(_Event):
     def headline(self) -> str:
         """The event in one line."""
         return f"the script failed: {self.error}"
+
+    @property
+    def rewrite_reason(self) -> str:
+        """The failure of the script."""
+        return f"the one before failed: {self.error}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from delf import Agent, Approved, Rejected, tool
 from delf.errors import ConnectionConfigurationError, ToolRefusedError
 from delf.events import ApprovalDecided
 from delf.protocols.approval import AlreadyDone, Edited
+from delf.protocols.facts import incomplete_text
 from delf.testing import ApprovalContract, Shown, request_for
 from delf_approval_slack.channel import SlackChannel, SlackUnavailableError
 from plugins.approval_slack.slack import OURS, SECRET, Slack, buttons_of, signature, texts
@@ -416,7 +417,7 @@ async def test_button_press_on_a_hidden_request_is_ignored(office):
         reason="not this one"
     )
     assert [words["text"].partition(":")[0] for words in slack.ephemeral] == [
-        "Slack does not show all of this request"
+        f"{incomplete_text(asked())} Decide on the page or with delf."
     ] * 3
 
 
@@ -572,4 +573,4 @@ async def test_task_asks_in_slack_and_records_the_person(delf_host, scripted_mod
         (decided,) = [e for e in response.events if isinstance(e, ApprovalDecided)]
         assert (decided.by, decided.via) == ("ada (U0ADA)", "slack")
         await asyncio.wait_for(slack.closed.wait(), 10)
-        assert "Approved with other arguments by ada" in texts(slack.updates[0])
+        assert "Edited and approved by ada" in texts(slack.updates[0])

@@ -8,6 +8,7 @@ import mcp_types as types
 import pytest
 
 from delf.protocols.approval import AlreadyDone, Answered, Approved, Edited, Rejected
+from delf.protocols.facts import incomplete_text
 from delf.testing import request_for
 from delf_devkit.testing.requests import (
     question_for,
@@ -33,7 +34,7 @@ def test_form_shows_every_fact_or_offers_no_approval(name, request_):
     form = question_of(request_)
     unseen = unseen_facts(request_, form.message)
     assert not unseen or "approve" not in form.requested_schema["properties"]
-    assert not unseen or "cannot be approved here" in form.message
+    assert not unseen or incomplete_text(request_) in form.message
 
 
 @pytest.mark.parametrize(("name", "question"), sample_questions().items())
@@ -76,7 +77,7 @@ def test_oversized_request_cannot_be_approved():
     form = question_of(request)
     assert set(form.requested_schema["properties"]) == {"reason"}
     assert f"delf approvals show {request.request_id}" in form.message
-    assert "more characters have no room here" in form.message
+    assert incomplete_text(request) in form.message
     assert answered(request, approve=True, amount=2) == Rejected()
     assert answered(request, reason="too long") == Rejected(reason="too long")
 

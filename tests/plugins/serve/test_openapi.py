@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from jsonschema import Draft202012Validator
 
 import delf_serve
+from delf.types import TaskState
 from delf_devkit.testing.events import every_event
 from delf_openapi import APITool
 from delf_serve.openapi import document
@@ -63,7 +64,7 @@ async def test_openapi_plugin_drives_the_server(serve):
 def test_events_match_the_openapi_document(event):
     place = "#/components/schemas/Event"
     validator = Draft202012Validator({**OWN, "$ref": place})
-    message = json.loads(frame(event).partition(b"data: ")[2])
+    message = json.loads(frame(event, TaskState.RUNNING).partition(b"data: ")[2])
     validator.validate(message)
     assert message["type"] in OWN["components"]["schemas"]["Event"]["discriminator"]["mapping"]
     named = OWN["components"]["schemas"][f"{message['type']}Data"]["properties"]

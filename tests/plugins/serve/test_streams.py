@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from types import SimpleNamespace
 
-from delf.events import TaskFinished
+from delf.events import ApprovalDecided, ApprovalRequested, TaskFinished, TaskStarted
+from delf.testing import request_for
 from delf.types import TaskState
 from delf_devkit.testing.events import every_event
 from delf_engine.journal.in_process import InProcessJournal
@@ -43,6 +45,32 @@ async def test_stream_ends_if_the_last_event_precedes_the_subscription(monkeypat
     await journal.aclose()
     assert seen[-1] == END
     assert any(b"id: %d" % end.seq in frame for frame in seen)
+
+
+async def test_resumed_stream_has_the_state_after_each_event(tmp_path):
+    journal = SqlJournal(f"sqlite:///{tmp_path}/journal.db")
+    asked = request_for()
+    fields = {f.name: getattr(asked, f.name) for f in dataclasses.fields(asked) if f.name != "fit"}
+    common = {"task_id": asked.task_id, "at": 1.0}
+    for event in (
+        TaskStarted(**common, seq=1, task="pay"),
+        ApprovalRequested(**fields | common, seq=2),
+        ApprovalDecided(
+            **common, seq=3, request_id=asked.request_id, decision="approved", by="ann"
+        ),
+        TaskFinished(**common, seq=4, status=True, text="", duration_ms=1.0),
+    ):
+        await journal.append(event)
+    data = b"".join(
+        [f async for f in Streams(SimpleNamespace(journal=journal)).events("task_1", 1)]
+    )
+    await journal.aclose()
+    messages = [json.loads(line[6:]) for line in data.split(b"\n") if line.startswith(b'data: {"')]
+    assert [(message["seq"], message["state"]) for message in messages] == [
+        (2, "waiting"),
+        (3, "running"),
+        (4, "done"),
+    ]
 
 
 class Away(InProcessJournal):

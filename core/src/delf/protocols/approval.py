@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol, Self, get_args, runtime_checkable
+from typing import Any, ClassVar, Final, Protocol, Self, get_args, runtime_checkable
 
 from delf.errors import ConfigurationError, check_one_of
 from delf.events import (
@@ -13,6 +13,7 @@ from delf.events import (
     ApprovalDecided,
     ApprovalRequested,
     Covers,
+    DecisionKind,
     Event,
     Remember,
 )
@@ -39,6 +40,7 @@ class Approved:
         reason: A note for the journal.
     """
 
+    kind: ClassVar[DecisionKind] = "approved"
     remember: Remember = "no"
     covers: Covers = "call"
     reason: str | None = None
@@ -53,6 +55,7 @@ class Approved:
 class Edited:
     """Approval of the call with changed arguments, which are checked again."""
 
+    kind: ClassVar[DecisionKind] = "edited"
     arguments: Mapping[str, Any]
 
     def __post_init__(self) -> None:
@@ -73,6 +76,7 @@ class Rejected:
             again.
     """
 
+    kind: ClassVar[DecisionKind] = "rejected"
     reason: str = NO_REASON
 
     def __post_init__(self) -> None:
@@ -90,6 +94,7 @@ class ChangesRequested:
         reason: The wanted changes, for the model.
     """
 
+    kind: ClassVar[DecisionKind] = "changes_requested"
     reason: str
 
     def __post_init__(self) -> None:
@@ -109,6 +114,7 @@ class AlreadyDone:
         reason: A note for the journal.
     """
 
+    kind: ClassVar[DecisionKind] = "already_done"
     result: Any = None
     reason: str | None = None
 
@@ -122,6 +128,7 @@ class Answered:
             required kind is accepted, such as ``yes``.
     """
 
+    kind: ClassVar[DecisionKind] = "answered"
     answer: str | bool | int | float
 
 
@@ -129,6 +136,7 @@ class Answered:
 class Expired:
     """The request expired without an answer; counts as a rejection."""
 
+    kind: ClassVar[DecisionKind] = "expired"
     after_seconds: float
 
 

@@ -128,6 +128,12 @@ def facts(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> Sequence[Fa
     return sorted(all_facts, key=lambda fact: order[fact.kind])
 
 
+def incomplete_text(request: ApprovalRequest) -> str:
+    """Return the sentence for a channel that cannot show every required fact of a request."""
+    outcome = "answered" if request.is_question else "approved"
+    return f"Not all of this request is shown here, so it cannot be {outcome} here."
+
+
 def labels() -> Mapping[str, Label]:
     """Return the labels of the request fields that are shown as facts of their own."""
     name_and_label = ((item.name, item.metadata.get("label")) for item in fields(ApprovalRequest))

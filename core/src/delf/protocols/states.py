@@ -9,9 +9,10 @@ from delf.events import (
     ApprovalDecided,
     ApprovalRequested,
     Event,
+    TaskFinished,
     TaskPostponed,
     TaskQueued,
-    end_event,
+    TaskResumed,
 )
 from delf.protocols.journal import TaskRecord
 from delf.types import TaskState
@@ -33,16 +34,41 @@ def state_of(
     """
     if isinstance(task, TaskRecord):
         return _state_of_record(task, waiting)
-    if (end := end_event(task)) is not None:
-        return end.state
-    if interrupted:
+    tracker = StateTracker()
+    for event in task:
+        tracker.add(event)
+    if interrupted and not tracker.state.is_terminal:
         return TaskState.INTERRUPTED
-    if not task or isinstance(task[-1], (TaskQueued, TaskPostponed)):
-        return TaskState.QUEUED
-    requests = (event for event in task if isinstance(event, ApprovalRequested))
-    open_requests = {event.request_id for event in requests if not event.by_policy}
-    open_requests -= {event.request_id for event in task if isinstance(event, ApprovalDecided)}
-    return TaskState.WAITING if open_requests else TaskState.RUNNING
+    return tracker.state
+
+
+class StateTracker:
+    """Follows the events of a task from the first one on, and knows the state after each."""
+
+    def __init__(self) -> None:
+        self.state = TaskState.QUEUED
+        self._open_requests: set[str] = set()
+        self._end: TaskState | None = None
+
+    def add(self, event: Event) -> None:
+        """Update the state with the next event."""
+        match event:
+            case TaskFinished():
+                self._end = event.state
+            case TaskResumed():
+                self._end = None
+            case ApprovalRequested() if not event.by_policy:
+                self._open_requests.add(event.request_id)
+            case ApprovalDecided():
+                self._open_requests.discard(event.request_id)
+            case _:
+                pass
+        if self._end is not None:
+            self.state = self._end
+        elif isinstance(event, (TaskQueued, TaskPostponed)):
+            self.state = TaskState.QUEUED
+        else:
+            self.state = TaskState.WAITING if self._open_requests else TaskState.RUNNING
 
 
 def _state_of_record(record: TaskRecord, waiting: Collection[str]) -> TaskState:

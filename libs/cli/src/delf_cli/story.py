@@ -27,13 +27,6 @@ class _ShortRepr(reprlib.Repr):
 
 
 _SHORT: Final = _ShortRepr()
-_EXPIRY_REASONS: Final = {
-    "timeout": "nobody answered in time",
-    "abandoned": "the script stopped waiting for the call before anybody answered",
-    "sandbox_died": "the sandbox of the script ended before anybody answered",
-    "changed": "something else would be done now, so it is asked again",
-}
-"""The reasons that a request expired, by the ``source`` of its ``ApprovalDecided`` event."""
 
 
 def story(event: ev.Event) -> str | None:
@@ -76,14 +69,15 @@ def story(event: ev.Event) -> str | None:
 
 def _format_decision(event: ev.ApprovalDecided) -> str:
     """Format a decision with the person and the channel, or the reason of an expiry."""
-    if event.decision == "expired" and event.source in _EXPIRY_REASONS:
-        return f"expired: {_EXPIRY_REASONS[event.source]}"
+    words = ev.DECISION_WORDS[event.decision]
+    if event.decision == "expired" and event.source in ev.EXPIRY_REASONS:
+        return f"{words}: {ev.EXPIRY_REASONS[event.source]}"
     if event.answer is not None:
-        return f"answered by {_person(event)}: {cut(str(event.answer), 200)}"
+        return f"{words} by {_person(event)}: {cut(str(event.answer), 200)}"
     other_voters = f"; {', '.join(event.others)} approved it before" if event.others else ""
     if event.decision == "changes_requested":
-        return f"changes requested by {_person(event)}: {cut(event.reason or '', 200)}"
-    return f"{event.decision} by {_person(event)}{other_voters}"
+        return f"{words} by {_person(event)}: {cut(event.reason or '', 200)}"
+    return f"{words} by {_person(event)}{other_voters}"
 
 
 def _person(event: ev.ApprovalDecided | ev.ApprovalVoted) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from delf.events import Event
 from delf.protocols.approval import ApprovalRequest
-from delf.protocols.facts import Fact, FactKind, facts, plain_lines, value_text
+from delf.protocols.facts import Fact, FactKind, facts, incomplete_text, plain_lines, value_text
 from delf.protocols.questions import Question
 from delf.terminal import visible
 from delf.types import can_be_undone, effect_words
@@ -143,9 +143,8 @@ def _decide_elsewhere_text(request: ApprovalRequest, page_url: str | None) -> st
         f"{page_url.rstrip('/')}/#/{request.task_id}/{request.request_id} or " if page_url else ""
     )
     return (
-        "⚠ Slack does not show all of this request, so it cannot be "
-        f"{'answered' if request.is_question else 'approved'} here. Look at it at {page}"
-        f"with: delf approvals show {request.request_id}"
+        f"⚠ {incomplete_text(request)} Look at it at {page}with: "
+        f"delf approvals show {request.request_id}"
     )
 
 

@@ -14,7 +14,14 @@ from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetry
 from slack_sdk.web.async_client import AsyncWebClient
 
 from delf.errors import DelfError
-from delf.events import ApprovalAssigned, ApprovalCommented, ApprovalVoted, Event
+from delf.events import (
+    DECISION_WORDS,
+    EXPIRY_REASONS,
+    ApprovalAssigned,
+    ApprovalCommented,
+    ApprovalVoted,
+    Event,
+)
 from delf.network.proxies import proxy_for
 from delf.protocols.approval import (
     NO_REASON,
@@ -28,7 +35,7 @@ from delf.protocols.approval import (
     Edited,
     Rejected,
 )
-from delf.protocols.facts import value_text
+from delf.protocols.facts import incomplete_text, value_text
 from delf.protocols.journal import Journal, RequestRecord
 from delf.protocols.questions import Question
 from delf.protocols.rules import ApprovalRule
@@ -67,7 +74,6 @@ _INSTANCE: Final = "approval_slack"
 _MAX_THREADS: Final = 10_000
 _MAX_RETRIES: Final = 3
 _GONE: Final = "This request is not pending any more."
-_NOT_SHOWN: Final = "Slack does not show all of this request: approve it on the page or with delf."
 _NOTE: Final = "slack"
 """The kind of note that identifies the Slack message of a request."""
 _THREAD: Final = "thread"
@@ -75,20 +81,6 @@ _FILES: Final = " files"
 _LOOK_SECONDS: Final = 0.25
 _END_SECONDS: Final = 10.0
 """The timeout in seconds for reading how a request ended from the journal."""
-_DECISIONS: Final = {
-    "approved": "Approved",
-    "edited": "Approved with other arguments",
-    "rejected": "Rejected",
-    "changes_requested": "Changes requested",
-    "already_done": "It did happen before: settled",
-    "answered": "Answered",
-}
-_ENDS: Final = {
-    "timeout": "Nobody decided in time.",
-    "abandoned": "The script does not wait for it any more.",
-    "sandbox_died": "The sandbox of the script died.",
-    "changed": "What would be done has changed: delf asks again.",
-}
 
 
 @dataclass(eq=False)
@@ -171,7 +163,7 @@ class SlackChannel:
             # Finish posting, so that the message can later show the decision.
             await asyncio.shield(posting)
             decided = await waiting.answer
-            how = f"{_decision_text(decided.decision)} by {decided.who.name}"
+            how = f"{_decision_text(decided.decision).capitalize()} by {decided.who.name}"
             return decided
         finally:
             self._waiting.pop(request.request_id, None)
@@ -492,7 +484,7 @@ class SlackChannel:
         so_far = () if pending.record is None else pending.record.so_far
         has_room = lay_out(pending.request, so_far).has_room
         if not is_no and (name in self._unshown or not has_room):
-            return _NOT_SHOWN
+            return f"{incomplete_text(pending.request)} Decide on the page or with delf."
         person = str(user.get("id") or "")
         if not await self._people.may(client, user):
             return "You may not decide this: you are not one of the configured approvers."
@@ -593,9 +585,11 @@ def _end_text(record: RequestRecord | None) -> str:
     decided = None if record is None else record.decided
     if record is None or decided is None:
         return "Nobody waits for it any more."
+    outcome = DECISION_WORDS[decided.decision].capitalize()
+    if decided.source in EXPIRY_REASONS:
+        return f"{outcome}: {EXPIRY_REASONS[decided.source]}."
     if decided.source != "person":
-        return _ENDS.get(decided.source, "Nobody waits for it any more.")
-    outcome = _DECISIONS.get(decided.decision, "Decided")
+        return "Nobody waits for it any more."
     if decided.decision == "edited" and _needs_others(record.requested):
         outcome = "Edited, for another person to approve,"
     is_no = decided.decision in ("rejected", "changes_requested")
@@ -645,18 +639,11 @@ def _field_error(field: str, why: str) -> dict[str, Any]:
 
 
 def _decision_text(decision: Decision) -> str:
+    words = DECISION_WORDS[decision.kind]
     match decision:
-        case Approved():
-            return "Approved"
-        case Edited():
-            return "Approved with other arguments"
-        case Rejected(reason=reason):
-            return f"Rejected ({reason})"
-        case ChangesRequested(reason=reason):
-            return f"Changes requested ({reason})"
-        case AlreadyDone():
-            return _DECISIONS["already_done"]
+        case Rejected(reason=reason) | ChangesRequested(reason=reason):
+            return f"{words} ({reason})"
         case Answered(answer=answer):
-            return f"Answered ({value_text(answer)})"
+            return f"{words} ({value_text(answer)})"
         case _:
-            return "Decided"
+            return words

@@ -212,20 +212,12 @@ def situation(events: Iterable[ev.Event], digest: str, call_id: int) -> Situatio
         call_id: The number; its own earlier attempt is not among the changes.
     """
     events = tuple(events)
-    script, because, failure_note = 0, None, None
+    script, because, rewrite_reason = 0, None, None
     for event in events:
-        match event:
-            case ev.RetryScheduled():
-                failure_note = f"the one before failed: {event.error}"
-            case ev.ApprovalDecided(decision="changes_requested"):
-                failure_note = f"{event.by} asked for changes: {event.reason}"
-            case ev.RerunRequested():
-                failure_note = f"the one before left this to do: {event.remaining}"
-            case ev.ScriptGenerated():
-                script = event.attempt
-                because = failure_note if script > 1 else None
-            case _:
-                pass
+        rewrite_reason = event.rewrite_reason or rewrite_reason
+        if isinstance(event, ev.ScriptGenerated):
+            script = event.attempt
+            because = rewrite_reason if script > 1 else None
     changes = [change for change in changes_of(events) if change.call_id != call_id]
     earlier_call = next((c.call_id for c in reversed(changes) if c.digest == digest), None)
     latest = changes[-_MAX_CHANGES:]

@@ -19,7 +19,7 @@ from delf.protocols.approval import (
     Edited,
     Rejected,
 )
-from delf.protocols.facts import facts, plain_lines
+from delf.protocols.facts import facts, incomplete_text, plain_lines
 from delf.protocols.questions import Question
 
 _APPROVE: Final = "approve"
@@ -131,9 +131,8 @@ def _shortened(request: ApprovalRequest, message: str) -> str:
     """Return a shortened message that says where the whole request can be seen."""
     omitted = len(message) - _ROOM
     return (
-        f"{message[:_ROOM]}… {omitted:,} more characters have no room here, so it cannot be "
-        f"approved here. Look at all of it on delf's page or with: "
-        f"delf approvals show {request.request_id}"
+        f"{message[:_ROOM]}… {omitted:,} more characters. {incomplete_text(request)} Look at all "
+        f"of it on delf's page or with: delf approvals show {request.request_id}"
     )
 
 

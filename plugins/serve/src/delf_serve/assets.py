@@ -15,8 +15,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from delf.errors import TaskStoppedError
-from delf.events import LIMIT_CODES
+from delf.events import DECISION_WORDS, EXPIRY_REASONS, LIMIT_CODES
 from delf.protocols.journal import filterable_fields
 from delf.types import EFFECT_WORDS, OTHERS_WAIT_WORDS, STATE_WORDS, TaskState, can_be_undone
 from delf_serve.problems import ProblemError
@@ -75,7 +74,12 @@ def _sources() -> dict[str, tuple[str, bytes]]:
         kind = "text/javascript" if file.name.endswith(".js") else kind
         found[file.name] = (kind, file.read_bytes())
     fields = f"export const FIELDS = {json.dumps(filterable_fields())};\n"
-    generated = {"effects.js": _effects(), "states.js": _states(), "fields.js": fields}
+    generated = {
+        "decisions.js": _decisions(),
+        "effects.js": _effects(),
+        "fields.js": fields,
+        "states.js": _states(),
+    }
     for name, module in generated.items():
         found[name] = ("text/javascript", module.encode())
     return found
@@ -83,6 +87,14 @@ def _sources() -> dict[str, tuple[str, bytes]]:
 
 def _tag(data: bytes) -> str:
     return f'"{hashlib.sha256(data).hexdigest()[:32]}"'
+
+
+def _decisions() -> str:
+    """Generate a JavaScript module with the labels of decisions, as the core defines them."""
+    return (
+        f"export const DECISIONS = {json.dumps(dict(DECISION_WORDS))};\n"
+        f"export const EXPIRIES = {json.dumps(dict(EXPIRY_REASONS))};\n"
+    )
 
 
 def _effects() -> str:
@@ -107,7 +119,6 @@ def _states() -> str:
             "OTHERS_WAIT": others,
             "OVER": [state for state in TaskState if state.is_terminal],
             "AT_WORK": [state for state in TaskState if state.is_at_work],
-            "STOPPED_CODE": TaskStoppedError.code,
             "LIMIT_CODES": sorted(LIMIT_CODES),
         }.items()
     )

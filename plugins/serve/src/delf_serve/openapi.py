@@ -18,6 +18,7 @@ from delf.events import (
     ApprovalVoted,
     Event,
 )
+from delf.types import TaskState
 from delf_serve.operation import Operation
 from delf_serve.problems import MEDIA
 from delf_serve.schemas import Problem
@@ -150,12 +151,14 @@ def _events() -> dict[str, Any]:
         schemas[event.__name__] = {
             "type": "object",
             "title": event.__name__,
-            "required": ["type", "v", *_COMMON, "data"],
+            "required": ["type", "v", *_COMMON, "state", "data"],
             "properties": {
                 "type": {"const": event.__name__, "type": "string"},
                 "v": {"type": "integer"},
                 **_COMMON,
                 "headline": {"type": "string"},
+                "rewrite_reason": {"type": "string"},
+                "state": {"enum": list(TaskState), "type": "string"},
                 "data": {"$ref": _PLACE.format(model=own["title"])},
             },
         }

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from delf.errors import DelfError
@@ -27,6 +28,8 @@ from delf.events import (
 from delf.machine.contexts import shared_task
 from delf.protocols.facts import facts_data, reaction_fact
 from delf.protocols.journal import TaskRecord
+from delf.protocols.states import StateTracker
+from delf.types import TaskState
 from delf_serve.keys import Key
 from delf_serve.plain import json_bytes
 from delf_serve.tasks import Tasks, Waiting, task_view
@@ -56,8 +59,13 @@ _CHANGES: Final = (
 GATHER_SECONDS: Final = 0.2
 
 
-def frame(event: Event) -> bytes:
-    """Encode an event for a stream, with its number as the id, so that clients can reconnect."""
+def frame(event: Event, state: TaskState) -> bytes:
+    """Encode an event for a stream, with its number as the id, so that clients can reconnect.
+
+    Args:
+        event: The event.
+        state: The task's state after the event.
+    """
     if isinstance(event, ModelCalled) and event.prompt is not None:
         event = replace(event, prompt=None)  # GET /tasks/{id}/prompts has it
     data = encode(event)
@@ -67,6 +75,9 @@ def frame(event: Event) -> bytes:
         data["data"]["fact"] = fact.data()
     if event.headline:
         data["headline"] = event.headline
+    if event.rewrite_reason is not None:
+        data["rewrite_reason"] = event.rewrite_reason
+    data["state"] = state
     return b"id: %d\ndata: %b\n\n" % (event.seq, json_bytes(data))
 
 
@@ -103,7 +114,8 @@ class Streams:
         journal = self._tasks.journal
         live = journal.subscribe(task_id)  # before reading, to miss no event
         coming: asyncio.Future[Event | None] | None = None
-        last, is_over, is_behind = after, False, True
+        # All events are read, since the state after an event depends on those before it.
+        last, is_over, is_behind, tracker = 0, False, True, StateTracker()
         self.open += 1
         try:
             yield HELLO
@@ -117,7 +129,8 @@ class Streams:
                     for start in range(0, len(events), _AT_ONCE):
                         batch = events[start : start + _AT_ONCE]
                         is_long = len(events) > _FEW
-                        yield await asyncio.to_thread(_frames, batch) if is_long else _frames(batch)
+                        encode_batch = partial(_frames, batch, after, tracker)
+                        yield await asyncio.to_thread(encode_batch) if is_long else encode_batch()
                         last = batch[-1].seq
                     is_over = is_over or end_event(events) is not None
                     continue
@@ -134,7 +147,7 @@ class Streams:
                 # The subscription repeats what was just read from the journal, and may have missed
                 # events; only the next number is passed on, and a gap is read from the journal.
                 if event.seq == last + 1:
-                    yield frame(event)
+                    yield _frames([event], after, tracker)
                     last, is_over = event.seq, isinstance(event, TaskFinished)
                 is_behind = event.seq > last
             yield END
@@ -214,5 +227,11 @@ class Streams:
                 queue.put_nowait(listed)
 
 
-def _frames(events: Sequence[Event]) -> bytes:
-    return b"".join(map(frame, events))
+def _frames(events: Sequence[Event], after: int, tracker: StateTracker) -> bytes:
+    """Encode the events with numbers greater than ``after``; follow the state in all of them."""
+    frames: list[bytes] = []
+    for event in events:
+        tracker.add(event)
+        if event.seq > after:
+            frames.append(frame(event, tracker.state))
+    return b"".join(frames)

@@ -8,7 +8,7 @@ import pytest
 from planting import planting
 
 from delf.protocols.approval import Approved, Edited, Rejected
-from delf.protocols.facts import FactKind, facts, plain_lines
+from delf.protocols.facts import FactKind, facts, incomplete_text, plain_lines
 from delf.terminal import visible
 from delf.testing import ApprovalContract, ScriptedApprovals, Shown
 
@@ -100,7 +100,19 @@ class TestGoodShort(Suite):
 
     def show(self, request):
         text = "\n".join(plain_lines(facts(request)))
-        return Shown(text=text[:3_000], offers_yes=len(text) <= 3_000)
+        if len(text) <= 3_000:
+            return Shown(text=text, offers_yes=True)
+        return Shown(text=f"{text[:3_000]}… {self.note(request)}", offers_yes=False)
+
+    def note(self, request):
+        return incomplete_text(request)
+
+
+class TestConcealsWhyItOffersNoYes(TestGoodShort):
+    breaks = ("test_request_carries_every_fact_before_a_yes",)
+
+    def note(self, request):
+        return ""
 
 
 @breaks("test_yes_approves_the_request", says="a person says yes, and the channel returns")
@@ -282,7 +294,7 @@ class TestNeverOffersAYes(Suite):
     says = "never offers a yes"
 
     def show(self, request):
-        return Shown(text=request.action, offers_yes=False)
+        return Shown(text=f"{request.action} {incomplete_text(request)}", offers_yes=False)
 
 
 class TestShowsNothing(Suite):

@@ -122,6 +122,9 @@ def sample_requests() -> dict[str, ApprovalRequest]:
     return samples | {
         "a plain request": request,
         "thirty arguments": replace(request, arguments=many),
+        "four hundred arguments": replace(
+            request, arguments={f"parameter_{n:03}": f"value-{n * 7919}-end" for n in range(400)}
+        ),
         "a long argument": replace(request, arguments={"body": _LONG, "to": "ann"}),
         "a long preview": replace(request, preview=_LONG.replace(" ", "\n")),
         "a long script": replace(request, **_script("\n".join(f"{w} = 1" for w in _LONG.split()))),

@@ -28,17 +28,8 @@ from delf.records import dataclass
 from delf_engine.redact import put_back
 
 SCRIPT_HINT: Final = "reject it, and say in the reason what to change: the model reads it"
-_KINDS: Final[Mapping[str, type[Decision]]] = {
-    "approved": Approved,
-    "edited": Edited,
-    "rejected": Rejected,
-    "changes_requested": ChangesRequested,
-    "already_done": AlreadyDone,
-    "answered": Answered,
-}
 _ANSWERS: Final = (str, int, float)
 """The types of answers to questions; a bool is an int."""
-_NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 _MUTABLE_FIELDS: Final = ("arguments", "defaults", "effects", "origins", "rule")
 """The fields of a request that a reader could mutate."""
 
@@ -123,7 +114,7 @@ def decision_data(decision: Decision) -> dict[str, Any]:
     data = {f.name: getattr(decision, f.name) for f in fields(decision)}
     if data.get("arguments") is not None:
         data["arguments"] = dict(data["arguments"])
-    return {"decision": _NAMES[type(decision)], **data}
+    return {"decision": decision.kind, **data}
 
 
 def decision_of(data: Mapping[str, Any]) -> Decision | None:
@@ -159,7 +150,7 @@ def well_formed(answer: object) -> Decision:
         DelfError: If the answer is not a decision.
     """
     # By type, not isinstance: a subclass may mean something else.
-    if type(answer) not in (*_NAMES, Expired):
+    if type(answer) not in get_args(Decision):
         raise DelfError(f"{type(answer).__name__} is not a decision")
     match answer:
         case Expired() | AlreadyDone() | ChangesRequested():

@@ -2,20 +2,18 @@
 
 import { get, post } from "./api.js";
 import { long } from "./code.js";
+import { DECISIONS, EXPIRIES } from "./decisions.js";
 import { el, fill, say, setText } from "./dom.js";
 import { ago, effectClass, exact, pretty, short, value } from "./words.js";
-
-export const DONE = { approved: "approved", edited: "edited and approved", rejected: "rejected", changes_requested: "changes requested", expired: "expired", already_done: "it did happen", answered: "answered" };
 
 /** Whether another person has to approve a call once it is edited. */
 const needsOthers = (rule) => Boolean(rule?.four_eyes || rule?.two_of);
 
 /** A decision in words; an edit under a rule for several people is no approval yet. */
-export const decisionWords = (decision, rule) => (decision === "edited" && needsOthers(rule) ? "edited" : DONE[decision] || decision);
+export const decisionWords = (decision, rule) => (decision === "edited" && needsOthers(rule) ? "edited" : DECISIONS[decision]);
 
-/** What happened to a request that nobody has decided. */
-const EXPIRED = { sandbox_died: ": the sandbox of its script ended before anybody answered", abandoned: ": its script stopped waiting for the call before anybody answered",
-  timeout: ": nobody answered in time", changed: ": something else would be done now, so it is asked again" };
+/** Why nobody has decided a request, after a colon; empty if unknown. */
+const expiryNote = (source) => (EXPIRIES[source] ? `: ${EXPIRIES[source]}` : "");
 
 /** What a decision lets pass. */
 function remembered(decided) {
@@ -161,7 +159,7 @@ export class Card {
     const visibleFacts = facts.filter((fact) => !PLACED.has(fact.kind) && !this.around.has(fact.kind));
     const notes = visibleFacts.filter((fact) => !DONE_WITH.has(fact.kind));
     const first = notes.filter((fact) => fact.weight !== "information").map((fact) => this.note(fact));
-    if (question.again) first.push(el("p", { class: "quiet" }, `This is asked again. The question before it expired${EXPIRED[question.again] || ""}.`));
+    if (question.again) first.push(el("p", { class: "quiet" }, `This is asked again. The question before it expired${expiryNote(question.again)}.`));
     fill(this.notes, first);
     fill(this.setting, notes.filter((fact) => fact.weight === "information").map((fact) => this.note(fact)));
     if (!this.editing) fill(this.body, this.done(visibleFacts.filter((fact) => DONE_WITH.has(fact.kind))));
@@ -260,7 +258,7 @@ export class Card {
     if (this.editing) { this.editing = false; this.show(); }
     const again = decided.decision === "edited" && this.needsOthers;
     const how = decisionWords(decided.decision, question.rule);
-    const why = decided.decision === "expired" ? EXPIRED[decided.source] || "" : "";
+    const why = decided.decision === "expired" ? expiryNote(decided.source) : "";
     const others = decided.others?.length ? ` and ${decided.others.join(", ")}` : "";
     const by = decided.decision === "expired" ? why : ` by ${decided.by}${others}${decided.via ? ` (${decided.via})` : ""}`;
     fill(this.outcome, el("strong", {}, `${how}${by}`), " ", el("time", { title: exact(decided.at) }, ago(decided.at)),
@@ -452,7 +450,7 @@ export class Card {
     setText(this.problem, "");
     try {
       const decided = await post(`approvals/${this.question.request_id}`, answer);
-      say(decided.decision === "edited" && this.needsOthers ? "edited; another person has to approve it" : `${DONE[decided.decision] || decided.decision}`);
+      say(decided.decision === "edited" && this.needsOthers ? "edited; another person has to approve it" : DECISIONS[decided.decision]);
       if (decided.is_final === false) await this.ask(); // another person has to, too
       this.tell.sent(decided.is_final !== false);
     } catch (error) {

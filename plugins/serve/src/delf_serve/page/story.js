@@ -1,6 +1,6 @@
 // A task as its events tell it: the same fold for one that runs and for one that is replayed.
 
-import { OVER, STATE, STOPPED_CODE } from "./states.js";
+import { OVER, STATE } from "./states.js";
 
 /** A script with what it did. */
 class Chapter {
@@ -71,14 +71,16 @@ export class Story {
 
   get waiting() { return [...this.questions.values()].filter((question) => !question.decided); }
 
-  apply({ type, seq, at, data, headline }) {
+  apply({ type, seq, at, data, headline, state, rewrite_reason: reason }) {
     if (seq <= this.seq) return;
     this.seq = seq;
+    this.state = state;
+    this.because = reason ?? this.because;
     if (type === "TaskResumed" && this.lastAt !== null) this.idle += at - this.lastAt;
     this.lastAt = at;
     this.startedAt ??= at;
     if (this[`on${type}`]) this[`on${type}`](data, at, headline);
-    else if (headline) this.note(headline, at);
+    else if (headline && !reason) this.note(headline, at); // a reason stands at the next script
   }
 
   note(name, at) { this.steps.push({ name, at, duration: 0, kind: "note" }); }
@@ -87,7 +89,6 @@ export class Story {
 
   onTaskStarted(data, at) {
     this.begin(data, at);
-    this.state = STATE.RUNNING;
     this.parent = data.parent;
   }
 
@@ -101,7 +102,6 @@ export class Story {
 
   onTaskResumed(_data, at) {
     this.finishedAt = this.error = this.errorCode = null; // it may have ended at its timeout or budget
-    this.state = this.waiting.length ? STATE.WAITING : STATE.RUNNING;
     this.note("resumed", at);
   }
 
@@ -143,10 +143,6 @@ export class Story {
     chapter.running.clear();
   }
 
-  onRetryScheduled(data) { this.because = `the one before failed: ${data.error}`; }
-
-  onRerunRequested(data) { this.because = `the one before left this to do: ${data.remaining}`; }
-
   call(id, action, line = null) {
     let call = this.calls.get(id);
     if (!call) {
@@ -164,7 +160,6 @@ export class Story {
     Object.assign(call, { args: data.arguments, effect: data.effect, at,
       description: data.description, status: "running" });
     call.chapter?.run(call.line, 1);
-    if (!this.waiting.length && this.state === STATE.WAITING) this.state = STATE.RUNNING;
   }
 
   onCallFinished(data, at) {
@@ -197,18 +192,15 @@ export class Story {
       question.line = call.line;
       call.chapter?.touched?.add(call.line);
     }
-    this.state = STATE.WAITING;
   }
 
   onApprovalDecided(data, at) {
     const question = this.questions.get(data.request_id);
     if (!question) return;
     question.decided = { ...data, at };
-    if (data.decision === "changes_requested") this.because = `${data.by} asked for changes: ${data.reason}`;
     const call = this.calls.get(question.call_id);
     if (call?.status === "waiting") call.status = ["approved", "edited", "answered"].includes(data.decision) ? "running" : data.decision;
     call?.chapter?.touched?.add(call.line);
-    if (!this.waiting.length && this.state === STATE.WAITING) this.state = STATE.RUNNING;
   }
 
   onApprovalVoted(data) { (this.questions.get(data.request_id).votes ??= []).push(data); }
@@ -243,8 +235,6 @@ export class Story {
   onFactsLearned(data) { this.facts.push(...data.facts); }
 
   onTaskFinished(data, at) {
-    const stopped = data.code === STOPPED_CODE;
-    this.state = data.status ? STATE.DONE : stopped ? STATE.STOPPED : STATE.FAILED;
     this.finishedAt = at;
     this.answer = data.status ? data.text : null;
     this.value = data.status ? data.value : null;

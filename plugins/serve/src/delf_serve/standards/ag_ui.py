@@ -207,6 +207,7 @@ def _interrupt(pending: PendingRequest) -> dict[str, Any]:
     """Return a request as an interrupt, with the schema of its answer."""
     request = pending.record.requested
     schema, question = _DECISION, Question.from_request(request)
+    fact_list = facts_data(request, pending.record.so_far)
     if question is not None:
         wanted: dict[str, Any] = {"type": _ANSWER_TYPES.get(question.answer, "string")}
         if question.options:
@@ -217,7 +218,7 @@ def _interrupt(pending: PendingRequest) -> dict[str, Any]:
         "reason": "approval_required" if question is None else "input_required",
         "message": pending.text,
         "responseSchema": schema,
-        "metadata": {"delf": {"action": request.action, "facts": facts_data(request, pending.record.so_far)}},
+        "metadata": {"delf": {"action": request.action, "facts": fact_list}},
     }
 
 

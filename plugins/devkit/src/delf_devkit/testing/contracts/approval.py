@@ -21,7 +21,7 @@ from delf.protocols.approval import (
     SupportsPresence,
     SupportsQuestions,
 )
-from delf.protocols.facts import FactKind, facts, plain_lines
+from delf.protocols.facts import FactKind, facts, incomplete_text, plain_lines
 from delf_devkit.testing.contracts.base import Contract, missing, needs
 from delf_devkit.testing.contracts.clocks import clock_ahead
 from delf_devkit.testing.requests import (
@@ -160,6 +160,10 @@ class ApprovalContract(Contract):
             assert not (text.offers_yes and unseen), (
                 f"{name}: a yes is offered, and {', '.join(unseen)} did not arrive: lay out all of "
                 "delf.protocols.facts.facts(request), or offer no yes"
+            )
+            assert text.offers_yes or incomplete_text(request) in text.text, (
+                f"{name}: no yes is offered, and the person does not learn why: show "
+                "delf.protocols.facts.incomplete_text(request)"
             )
             assert text.offers_yes or name != "a plain request", "it never offers a yes"
 
