@@ -17,7 +17,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def parse(texts: str | Sequence[str]) -> list[Address]:
-    """Parse the addresses in one or several texts, like a mail server does.
+    """Parse the mail addresses in one or several texts, like a mail server does.
 
     Args:
         texts: One or several texts, such as ``Ada <ada@example.com>, bob@example.com``.
@@ -30,7 +30,6 @@ def parse(texts: str | Sequence[str]) -> list[Address]:
 
 
 def _parse_text(text: str) -> list[Address]:
-    """Parse the addresses in a text; raise ``ValueError`` for an invalid one."""
     from email.headerregistry import Address
 
     if _CONTROL.search(text):
@@ -46,17 +45,21 @@ def _parse_text(text: str) -> list[Address]:
 
 
 def people(texts: str | Sequence[str]) -> list[str]:
-    """Parse addresses into one text for each person, such as ``Ada <ada@example.com>``."""
+    """Return one text for each person in some texts, such as ``Ada <ada@example.com>``."""
     return [str(person) for person in parse(texts)]
 
 
 def addresses(texts: str | Sequence[str]) -> list[str]:
-    """Return the addresses alone, each once."""
+    """Return the mail addresses in some texts, without display names and duplicates."""
     return list(dict.fromkeys(person.addr_spec for person in parse(texts)))
 
 
 def address(text: str) -> str:
-    """Return the only address in a text."""
+    """Return the mail address in a text.
+
+    Raises:
+        ValueError: If the text does not have exactly one address.
+    """
     parsed = addresses(text)
     if len(parsed) != 1:
         raise ValueError(f"{text[:200]!r} is not the address of one person")
@@ -64,6 +67,9 @@ def address(text: str) -> str:
 
 
 People = Annotated[str | list[str], AfterValidator(people)]
-"""A parameter type for addressees; the action gets a list of single addresses."""
+"""A parameter type for mail recipients.
+
+The action gets one text for each person, such as ``Ada <ada@example.com>``.
+"""
 Addresses = Annotated[list[str], AfterValidator(addresses)]
-"""A parameter type for addresses; the action gets a list of addresses without names."""
+"""A parameter type for mail addresses; the action gets them without display names."""

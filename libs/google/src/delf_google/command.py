@@ -44,7 +44,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def login_options(command: F) -> F:
-    """Add the options that choose logins to a command."""
+    """Add the options ``--connection``, ``--credentials`` and ``--account`` to a command."""
     for option in reversed(_LOGIN_OPTIONS):  # decorators apply from the last to the first
         command = option(command)
     return command
@@ -52,7 +52,7 @@ def login_options(command: F) -> F:
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """A login of connections: an OAuth client and an account."""
+    """The account and OAuth client with which some connections log in."""
 
     account: str
     client: dict[str, Any]
@@ -61,7 +61,7 @@ class Login:
     broad: Mapping[str, frozenset[str]]
 
     def covered_scopes(self, granted_scopes: Iterable[str]) -> set[str]:
-        """Return granted scopes and those they include, such as files under a whole drive."""
+        """Return the scopes that the granted scopes include, by ``broad``."""
         return {small for scope in granted_scopes for small in self.broad.get(scope, ())}
 
     @property
@@ -98,11 +98,13 @@ def login_command(
     no_browser: bool,
     as_json: bool,
 ) -> None:
-    """Log in with a browser, with only the rights that the connections need."""
+    """Log in with a browser, with only the OAuth scopes that the connections need."""
     store = TokenStore()
-    by_hand = no_browser or not can_browse()
+    without_browser = no_browser or not can_browse()
     show = partial(click.echo, err=as_json)
-    ask: Callable[[str], str] | None = partial(click.prompt, err=as_json) if by_hand else None
+    ask: Callable[[str], str] | None = (
+        partial(click.prompt, err=as_json) if without_browser else None
+    )
     rows: list[dict[str, Any]] = []
     for login in _logins(ctx, names, credentials, account):
         show(f"Logging in as {login.account!r}, for {', '.join(login.connections)}.")
@@ -130,7 +132,7 @@ def logout_command(
     account: str | None,
     as_json: bool,
 ) -> None:
-    """End the login at Google, and delete it here."""
+    """Revoke the login at Google, and delete it from this machine."""
     store = TokenStore()
     rows: list[dict[str, Any]] = []
     for login in _logins(ctx, names, credentials, account):
@@ -164,7 +166,7 @@ def status_command(
     account: str | None,
     as_json: bool,
 ) -> None:
-    """List the logins, and show if their rights are sufficient; Google is not asked."""
+    """List the stored logins, and the OAuth scopes that they miss. Sends no request to Google."""
     store = TokenStore()
     rows = [_status(login, store) for login in _logins(ctx, names, credentials, account)]
     if as_json:
@@ -180,7 +182,7 @@ def status_command(
 
 
 def _status(login: Login, store: TokenStore) -> dict[str, Any]:
-    """Describe a login, and the scopes that it has and needs."""
+    """Return the account, state, connections, granted scopes and missing scopes of a login."""
     stored_login = store.read(login.account, login.client_id)
     granted_scopes: set[str] = set((stored_login or {}).get("scopes") or ())
     missing = sorted(set(login.scopes) - granted_scopes - login.covered_scopes(granted_scopes))
@@ -197,7 +199,7 @@ def _status(login: Login, store: TokenStore) -> dict[str, Any]:
 def _logins(
     ctx: click.Context, names: Sequence[str], credentials: str | None, account: str | None
 ) -> list[Login]:
-    """Return the logins that connections need: one for each client and account."""
+    """Return the logins that connections need: one for each pair of account and OAuth client."""
     program: Any = ctx.find_root().obj
     project = program.load_project()
     connection_names = list(names) or [
@@ -243,7 +245,7 @@ def _add_login(
     account: str,
     client: dict[str, Any],
 ) -> None:
-    """Add the scopes of a connection to the login that it shares with others."""
+    """Add a connection and its scopes to the login for its account and client."""
     key = (account, str(client["client_id"]))
     old = logins.get(key) or Login(account, client, (), (), {})
     broad = {

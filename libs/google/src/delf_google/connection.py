@@ -22,26 +22,29 @@ SCOPES = "https://www.googleapis.com/auth/"
 
 
 class GoogleConnection(Connection[GoogleSettings]):
-    """Base class of a Google service, with its address and its scopes.
+    """Base class of the connections to Google services.
 
     Args:
         name: The variable's name in scripts; the type's name when omitted.
         allow: The available actions.
         confirm: The actions that need approval; all except reading ones when omitted.
-        metadata: Anything the embedding program wants to keep with it.
+        metadata: Any data of the embedding program; delf does not use it.
         settings: The fields of :class:`delf_google.settings.GoogleSettings`.
 
     Raises:
         ConnectionConfigurationError: If a setting is invalid.
-        ConnectionFileNotFoundError: If a file of credentials does not exist.
+        ConnectionFileNotFoundError: If a file with credentials does not exist.
     """
 
     root: ClassVar[str]
-    """The service's address."""
+    """The base URL of the service."""
     scopes: ClassVar[Mapping[str, str]]
-    """The narrowest scope for each unit of permission, without the common prefix."""
+    """A mapping from the permission name of actions to their narrowest OAuth scopes.
+
+    Scopes are separated by spaces and lack the prefix :data:`SCOPES`.
+    """
     broad: ClassVar[Mapping[str, frozenset[str]]] = {}
-    """Scopes that include other scopes, with the included ones."""
+    """A mapping from an OAuth scope to the narrower scopes that it includes."""
 
     def __init__(self, *first: Any, **options: Any) -> None:
         super().__init__(*first, **options)
@@ -56,28 +59,30 @@ class GoogleConnection(Connection[GoogleSettings]):
         self.transport = Transport(self.name, self.root, google_settings, tokens, scopes)
 
     def _login_command(self) -> str:
-        """Return the command that logs in for this connection, with or without a project."""
+        """Return the shell command that logs in for this connection."""
         path = self.settings.oauth_credentials
         if self.settings.source("oauth_credentials") == "project":
             return LOGIN
         account = self.settings.account
-        words = [*LOGIN.split(), "-c", type(self).__name__.lower()]
-        words += ["--credentials", path or "client_secrets.json"]
-        return shlex.join([*words, *(["--account", account] if account != "default" else [])])
+        command = [*LOGIN.split(), "-c", type(self).__name__.lower()]
+        command += ["--credentials", path or "client_secrets.json"]
+        return shlex.join([*command, *(["--account", account] if account != "default" else [])])
 
     def needed_scopes(self) -> tuple[str, ...]:
-        """Return the fewest scopes with which all allowed actions work."""
-        units = {
+        """Return the smallest set of OAuth scopes with which all allowed actions work."""
+        permission_names = {
             item.permission
             for item in actions_of(type(self), None, self.name)
             if is_allowed(self.allow, item)
         }
-        needed = {scope for unit in units for scope in self.scopes[unit].split()}
+        needed = {
+            scope for permission in permission_names for scope in self.scopes[permission].split()
+        }
         included_scopes = {small for scope in needed for small in self.broad.get(scope, ())}
         return tuple(sorted(SCOPES + scope for scope in needed - included_scopes))
 
     async def check(self, call: ProposedCall) -> Verdict:
-        """Describe the effect of a call if its arguments do not show it."""
+        """Allow a call; attach a preview if a person must approve the call."""
         actions = {item.name: item for item in actions_of(type(self), None, self.name)}
         if not needs_confirmation(self.confirm, actions[call.action]):
             return Allowed()
@@ -87,14 +92,14 @@ class GoogleConnection(Connection[GoogleSettings]):
         return preview if preview.basis is not None else replace(preview, basis=preview.preview)
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
-        """Preview a call in the service's words; nothing changes.
+        """Preview the effect of a call without changing anything.
 
         Args:
             call: A call that a person is asked about.
 
         Returns:
-            The preview, with a basis such as a revision if the target can change while the preview
-            stays the same. None if the arguments show everything.
+            The preview; None if the arguments already show the whole effect. Its ``basis``, such as
+            a document's revision, detects changes of the target that the preview does not show.
         """
         return None
 

@@ -24,18 +24,18 @@ from delf_google.settings import GoogleSettings
 from delf_google.store import TokenStore
 
 _log = logging.getLogger(__name__)
-_NO_TOKEN_URI: Final = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
-_TIMEOUT: Final = 30.0
+_DEFAULT_TOKEN_URI: Final = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
+_TIMEOUT_SECONDS: Final = 30.0
 
 
 class Tokens:
-    """The access token of one connection: fetched at the first call, renewed on expiry.
+    """The OAuth access token of one connection, renewed on expiry.
 
     Args:
         name: The connection's name, for messages.
         settings: The settings of the connection.
         scopes: The scopes to request.
-        keep_secret: Called with each secret before it is used.
+        keep_secret: Registers a secret for redaction; called before the secret is used.
         command: The login command, for messages.
         store: The store of logins.
     """
@@ -56,19 +56,19 @@ class Tokens:
         self._command = command
         self._store = store or TokenStore()
         self._lock = threading.Lock()
-        self._made: Any = None
+        self._credentials: Any = None
         self._login: Mapping[str, Any] | None = None
 
     @property
     def project(self) -> str | None:
         """The quota project, if the credentials name one."""
-        return getattr(self._made, "quota_project_id", None)
+        return getattr(self._credentials, "quota_project_id", None)
 
     async def get(self, instead_of: str | None = None) -> str:
-        """Return a valid token, renewed if needed.
+        """Return a valid access token, renewed if needed.
 
         Args:
-            instead_of: A token that the service rejected.
+            instead_of: A token that the service rejected, so that another token is needed.
 
         Raises:
             LoginError: If there is no login, or it has been revoked.
@@ -76,7 +76,7 @@ class Tokens:
         """
         if self._settings.token is not None:
             return self._given_token(self._settings.token.get_secret_value(), instead_of)
-        credentials = self._made
+        credentials = self._credentials
         if credentials is not None and credentials.valid and credentials.token != instead_of:
             return credentials.token
         return await asyncio.to_thread(self._renew_token, instead_of)
@@ -90,17 +90,17 @@ class Tokens:
         return token
 
     def _renew_token(self, instead_of: str | None) -> str:
-        """Return a valid token, refreshed unless another caller has done so."""
+        """Return a valid token; refresh it unless another thread has just done so."""
         from google.auth.exceptions import RefreshError, TransportError
 
         with self._lock:  # later callers use the first caller's token
-            if self._made is None:
-                self._made = self._make_credentials()
-            credentials = self._made
+            if self._credentials is None:
+                self._credentials = self._make_credentials()
+            credentials = self._credentials
             if credentials.valid and credentials.token != instead_of:
                 return credentials.token
             try:
-                credentials.refresh(_Exchange())
+                credentials.refresh(_TokenRequests())
             except RefreshError as error:
                 raise self._login_error(error) from None
             except TransportError as error:
@@ -108,7 +108,7 @@ class Tokens:
                     f"{self._name}: no token was given: {_first_line(error)}"
                 ) from None
             self._keep_secret(credentials.token)
-            self._keep(credentials)
+            self._store_renewed_login(credentials)
             return credentials.token
 
     def _login_error(self, error: Exception) -> LoginError:
@@ -121,8 +121,8 @@ class Tokens:
         message = reason or _first_line(error)
         return LoginError(f"{self._name}: the login is expired or revoked ({message})", hint=hint)
 
-    def _keep(self, credentials: Any) -> None:
-        """Store a renewed token for other processes."""
+    def _store_renewed_login(self, credentials: Any) -> None:
+        """Store a renewed login, so that other processes use its token."""
         old = self._login
         if old is None:
             return
@@ -184,13 +184,13 @@ class Tokens:
             refresh_token=info.get("refresh_token"),
             client_id=info.get("client_id"),
             client_secret=info.get("client_secret"),
-            token_uri=info.get("token_uri") or _NO_TOKEN_URI,
+            token_uri=info.get("token_uri") or _DEFAULT_TOKEN_URI,
             expiry=_expiry(info.get("expiry")),
             quota_project_id=info.get("quota_project_id"),
         )
 
     def _check_address(self, source: str) -> None:
-        """Raise if a project's file sets ``base_url``: the user's credentials are not sent there.
+        """Refuse to send the user's own credentials to an address that a project's file sets.
 
         Raises:
             KeyAddressError: If a project's file sets ``base_url``.
@@ -220,7 +220,7 @@ class Tokens:
 
 
 def read_json(path: str, name: str) -> dict[str, Any]:
-    """Return a file of credentials.
+    """Read a JSON file with credentials.
 
     Raises:
         ConnectionFileNotFoundError: If the file cannot be read.
@@ -241,13 +241,18 @@ def read_json(path: str, name: str) -> dict[str, Any]:
 
 
 def is_login(info: Mapping[str, Any]) -> bool:
-    """Return True if credentials are a user's login, from gcloud or google-auth."""
+    """Return True if the JSON data are a user's login, as gcloud or google-auth store it."""
     has_login_keys = {"refresh_token", "client_id", "client_secret"} <= info.keys()
     return info.get("type") == "authorized_user" or has_login_keys
 
 
 def client_of(info: Mapping[str, Any], path: str, name: str) -> dict[str, Any]:
-    """Return the OAuth client in a file from Google's console.
+    """Return the OAuth client in the JSON data of a file from Google's console.
+
+    Args:
+        info: The JSON data.
+        path: The file's path, for the error message.
+        name: The connection's name, for the error message.
 
     Raises:
         ConnectionConfigurationError: If the file has no client.
@@ -277,8 +282,8 @@ def _first_line(error: Exception) -> str:
     return (str(error.args[0]) if error.args else type(error).__name__).split("\n", 1)[0][:200]
 
 
-class _Exchange:
-    """The requests of google-auth for tokens, over httpx: no other HTTP library is needed."""
+class _TokenRequests:
+    """A callable with which google-auth sends token requests over httpx."""
 
     def __call__(
         self,
@@ -293,15 +298,17 @@ class _Exchange:
         from google.auth.exceptions import TransportError
 
         try:
-            way = transport(httpx, verify=default_context())
-            with httpx.Client(transport=way, timeout=timeout or _TIMEOUT) as client:
+            http_transport = transport(httpx, verify=default_context())
+            with httpx.Client(
+                transport=http_transport, timeout=timeout or _TIMEOUT_SECONDS
+            ) as client:
                 answer = client.request(method, url, content=body, headers=headers)
         except httpx.HTTPError as error:
             raise TransportError(f"{type(error).__name__} at {httpx.URL(url).host}") from None
-        return _Answer(answer.status_code, answer.headers, answer.content)
+        return _TokenResponse(answer.status_code, answer.headers, answer.content)
 
 
-class _Answer:
+class _TokenResponse:
     """An HTTP response with the attributes that google-auth reads."""
 
     def __init__(self, status: int, headers: Mapping[str, str], data: bytes) -> None:

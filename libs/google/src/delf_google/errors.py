@@ -13,22 +13,22 @@ GET_CREDENTIALS: Final = (
     "make one at https://console.cloud.google.com/apis/credentials (OAuth client ID, Desktop app) "
     "and download it as JSON; or give the path where it is"
 )
-_MISSING_SCOPE: Final = {"insufficientPermissions", "ACCESS_TOKEN_SCOPE_INSUFFICIENT"}
-_RATES: Final = {
+_MISSING_SCOPE_REASONS: Final = {"insufficientPermissions", "ACCESS_TOKEN_SCOPE_INSUFFICIENT"}
+_RATE_LIMIT_REASONS: Final = {
     "rateLimitExceeded",
     "userRateLimitExceeded",
     "RATE_LIMIT_EXCEEDED",
     "RESOURCE_EXHAUSTED",
 }
-_QUOTAS: Final = {
+_QUOTA_REASONS: Final = {
     "dailyLimitExceeded",
     "quotaExceeded",
     "storageQuotaExceeded",
     "sharingRateLimitExceeded",
     "limitExceeded",
 }
-_NOT_ENABLED: Final = {"accessNotConfigured", "SERVICE_DISABLED"}
-_LONGEST: Final = 400
+_API_DISABLED_REASONS: Final = {"accessNotConfigured", "SERVICE_DISABLED"}
+_MAX_MESSAGE_LENGTH: Final = 400
 
 
 class GoogleError(ToolExecutionError):
@@ -49,25 +49,25 @@ class GoogleError(ToolExecutionError):
 
 
 class QuotaError(GoogleError):
-    """A quota is used up, or requests came too fast for longer than delf waits."""
+    """A quota is used up, or the rate limit lasted longer than delf waits."""
 
 
 class LostAnswerError(GoogleError, OutcomeUnknownError):
-    """A change was sent and its answer was lost: the change may or may not have been made.
+    """The response to a change was lost, so the change may or may not have been made.
 
-    Status and reason belong to a later refusal, if any.
+    If a retry was refused, ``status`` and ``reason`` are those of the retry; otherwise 0 and empty.
     """
 
 
 class LoginError(ConnectionUnavailableError):
-    """No login, or a login that Google no longer accepts."""
+    """Google does not accept the login, or no login is stored."""
 
 
 class MissingScopeError(LoginError):
     """The login is valid, but without a required scope.
 
     Args:
-        message: The request.
+        message: A description of the refused request.
         scopes: The required scopes.
     """
 
@@ -77,33 +77,40 @@ class MissingScopeError(LoginError):
 
 
 class Problem:
-    """A Google error body, of either of two shapes.
+    """The body of an error response, in either of Google's two formats.
 
     Args:
         status: The HTTP status.
-        content: The body.
+        content: The response body.
     """
 
     def __init__(self, status: int, content: bytes) -> None:
         self.status = status
         error = _error_of(content)
-        self.message = " ".join(str(error.get("message") or f"HTTP {status}").split())[:_LONGEST]
+        self.message = " ".join(str(error.get("message") or f"HTTP {status}").split())[
+            :_MAX_MESSAGE_LENGTH
+        ]
         words = _reasons(error)
         self.reason = words[0] if words else ""
         self.reasons = frozenset(words)
 
     @property
     def is_rate(self) -> bool:
-        """True if requests came too fast, so that waiting helps."""
-        return self.status == 429 or (self.status == 403 and bool(self.reasons & _RATES))
+        """True if the request exceeded a rate limit, so that waiting helps."""
+        return self.status == 429 or (
+            self.status == 403 and bool(self.reasons & _RATE_LIMIT_REASONS)
+        )
 
     @property
     def is_scope_missing(self) -> bool:
-        """True if the token does not have a scope that the request needs."""
-        return self.status == 403 and bool(self.reasons & _MISSING_SCOPE)
+        """True if the token lacks an OAuth scope that the request needs."""
+        return self.status == 403 and bool(self.reasons & _MISSING_SCOPE_REASONS)
 
-    def _is_of_others(self, scopes: Sequence[str]) -> bool:
-        """Return True if ``drive.file`` may hide the file, because another app created it."""
+    def _may_be_hidden_file(self, scopes: Sequence[str]) -> bool:
+        """Return True if the file may exist although the ``drive.file`` scope hides it.
+
+        That scope shows only the files that this OAuth client created.
+        """
         scope_names = {scope.rpartition("/")[2] for scope in scopes}
         if "drive.file" not in scope_names or "drive" in scope_names:
             return False
@@ -111,7 +118,7 @@ class Problem:
         return is_hidden or "appNotAuthorizedToFile" in self.reasons
 
     def error(self, subject: str, scopes: Sequence[str]) -> Exception:
-        """Return the error to raise.
+        """Return the exception to raise for this error response.
 
         Args:
             subject: A description of the request, for error messages.
@@ -129,14 +136,14 @@ class Problem:
                 scopes=scopes,
                 hint=f"run {LOGIN}, and agree to all rights",
             )
-        if self.reasons & _NOT_ENABLED:
+        if self.reasons & _API_DISABLED_REASONS:
             return GoogleError(
                 message,
                 status=self.status,
                 reason=reason,
                 hint="switch the API on for the project of the credentials, in Google's console",
             )
-        if self._is_of_others(scopes):
+        if self._may_be_hidden_file(scopes):
             return GoogleError(
                 message,
                 status=self.status,
@@ -144,7 +151,7 @@ class Problem:
                 hint="the login is for files that delf made itself; allow update, too, and run "
                 f"{LOGIN}, for the whole drive",
             )
-        if self.is_rate or self.reasons & _QUOTAS:
+        if self.is_rate or self.reasons & _QUOTA_REASONS:
             return QuotaError(
                 f"{subject}: the quota is used up ({reason or 'HTTP 429'}): {self.message}",
                 status=self.status,
@@ -158,7 +165,7 @@ def _error_of(content: bytes) -> Mapping[str, Any]:
     try:
         body: Any = json.loads(content)
     except ValueError:
-        return {"message": content[:_LONGEST].decode("utf-8", "replace").strip()}
+        return {"message": content[:_MAX_MESSAGE_LENGTH].decode("utf-8", "replace").strip()}
     if isinstance(body, list) and body:
         body = cast("list[Any]", body)[0]
     error: Any = cast("dict[str, Any]", body).get("error") if isinstance(body, dict) else None
@@ -168,7 +175,7 @@ def _error_of(content: bytes) -> Mapping[str, Any]:
 
 
 def _reasons(error: Mapping[str, Any]) -> list[str]:
-    """Return the reason codes of an error body, in both of Google's formats."""
+    """Return the reason codes of an error in either format, the most specific first."""
     reasons: list[str] = []
     for key in ("errors", "details"):
         items: Any = error.get(key)

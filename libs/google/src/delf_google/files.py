@@ -14,10 +14,10 @@ _ID: Final = re.compile(r"[\w-]{5,200}")
 
 
 def file_id(id_or_url: str) -> str:
-    """Return the id in an address of the editors or of Drive; an id is unchanged.
+    """Return the file id in a URL of Google Docs, Sheets or Drive; return an id unchanged.
 
     Raises:
-        ToolRefusedError: If the text is neither.
+        ToolRefusedError: If the text is neither such a URL nor an id.
     """
     url_match = _ADDRESS.match(id_or_url.strip())
     if url_match:
@@ -28,15 +28,15 @@ def file_id(id_or_url: str) -> str:
 
 
 def read_task_file(context: CallContext | None, name: str, max_bytes: int) -> tuple[str, bytes]:
-    """Return the name and content of a task's input or written file; call this in a thread.
+    """Return the base name and the content of a file that the task got or wrote. Blocking.
 
     Args:
-        context: The task.
-        name: The name in scripts.
-        max_bytes: Bytes; a larger file is refused.
+        context: The context of the call; None outside of a task.
+        name: The file's name in the task's scripts.
+        max_bytes: The maximum size of the file in bytes.
 
     Raises:
-        ToolRefusedError: If the file is missing or too large.
+        ToolRefusedError: If the file is missing or too large, or there is no task.
     """
     if context is None:
         raise ToolRefusedError(f"there is no task, and so no file {name[:200]!r}")

@@ -16,7 +16,7 @@ _DONE: Final = "delf has what it needs. You can close this window."
 
 
 def can_browse() -> bool:
-    """Return whether there is a browser on this machine."""
+    """Return True if this machine has a web browser."""
     import webbrowser
 
     try:
@@ -33,7 +33,7 @@ def sign_in(
     show: Callable[[str], None],
     ask: Callable[[str], str] | None = None,
 ) -> dict[str, Any]:
-    """Ask a person to agree, and return the login as google-auth writes it.
+    """Let a person log in with a browser; return the login in google-auth's JSON format.
 
     Args:
         client: The OAuth client, as in the file from Google's console.
@@ -92,7 +92,7 @@ def _sign_in_by_hand(flow: Any, show: Callable[[str], None], ask: Callable[[str]
 
 
 def revoke(login: Mapping[str, Any]) -> bool:
-    """Revoke a login at Google; return whether that succeeded."""
+    """Revoke a login at Google; return False if Google refused or did not answer."""
     import httpx
 
     token_uri = str(login.get("token_uri") or "https://oauth2.googleapis.com/token")

@@ -25,11 +25,11 @@ _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 
 
 class Mailbox(NamedTuple):
-    """A person in an address header.
+    """A mailbox in an address header such as ``To``.
 
     Args:
-        name: The display name without quotes, not decoded.
-        address: The address without blanks and comments.
+        name: The display name, without quotes. Encoded words (``=?utf-8?…?=``) stay encoded.
+        address: The mail address, without blanks and comments; may be invalid.
         text: The original text, to show if the address is invalid.
     """
 
@@ -39,24 +39,24 @@ class Mailbox(NamedTuple):
 
     @property
     def is_valid(self) -> bool:
-        """True if the address can receive mail: ``local@domain``, the domain with a dot."""
+        """True if the address has the form ``local@domain``, with a dot in the domain."""
         local, _, domain = self.address.rpartition("@")
         return bool(_LOCAL.fullmatch(local) and _DOMAIN.fullmatch(domain))
 
     @property
     def local(self) -> str:
-        """The part before the last ``@``, without quotes."""
+        """The part of the address before the last ``@``, without quotes."""
         local = self.address.rpartition("@")[0]
         return _ESCAPED.sub(r"\1", local[1:-1]) if local.startswith('"') else local
 
     @property
     def domain(self) -> str:
-        """The part after the last ``@``."""
+        """The part of the address after the last ``@``."""
         return self.address.rpartition("@")[2]
 
 
 def format_mailbox(name: str, address: str) -> str:
-    """Format a person as ``name <address>``, quoting the name if necessary."""
+    """Return ``name <address>``, with the name in quotes if necessary."""
     if not name:
         return address
     if _SPECIAL.search(name):
@@ -66,17 +66,17 @@ def format_mailbox(name: str, address: str) -> str:
 
 
 def split(text: str) -> list[Mailbox]:
-    """Return the people in a header, including those without a valid address."""
+    """Split an address header into mailboxes, including mailboxes with invalid addresses."""
     people: list[Mailbox] = []
     person = _Person()
-    for kind, piece in _pieces(text):
-        if kind == "," or (kind == ":" and not person.has_sign):
+    for kind, piece in _tokens(text):
+        if kind == "," or (kind == ":" and not person.has_address):
             # A name before a colon names a group, not a person.
-            people += person.made() if kind == "," else ()
+            people += person.mailboxes() if kind == "," else ()
             person = _Person()
         else:
-            person.add(kind, piece)
-    return [*people, *person.made()]
+            person.add_token(kind, piece)
+    return [*people, *person.mailboxes()]
 
 
 @dataclass
@@ -89,11 +89,10 @@ class _Person:
     is_broken: bool = False
 
     @property
-    def has_sign(self) -> bool:
+    def has_address(self) -> bool:
         return bool(self.angles) or "@" in "".join(self.bare)
 
-    def add(self, kind: str, piece: str) -> None:
-        """Add a token of the header."""
+    def add_token(self, kind: str, piece: str) -> None:
         self.texts.append(piece)
         if kind == "comment":
             self.comments.append(piece[1:-1].strip())
@@ -105,8 +104,8 @@ class _Person:
             self.bare.append(piece)
             self.words.append(_ESCAPED.sub(r"\1", piece[1:-1] if kind == "quoted" else piece))
 
-    def made(self) -> Iterator[Mailbox]:
-        """Yield the person read so far; nothing if there were only blanks and comments."""
+    def mailboxes(self) -> Iterator[Mailbox]:
+        """Yield the mailbox of the tokens so far; nothing for only blanks and comments."""
         text = _BLANKS.sub(" ", "".join(self.texts)).strip()
         plain_address = "".join(self.bare).strip()
         if not self.is_broken and not plain_address and not "".join(self.angles).strip():
@@ -114,7 +113,7 @@ class _Person:
         if self.is_broken or len(self.angles) > 1:
             yield Mailbox("", "", text)
         elif self.angles:
-            inner = "".join(piece for kind, piece in _pieces(self.angles[0]) if kind != "comment")
+            inner = "".join(piece for kind, piece in _tokens(self.angles[0]) if kind != "comment")
             route, colon, address = inner.rpartition(":")
             inner = address if colon and route.lstrip().startswith("@") else inner
             name = _BLANKS.sub(" ", "".join(self.words)).strip()
@@ -127,63 +126,67 @@ def _join_address(address: str) -> str:
     return _BESIDE_SIGN.sub(r"\1", address.strip())
 
 
-def _pieces(text: str) -> Iterator[tuple[str, str]]:
-    """Split a header into quoted texts, comments, angle brackets, separators and other texts."""
-    place = 0
-    while place < len(text):
-        sign, start = text[place], place
-        if sign in _ENDS:
-            kind, end_of = _ENDS[sign]
-            place = end_of(text, place)
-            if not place:
+def _tokens(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the tokens of a header as (kind, text) pairs.
+
+    Kinds are ``quoted``, ``comment``, ``angle`` (``<…>``), ``,``, ``:``, ``plain``, and ``open``
+    for an unclosed or invalid token.
+    """
+    position = 0
+    while position < len(text):
+        char, start = text[position], position
+        if char in _ENDS:
+            kind, end_of = _ENDS[char]
+            position = end_of(text, position)
+            if not position:
                 # Skip an unclosed comment: rereading a thousand of them would take a minute.
                 kind = "open"
-                place = len(text) if sign == "(" else start + 1
-        elif sign in ",;:":
-            kind = ":" if sign == ":" else ","
-            place += 1
-        elif sign == "\\":
-            place, kind = min(place + 2, len(text)), "plain"
+                position = len(text) if char == "(" else start + 1
+        elif char in ",;:":
+            kind = ":" if char == ":" else ","
+            position += 1
+        elif char == "\\":
+            position, kind = min(position + 2, len(text)), "plain"
         else:
-            match = _PLAIN.match(text, place)
+            match = _PLAIN.match(text, position)
             kind = "plain" if match else "open"
-            place = match.end() if match else place + 1
-        yield kind, text[start:place]
+            position = match.end() if match else position + 1
+        yield kind, text[start:position]
 
 
-def _end_of_quoted(text: str, place: int) -> int:
-    place += 1
-    while place < len(text) and text[place] != '"':
-        place += 2 if text[place] == "\\" else 1
-    return place + 1 if place < len(text) else 0
+def _end_of_quoted(text: str, position: int) -> int:
+    position += 1
+    while position < len(text) and text[position] != '"':
+        position += 2 if text[position] == "\\" else 1
+    return position + 1 if position < len(text) else 0
 
 
-def _end_of_comment(text: str, place: int) -> int:
+def _end_of_comment(text: str, position: int) -> int:
     depth = 0
-    while place < len(text):
-        if text[place] == "\\":
-            place += 1
-        elif text[place] == "(":
+    while position < len(text):
+        if text[position] == "\\":
+            position += 1
+        elif text[position] == "(":
             depth += 1
-        elif text[place] == ")":
+        elif text[position] == ")":
             depth -= 1
             if not depth:
-                return place + 1
-        place += 1
+                return position + 1
+        position += 1
     return 0
 
 
-def _end_of_angle(text: str, place: int) -> int:
-    place += 1
-    while place < len(text):
-        sign = text[place]
-        if sign == ">":
-            return place + 1
-        if sign == "<":
+def _end_of_angle(text: str, position: int) -> int:
+    position += 1
+    while position < len(text):
+        char = text[position]
+        if char == ">":
+            return position + 1
+        if char == "<":
             return 0
-        ends = {'"': _end_of_quoted, "(": _end_of_comment}.get(sign)
-        place = ends(text, place) if ends else place + (2 if sign == "\\" else 1)
-        if not place:
+        ends = {'"': _end_of_quoted, "(": _end_of_comment}.get(char)
+        position = ends(text, position) if ends else position + (2 if char == "\\" else 1)
+        if not position:
             return 0
     return 0
 

@@ -10,7 +10,7 @@ from delf.specs import CommandSpec
 
 @hookimpl
 def delf_commands() -> Iterable[CommandSpec]:
-    """Add the command ``google``: login, logout and status, for every connection to Google."""
+    """Yield the command ``google`` with its subcommands ``login``, ``logout`` and ``status``."""
     yield CommandSpec(
         name="google",
         summary="Log in to Google: login, logout, status.",

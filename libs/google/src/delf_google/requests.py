@@ -16,19 +16,19 @@ _NO_HEADERS: Mapping[str, str] = {}
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request.
+    """An HTTP request to a Google service.
 
     Args:
-        what: The purpose, for messages: ``read a message``.
+        what: The purpose of the request for error messages, such as ``read a message``.
         method: The HTTP method.
-        url: The address, or its path from the service's root.
-        query: Parameters; a list is repeated, None is omitted.
+        url: The URL, or a path below the service's base URL.
+        query: Query parameters. A list gives one parameter per item; None is omitted.
         body: The JSON body, if any.
-        content: The raw body.
-        headers: More headers.
-        once: Whether the request must not be repeated after a lost answer, because the service
-            would do it twice.
-        harmless: Whether the request changes nothing although it is not a GET.
+        content: The raw body, if there is no JSON body.
+        headers: Additional headers.
+        once: Whether the request must not be retried after a lost response, because the service
+            would perform it twice.
+        harmless: Whether a request that is not a GET changes nothing.
         max_bytes: The maximum size of the response in bytes; None for the connection's limit.
     """
 
@@ -46,21 +46,21 @@ class Request:
 
     @property
     def changes(self) -> bool:
-        """True if the request changes the service."""
+        """True if the request may change data of the service."""
         return self.method != "GET" and not self.harmless
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """The query, encoded."""
+        """The query parameters as (name, text) pairs."""
         pairs: list[tuple[str, str]] = []
         for name, value in self.query.items():
-            many = isinstance(value, (list, tuple))
-            values = cast("Sequence[Any]", value) if many else (value,)
+            is_list = isinstance(value, (list, tuple))
+            values = cast("Sequence[Any]", value) if is_list else (value,)
             pairs += [(name, _text(item)) for item in values if item is not None]
         return pairs
 
     def payload(self) -> tuple[bytes | None, dict[str, str]]:
-        """Return the encoded body, and the headers for it.
+        """Return the encoded body and all headers of the request.
 
         Raises:
             ToolRefusedError: If a text cannot be encoded as UTF-8.
@@ -77,14 +77,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a request.
+    """The HTTP response to a request.
 
     Args:
         status: The HTTP status.
         headers: The headers.
-        content: The body.
+        content: The response body.
         in_doubt: Whether an earlier attempt, whose response was lost, may have taken effect.
-        waited: Seconds waited for a quota.
+        waited: The seconds for which the request waited for rate limits.
     """
 
     status: int
@@ -106,7 +106,7 @@ class Answer:
 
 
 def segment(text: str) -> str:
-    """Quote a text as one segment of a path."""
+    """Percent-encode a text as one segment of a URL path."""
     return quote(text, safe="")
 
 

@@ -10,7 +10,7 @@ from delf.settings import LocalPath, PluginSettings, SecretStr
 
 
 class GoogleSettings(PluginSettings):
-    """The account whose data a connection uses, and the limits of its requests.
+    """The credentials of a connection to Google, and the limits of its requests.
 
     Without credentials in the settings, application default credentials are used.
     """

@@ -11,7 +11,7 @@ from delf.machine.own_files import write_private
 
 
 class TokenStore:
-    """Logins by account and OAuth client.
+    """Stores Google logins in files, one for each pair of account and OAuth client.
 
     Args:
         folder: The folder of the files; the user's configuration folder when omitted.
@@ -22,7 +22,7 @@ class TokenStore:
 
     @property
     def folder(self) -> Path:
-        """Return the folder of the files."""
+        """The folder of the login files."""
         if self._folder is None:
             from platformdirs import user_config_path
 
@@ -30,11 +30,11 @@ class TokenStore:
         return self._folder
 
     def path(self, account: str, client_id: str) -> Path:
-        """Return the file of a login."""
+        """Return the path of a login's file."""
         return self.folder / f"{account}-{hashlib.sha256(client_id.encode()).hexdigest()[:12]}.json"
 
     def read(self, account: str, client_id: str) -> dict[str, Any] | None:
-        """Return a login as google-auth writes it, or None without a login."""
+        """Return a login in google-auth's JSON format; None if there is no readable login."""
         try:
             content: Any = json.loads(self.path(account, client_id).read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):
@@ -42,11 +42,11 @@ class TokenStore:
         return cast("dict[str, Any]", content) if isinstance(content, dict) else None
 
     def write(self, account: str, client_id: str, login: dict[str, Any]) -> Path:
-        """Store a login, replacing the earlier one; return where it is stored."""
+        """Store a login, replacing an earlier one; return the path of its file."""
         path = self.path(account, client_id)
         write_private(path, json.dumps(login).encode())
         return path
 
     def delete(self, account: str, client_id: str) -> None:
-        """Forget a login."""
+        """Delete the file of a login, if it exists."""
         self.path(account, client_id).unlink(missing_ok=True)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from delf.errors import ConnectionUnavailableError
 from delf.network.bodies import BodyEncodingError, BodyTooLargeError
-from delf.network.client import Attempts, HttpClient, NoAnswerError, Progress, Retry
+from delf.network.client import Retry, Attempts, Progress, HttpClient, NoAnswerError
 from delf.network.retries import FIRST_PAUSE, pause, retry_after
 from delf_google.credentials import Tokens
 from delf_google.errors import GoogleError, LostAnswerError, Problem
@@ -21,26 +21,26 @@ from delf_google.settings import GoogleSettings
 _log = logging.getLogger(__name__)
 RETRIES: Final = 5
 """The maximum number of retries of a request that fails temporarily."""
-_LONGEST_WAIT: Final = 70.0
-"""The maximum number of seconds that a call waits for quotas, most of which are per minute."""
-_SLOWEST: Final = 100_000
+_MAX_QUOTA_SECONDS: Final = 70.0
+"""The maximum seconds that a request waits for rate limits, which mostly count per minute."""
+_UPLOAD_BYTES_PER_SECOND: Final = 100_000
 """The assumed upload speed in bytes per second, for timeouts."""
-_AT_ONCE: Final = 16
-_WORTH_TELLING: Final = 5.0
-_PASSING: Final = frozenset({500, 502, 503, 504})
-_GONE: Final = frozenset({404, 410})
+_MAX_CONNECTIONS: Final = 16
+_WARN_SECONDS: Final = 5.0
+_SERVER_ERRORS: Final = frozenset({500, 502, 503, 504})
+_NOT_FOUND_STATUSES: Final = frozenset({404, 410})
 
 
 class Transport:
-    """The HTTP client of a connection.
+    """The HTTP client of one connection: sends requests with access tokens and retries.
 
     Args:
         name: The connection's name, for messages.
-        root: The service's address, with ``/`` at its end.
-        settings: Limits.
-        tokens: Access tokens.
-        scopes: The required scopes, for messages.
-        sleep: Waits between attempts.
+        root: The service's base URL.
+        settings: The settings of the connection.
+        tokens: The source of access tokens.
+        scopes: The OAuth scopes that the connection needs, for error messages.
+        sleep: Sleeps between attempts.
     """
 
     def __init__(
@@ -59,8 +59,8 @@ class Transport:
         self._tokens = tokens
         self._scopes = scopes
         self.headers: dict[str, str] = {}
-        """Sent with every request."""
-        self._client = HttpClient(settings.timeout, _AT_ONCE, "delf (gzip)")
+        """Headers that are sent with every request."""
+        self._client = HttpClient(settings.timeout, _MAX_CONNECTIONS, "delf (gzip)")
 
     async def json(self, request: Request) -> dict[str, Any]:
         """Send a request, and return the response body as a JSON object.
@@ -82,12 +82,12 @@ class Transport:
         items: str,
         look: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> AsyncIterator[dict[str, Any]]:
-        """Yield the items of all pages, fetching each page lazily.
+        """Yield the items of a paginated response; fetch each page when its first item is needed.
 
         Args:
             request: The request for the first page.
-            items: The field with the items.
-            look: Called with each page, for its other fields.
+            items: The name of the field with a page's items.
+            look: Called with each page as JSON data before its items are yielded.
         """
         token: str | None = None
         while True:
@@ -104,7 +104,7 @@ class Transport:
             token = str(following)
 
     async def send(self, request: Request) -> Answer:
-        """Send a request, with retries where they are safe and may help.
+        """Send a request; retry temporary failures if a second execution is safe.
 
         Raises:
             GoogleError: If the service refuses the request.
@@ -118,17 +118,17 @@ class Transport:
         return answer
 
     async def attempts(self, request: Request) -> Answer:
-        """Send a request as :meth:`send` does, but return error answers instead of raising."""
+        """Send a request like :meth:`send`, but return error responses instead of raising."""
         refused_token: str | None = None
 
-        async def once() -> Answer:
+        async def attempt() -> Answer:
             nonlocal refused_token
             token = await self._tokens.get(refused_token)
-            answer = await self._once(request, token)
+            answer = await self._exchange(request, token)
             # Retry once, because a token may be revoked early. A second refusal is final.
             if answer.status == 401 and refused_token is None:
                 refused_token = token
-                answer = await self._once(request, await self._tokens.get(refused_token))
+                answer = await self._exchange(request, await self._tokens.get(refused_token))
             return answer
 
         attempts = Attempts[Answer](
@@ -138,62 +138,64 @@ class Transport:
             sleep=self.sleep,
         )
         try:
-            answer = await attempts.answer(once)
+            answer = await attempts.answer(attempt)
         except NoAnswerError as error:
             raise self._no_answer_error(request, error) from None
         progress = attempts.progress
-        if progress.in_doubt and request.method == "DELETE" and answer.status in _GONE:
+        if progress.in_doubt and request.method == "DELETE" and answer.status in _NOT_FOUND_STATUSES:
             return Answer(204, answer.headers, b"")  # the lost attempt deleted it
         return replace(answer, in_doubt=progress.in_doubt, waited=progress.waited)
 
     def failure(self, answer: Answer, request: Request) -> Exception:
-        """Return the error for a failed answer.
+        """Return the exception for an error response.
 
-        If an earlier attempt's answer was lost, that attempt may have succeeded and caused this
-        failure, so the error says that the outcome is unknown.
+        A change whose earlier attempt got no response may have been made by that attempt. Its error
+        is a :class:`LostAnswerError`.
         """
         problem = Problem(answer.status, answer.content)
-        if request.changes and (answer.in_doubt or answer.status in _PASSING):
+        if request.changes and (answer.in_doubt or answer.status in _SERVER_ERRORS):
             message = problem.message if answer.in_doubt else f"HTTP {answer.status}"
             return self._lost_answer(request, message, problem)
         waited = f" (after waiting for {answer.waited:.0f} s)" if answer.waited else ""
         return problem.error(f"{self._label(request)}{waited}", self._scopes)
 
     def _retry_for(self, answer: Answer, request: Request, progress: Progress) -> Retry | None:
-        """Decide whether to retry after a response; None to accept the response.
+        """Return the delay before a retry; None to accept the response.
 
-        Most quotas are per minute, so a retry waits that long.
+        A retry after a rate limit waits for up to :data:`_MAX_QUOTA_SECONDS`.
         """
         if answer.status < 400:
             return None
-        rate = Problem(answer.status, answer.content).is_rate
+        is_rate_limited = Problem(answer.status, answer.content).is_rate
         # A rate-limited request had no effect; one with a server error may have.
-        if not rate and (answer.status not in _PASSING or request.once):
+        if not is_rate_limited and (answer.status not in _SERVER_ERRORS or request.once):
             return None
         seconds = retry_after(answer.headers)
-        if not rate:
+        if not is_rate_limited:
             wait = pause(progress.attempts) if seconds is None else seconds
-            return Retry(seconds=wait, in_doubt=True) if wait <= _LONGEST_WAIT else None
-        remaining_seconds = _LONGEST_WAIT - progress.waited
+            return Retry(seconds=wait, in_doubt=True) if wait <= _MAX_QUOTA_SECONDS else None
+        remaining_seconds = _MAX_QUOTA_SECONDS - progress.waited
         wait = (
-            min(pause(progress.attempts), max(remaining_seconds, 0.0))
-            if seconds is None
-            else seconds
+            min(pause(progress.attempts), max(remaining_seconds, 0.0)) if seconds is None else seconds
         )
         if wait > remaining_seconds or remaining_seconds < FIRST_PAUSE:
             return None
-        if wait > _WORTH_TELLING:
+        if wait > _WARN_SECONDS:
             _log.warning("%s: a quota of Google is used up; waiting for %.0f s", self.name, wait)
         return Retry(seconds=wait, is_failure=False)
 
     async def aclose(self) -> None:
-        """Close all connections. The next request opens new connections."""
+        """Close all HTTP connections; the next request opens new ones."""
         await self._client.aclose()
 
     # -- one exchange -------------------------------------------------------------------
 
-    async def _once(self, request: Request, token: str) -> Answer:
-        """Send a request once; explain an unusable answer."""
+    async def _exchange(self, request: Request, token: str) -> Answer:
+        """Send a request once.
+
+        Raises:
+            GoogleError: If the response is too large or cannot be decoded, or the URL is invalid.
+        """
         import httpx
 
         content, headers = request.payload()
@@ -209,7 +211,7 @@ class Transport:
                 content=content,
                 headers=headers,
                 max_bytes=max_bytes,
-                more_seconds=len(content or b"") / _SLOWEST,
+                more_seconds=len(content or b"") / _UPLOAD_BYTES_PER_SECOND,
             )
         except BodyTooLargeError:
             raise GoogleError(

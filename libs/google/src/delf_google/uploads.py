@@ -17,18 +17,19 @@ _INCOMPLETE: Final = 308
 async def upload(
     transport: Transport, request: Request, content: bytes, kind: str
 ) -> dict[str, Any]:
-    """Upload content, and return the resource.
+    """Upload a file in a resumable upload; return Google's description of the file.
 
-    After a lost answer Google is asked how many bytes have arrived, so nothing is made twice.
+    After a lost response Google is asked how many bytes have arrived, so that a retry continues the
+    upload and does not create a second file.
 
     Args:
         transport: The transport.
-        request: Opens the upload; its body is the metadata.
-        content: The content.
+        request: The request that opens the upload; its JSON body is the file's metadata.
+        content: The file's bytes.
         kind: The media type.
 
     Raises:
-        LostAnswerError: If the outcome cannot be determined.
+        LostAnswerError: If it stays unknown whether the upload succeeded.
         GoogleError: If the service refuses the upload.
     """
     address, size, position = await _begin(transport, request, content, kind), len(content), 0
@@ -61,7 +62,7 @@ async def upload(
 
 
 async def _begin(transport: Transport, request: Request, content: bytes, kind: str) -> str:
-    """Open a resumable upload; return the address for its bytes."""
+    """Open a resumable upload; return the URL to which the bytes are sent."""
     upload_headers = {"X-Upload-Content-Type": kind, "X-Upload-Content-Length": str(len(content))}
     opening = replace(
         request,

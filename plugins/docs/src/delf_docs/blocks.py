@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 # The service removes these characters, which would shift the indexes computed here.
-_TAKEN_OUT: Final = re.compile("[\x00-\x08\x0c-\x1f\ue000-\uf8ff]")
+_REMOVED_CHARACTERS: Final = re.compile("[\x00-\x08\x0c-\x1f\ue000-\uf8ff]")
 
 
 def units(text: str) -> int:
-    """Return the length of a text in UTF-16 units, as Google's indexes count."""
+    """Return the length of a text in UTF-16 code units, in which the Docs API counts indexes."""
     return len(text) + sum(character > "\uffff" for character in text)
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A style of a part of a text, by its first and last UTF-16 unit."""
+    """A style of the code units from ``start`` up to, but not including, ``end`` of a text."""
 
     start: int
     end: int
@@ -28,15 +28,15 @@ class Mark:
 
 @dataclass(slots=True)
 class Text:
-    """Text with its styles."""
+    """A text with its styles; ``size`` is its length in UTF-16 code units."""
 
     text: str = ""
     marks: list[Mark] = field(default_factory=list[Mark])
     size: int = 0
 
     def add(self, text: str, styles: Sequence[tuple[str, Any]] = ()) -> None:
-        """Append text with styles, without characters that the service removes."""
-        text = _TAKEN_OUT.sub("", text)
+        """Append text with styles, without the characters that the Docs API would remove."""
+        text = _REMOVED_CHARACTERS.sub("", text)
         length = units(text)
         self.text += text
         if length:
@@ -55,7 +55,7 @@ class Paragraph:
 
 @dataclass(slots=True)
 class List:
-    """A list with its nested lists: texts with their depth."""
+    """A list with its nested lists, flattened to (depth, text) pairs."""
 
     items: list[tuple[int, Text]]
     ordered: bool
@@ -63,7 +63,7 @@ class List:
 
 @dataclass(slots=True)
 class Table:
-    """A table; its first row is its header."""
+    """A table whose first row is the header."""
 
     rows: list[list[Text]]
 
@@ -72,7 +72,7 @@ Block: TypeAlias = Paragraph | List | Table
 
 
 def blocks_of(markdown: str) -> list[Block]:
-    """Return the blocks of a Markdown text (CommonMark, tables, strikethrough)."""
+    """Parse Markdown (CommonMark with tables and strikethrough) into blocks."""
     from markdown_it import MarkdownIt
     from markdown_it.tree import SyntaxTreeNode
 
@@ -115,13 +115,13 @@ def _collect(nodes: Sequence[Any], blocks: list[Block], *, quoted: bool) -> None
 
 def _items(node: Any, depth: int, items: list[tuple[int, Text]]) -> None:
     for item in node.children:
-        first = True
+        is_first = True
         for child in item.children:
             if child.type in ("bullet_list", "ordered_list"):
                 _items(child, min(depth + 1, 8), items)
-            elif first:
+            elif is_first:
                 items.append((depth, _text(child)))
-                first = False
+                is_first = False
             else:  # a second paragraph of an item
                 items[-1][1].add("\x0b")
                 _inline(child, items[-1][1], [])

@@ -25,22 +25,34 @@ from delf_google.requests import Request, segment
 from delf_google.transport import RETRIES
 
 _DOCUMENTS: Final = "v1/documents"
-_BY_CONTENT: Final = ("replace", "rewrite", "format", "delete")
-"""Actions whose preview depends on the document's content."""
-_COMPARED: Final = 200_000
-_LONGEST: Final = 2_000_000
-"""Characters of a document that a script gets."""
-_AS_IT_STANDS: Final = "PREVIEW_WITHOUT_SUGGESTIONS"
-_AS_IT_IS: Final = "SUGGESTIONS_INLINE"
-"""The view with suggestions inline, to which the indexes of changes refer."""
+_REVISION_BOUND_ACTIONS: Final = ("replace", "rewrite", "format", "delete")
+"""Actions that people approve for one revision of the document only."""
+_MAX_DIFF_LENGTH: Final = 200_000
+_MAX_TEXT_LENGTH: Final = 2_000_000
+"""The maximum number of characters of a document that a script gets."""
+_WITHOUT_SUGGESTIONS: Final = "PREVIEW_WITHOUT_SUGGESTIONS"
+_WITH_SUGGESTIONS: Final = "SUGGESTIONS_INLINE"
+"""The view with suggestions inline; change requests count indexes in this view."""
 _DRIVE: Final = "https://www.googleapis.com/"
 
-Place = tuple[int, bool, list[dict[str, Any]]]
-"""An index, whether its paragraph is empty, and requests to run before."""
+
+@dataclass(frozen=True, slots=True)
+class InsertionPoint:
+    """The index at which blocks are inserted.
+
+    Args:
+        index: The index, at the start of a paragraph.
+        is_empty: Whether that paragraph is empty and may become the last block.
+        preparations: The requests that must precede the insertion.
+    """
+
+    index: int
+    is_empty: bool
+    preparations: list[dict[str, Any]]
 
 
 class DocumentText(TypedDict):
-    """A document; ``notice`` says when its text was cut."""
+    """A document with its text; ``notice`` is set if the text was truncated."""
 
     id: str
     title: str
@@ -50,7 +62,7 @@ class DocumentText(TypedDict):
 
 
 class DocumentInfo(TypedDict):
-    """A document that was made or changed."""
+    """The id, title and link of a document that was created or changed."""
 
     id: str
     title: str
@@ -65,7 +77,7 @@ class Replaced(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A document before its change, and the service's reply."""
+    """A document before its change, and the response of the Docs API to the change."""
 
     found: Mapping[str, Any]
     answer: Mapping[str, Any]
@@ -75,11 +87,11 @@ _TRUST: Final[Mapping[str, Trust]] = {
     **dict.fromkeys(("id", "link", "notice"), "own"),
     "*": "outside",
 }
-"""The authors of a document's fields: others may have written title and content."""
+"""The trust level of each field of a document: strangers may have written title and text."""
 
 
 class Docs(GoogleConnection):
-    """Documents, by id or address. Texts are Markdown, both ways."""
+    """Google documents, named by id or URL, and read and written as Markdown."""
 
     root = "https://docs.googleapis.com/"
     scopes: ClassVar = {
@@ -95,14 +107,15 @@ class Docs(GoogleConnection):
     @action(effect="read", trust=_TRUST)
     async def read(self, document: str) -> DocumentText:
         """A document as Markdown: headings, lists, tables, links, emphasis."""
-        view = await self._view(document, _AS_IT_STANDS)
+        view = await self._view(document, _WITHOUT_SUGGESTIONS)
         text = await asyncio.to_thread(markdown_of, view)
         notice = None
-        if len(text) > _LONGEST:
+        if len(text) > _MAX_TEXT_LENGTH:
             notice = (
-                f"the text has {len(text):,} characters, of which these are the first {_LONGEST:,}"
+                f"the text has {len(text):,} characters, of which these are the first "
+                f"{_MAX_TEXT_LENGTH:,}"
             )
-            text = text[:_LONGEST]
+            text = text[:_MAX_TEXT_LENGTH]
         return DocumentText(**_info(view), markdown=text, notice=notice)
 
     @action("create", effect="write", trust=_TRUST, sinks=[])
@@ -144,8 +157,8 @@ class Docs(GoogleConnection):
             raise ToolRefusedError("find is empty")
         contains = {"text": find, "matchCase": match_case}
         request = {"replaceAllText": {"containsText": contains, "replaceText": replacement}}
-        done = await self._edit("replace text", document, lambda _: [request], context)
-        replies: list[dict[str, Any]] = done.answer.get("replies") or [{}]
+        edit = await self._edit("replace text", document, lambda _: [request], context)
+        replies: list[dict[str, Any]] = edit.answer.get("replies") or [{}]
         reply: dict[str, Any] = replies[0].get("replaceAllText") or {}
         return Replaced(changed=int(reply.get("occurrencesChanged") or 0))
 
@@ -174,7 +187,7 @@ class Docs(GoogleConnection):
         """  # noqa: D205 - the model reads the whole paragraph
         given = {"bold": bold, "italic": italic, "underline": underline}
         given["strikethrough"] = strikethrough
-        styles: dict[str, Any] = {name: on for name, on in given.items() if on is not None}
+        styles: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         if link is not None:
             styles |= text_style("link", link) if link else {"link": None}
         if not find or (not styles and heading is None):
@@ -205,26 +218,26 @@ class Docs(GoogleConnection):
         await self._call_drive("delete a document", "DELETE", document, None)
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
-        """Preview the document and the position in the document, both bound to its revision."""
+        """Preview the document and the changed paragraphs; the basis is the document's revision."""
         arguments = call.arguments
         if not isinstance(arguments.get("document"), str):
             return None
         document = await self._get(arguments["document"])
         info = _info(document)
         lines = [f"document {info['title']!r}, {info['link']}"]
-        if call.action not in _BY_CONTENT:
+        if call.action not in _REVISION_BOUND_ACTIONS:
             return Allowed(preview="\n".join(lines))
         if call.action == "rewrite":
             lines += await asyncio.to_thread(_difference, document, str(arguments["markdown"]))
         elif call.action in ("replace", "format"):
             match_case = call.action == "format" or bool(arguments.get("match_case", True))
-            lines += _places(document, str(arguments["find"]), match_case=match_case)
+            lines += _paragraphs_with(document, str(arguments["find"]), match_case=match_case)
         return Allowed(preview="\n".join(lines), basis=_revision(document))
 
     # -- parts --------------------------------------------------------------------------
 
     async def _get(self, document: str) -> dict[str, Any]:
-        return await self._view(document, _AS_IT_IS)
+        return await self._view(document, _WITH_SUGGESTIONS)
 
     async def _view(self, document: str, view: str) -> dict[str, Any]:
         return await self.transport.json(
@@ -240,23 +253,23 @@ class Docs(GoogleConnection):
         self,
         document: str,
         markdown: str,
-        place: Callable[[Mapping[str, Any]], Place],
+        point_in: Callable[[Mapping[str, Any]], InsertionPoint],
         context: CallContext | None = None,
     ) -> DocumentInfo:
-        """Write Markdown at a position in the current document."""
+        """Insert Markdown at the point that ``point_in`` returns for the current document."""
         blocks = await asyncio.to_thread(blocks_of, markdown)
         if not blocks:
             raise ToolRefusedError("there is nothing to write")
 
         def requests_for(current: Mapping[str, Any]) -> list[dict[str, Any]]:
-            index, spare, before = place(current)
-            return [*before, *insert_blocks(blocks, index, spare=spare)]
+            point = point_in(current)
+            return [*point.preparations, *insert_blocks(blocks, point.index, spare=point.is_empty)]
 
         reply = await self._edit("write a document", document, requests_for, context)
         return _info(reply.found)
 
     @cached_property
-    def _turns(self) -> WeakValueDictionary[str, asyncio.Lock]:
+    def _document_locks(self) -> WeakValueDictionary[str, asyncio.Lock]:
         return WeakValueDictionary()
 
     async def _edit(
@@ -266,12 +279,12 @@ class Docs(GoogleConnection):
         requests_for: Callable[[Mapping[str, Any]], list[dict[str, Any]]],
         context: CallContext | None = None,
     ) -> Edit:
-        """Change a document by requests computed from its current state.
+        """Change a document by API requests that ``requests_for`` computes from its current state.
 
-        Changes of this process are serialised. If someone else changed the document first, indexes
-        are wrong, so the document is read again.
+        Changes of this process are serialised. If another program changes the document meanwhile,
+        the requests' indexes are wrong, so the document is read again.
         """
-        async with self._turns.setdefault(file_id(document), asyncio.Lock()):
+        async with self._document_locks.setdefault(file_id(document), asyncio.Lock()):
             return await self._edit_alone(what, document, requests_for, context)
 
     async def _edit_alone(
@@ -307,7 +320,10 @@ class Docs(GoogleConnection):
     async def _change(
         self, what: str, current: Mapping[str, Any], requests: list[dict[str, Any]]
     ) -> dict[str, Any]:
-        """Send a batch, bound to a revision and therefore idempotent."""
+        """Send change requests that apply only to the current revision.
+
+        The requests are therefore idempotent.
+        """
         revision = current.get("revisionId")
         body: dict[str, Any] = {"requests": requests}
         if revision:
@@ -342,25 +358,27 @@ def _revision(document: Mapping[str, Any]) -> str:
 
 
 def _difference(document: Mapping[str, Any], markdown: str) -> list[str]:
-    """List the changes of a new text, line by line."""
+    """Return a unified diff from a document's text to a new text, or a summary if both are long."""
     old = markdown_of(document)
-    if len(old) + len(markdown) > _COMPARED:
+    if len(old) + len(markdown) > _MAX_DIFF_LENGTH:
         return [f"its text of {len(old):,} characters is replaced by {len(markdown):,} others"]
     return list(
         difflib.unified_diff(old.splitlines(), markdown.splitlines(), "now", "then", lineterm="")
     )
 
 
-def _places(document: Mapping[str, Any], text: str, *, match_case: bool) -> list[str]:
-    """Return the paragraphs that contain a text."""
+def _paragraphs_with(document: Mapping[str, Any], text: str, *, match_case: bool) -> list[str]:
+    """Return the number of occurrences of a text, and the paragraphs that contain it, as lines."""
     wanted = text if match_case else text.casefold()
     lines: list[str] = []
     count = 0
     for element in paragraphs(document):
         paragraph = plain_text(element).rstrip("\n")
-        times = (paragraph if match_case else paragraph.casefold()).count(wanted) if wanted else 0
-        count += times
-        lines += [f"- {paragraph}"] if times else []
+        occurrences = (
+            (paragraph if match_case else paragraph.casefold()).count(wanted) if wanted else 0
+        )
+        count += occurrences
+        lines += [f"- {paragraph}"] if occurrences else []
     return [f"{count} times in {len(lines)} paragraphs:", *lines] if lines else ["it is not there"]
 
 
@@ -370,26 +388,34 @@ def _info(document: Mapping[str, Any]) -> DocumentInfo:
     return DocumentInfo(id=key, title=str(document.get("title", "")), link=link)
 
 
-def _end_of_body(document: Mapping[str, Any]) -> Place:
+def _end_of_body(document: Mapping[str, Any]) -> InsertionPoint:
     last = list(paragraphs(document))[-1]
     end = int(last["endIndex"]) - 1
     if not plain_text(last).strip("\n"):
-        return end, True, []
-    return end + 1, True, [{"insertText": {"location": {"index": end}, "text": "\n"}}]
+        return InsertionPoint(end, True, [])
+    line_break = {"insertText": {"location": {"index": end}, "text": "\n"}}
+    return InsertionPoint(end + 1, True, [line_break])
 
 
-def _whole_body(document: Mapping[str, Any]) -> Place:
+def _whole_body(document: Mapping[str, Any]) -> InsertionPoint:
     content: list[Mapping[str, Any]] = document["body"]["content"]
     end = int(content[-1]["endIndex"]) - 1
     if end <= 1:
-        return 1, True, []
-    return 1, True, [{"deleteContentRange": {"range": {"startIndex": 1, "endIndex": end}}}]
+        return InsertionPoint(1, True, [])
+    deletion = {"deleteContentRange": {"range": {"startIndex": 1, "endIndex": end}}}
+    return InsertionPoint(1, True, [deletion])
 
 
 def _style_requests(
     spans: Sequence[tuple[int, int]], styles: Mapping[str, Any], heading: int | None
 ) -> list[dict[str, Any]]:
-    """Return requests that change how texts look."""
+    """Return the API requests that set the style of some spans of text.
+
+    Args:
+        spans: The start and end indexes of the spans.
+        styles: The text styles by name; None resets a style.
+        heading: The heading level of the spans' paragraphs, 0 for normal text; None for no change.
+    """
     requests: list[dict[str, Any]] = []
     set_styles = {name: value for name, value in styles.items() if value is not None}
     for start, end in spans:
@@ -405,7 +431,7 @@ def _style_requests(
 
 
 def _occurrences(document: Mapping[str, Any], text: str) -> Iterator[tuple[int, int]]:
-    """Yield the positions of a text, in the units of indexes."""
+    """Yield the start and end index of each occurrence of a text."""
     for element in paragraphs(document):
         paragraph, start = plain_text(element), int(element.get("startIndex") or 1)
         position = paragraph.find(text)

@@ -17,13 +17,13 @@ Node = Mapping[str, Any]
 
 
 def markdown_of(document: Node) -> str:
-    """Return a document's body as Markdown: headings, lists, tables, links, emphasis."""
+    """Return the body of a document as Markdown."""
     body: Node = document.get("body") or {}
     return _blocks(body.get("content") or (), document.get("lists") or {}).strip() + "\n"
 
 
 def paragraphs(document: Node) -> Iterator[Node]:
-    """Yield all paragraphs with their indexes, including those in tables."""
+    """Yield the JSON elements of all paragraphs, including the paragraphs in tables."""
     body: Node = document.get("body") or {}
     yield from _paragraphs(body.get("content") or ())
 
@@ -39,7 +39,7 @@ def _paragraphs(content: Sequence[Node]) -> Iterator[Node]:
 
 
 def plain_text(element: Node) -> str:
-    """Return a paragraph's text; a non-text element counts as one character, as in indexes."""
+    """Return a paragraph's text, with a U+FFFC character for each index of other elements."""
     pieces: list[str] = []
     for part in element["paragraph"].get("elements") or ():
         if "textRun" in part:
@@ -73,7 +73,7 @@ def _blocks(content: Sequence[Node], lists: Node) -> str:
 
 
 def _paragraph(element: Node, lists: Node) -> tuple[str, bool]:
-    """Return a paragraph as a line, and whether it is a list item."""
+    """Return a paragraph as Markdown, and whether it is a list item."""
     paragraph: Node = element["paragraph"]
     text = _inline(paragraph).strip()
     if not text:
@@ -102,7 +102,7 @@ def _inline(paragraph: Node) -> str:
     for element in paragraph.get("elements") or ():
         if "textRun" in element:
             run: Node = element["textRun"]
-            pieces.append(_run(str(run.get("content", "")), run.get("textStyle") or {}))
+            pieces.append(_styled_text(str(run.get("content", "")), run.get("textStyle") or {}))
         elif "inlineObjectElement" in element:
             pieces.append("![image]()")
         elif "person" in element:
@@ -116,8 +116,8 @@ def _inline(paragraph: Node) -> str:
     return "".join(pieces)
 
 
-def _run(content: str, style: Node) -> str:
-    """Return a run of text as Markdown, without spaces between its marks and its words."""
+def _styled_text(content: str, style: Node) -> str:
+    """Return a text with one style as Markdown; spaces at its ends stay outside of the markup."""
     text = content.replace("\x0b", "  \n").rstrip("\n")
     core = text.strip(" ")
     if not core:

@@ -19,11 +19,11 @@ Request = dict[str, Any]
 
 
 def insert_blocks(blocks: Sequence[Block], index: int, *, spare: bool) -> list[Request]:
-    """Return requests that insert blocks at the start of a paragraph.
+    """Return the API requests that insert blocks at the start of a paragraph.
 
     Args:
         blocks: The blocks.
-        index: The index.
+        index: The index of the paragraph's start.
         spare: Whether the paragraph there is empty and may become the last block.
     """
     requests: list[Request] = []
@@ -121,7 +121,7 @@ def _marks(marks: Sequence[Mark], offset: int) -> list[Request]:
 
 
 def text_style(style: str, value: Any) -> dict[str, Any]:
-    """Return a style in the form of the Docs API."""
+    """Return a style as a ``TextStyle`` object of the Docs API."""
     if style == "code":
         return _CODE
     if style == "link":

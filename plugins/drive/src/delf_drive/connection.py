@@ -14,7 +14,7 @@ from delf import CallContext, action
 from delf.errors import ToolRefusedError
 from delf.protocols.connection import Allowed, ProposedCall
 from delf.types import Trust
-from delf_drive.paths import ALL_DRIVES, IN_ALL_DRIVES, Places
+from delf_drive.paths import ALL_DRIVES, IN_ALL_DRIVES, PathResolver
 from delf_drive.records import (
     FIELDS,
     FOLDER,
@@ -38,23 +38,23 @@ from delf_google.requests import Request, segment
 from delf_google.uploads import upload
 
 _FILES: Final = "drive/v3/files"
-_MAX_FOUND: Final = 1000
+_MAX_SEARCH_RESULTS: Final = 1000
 _TRUST: Final[Mapping[str, Trust]] = {"name": "outside", "owner": "outside", "*": "own"}
-"""The authors of a file's fields: others share files under names of their own."""
+"""The trust level of each field of a file: strangers can share files under any name."""
 _PERMISSION: Final[Mapping[str, Trust]] = {"who": "outside", "*": "own"}
-_EXPORTS: Final = {
+_EXPORT_TYPES: Final = {
     f"{NATIVE}document": "text/markdown",
     f"{NATIVE}spreadsheet": "text/csv",
     f"{NATIVE}presentation": "text/plain",
 }
-_TOP: Final = ("", "/", "root")
-_OF_ITSELF: Final = frozenset({"update", "trash", "delete"})
-"""The operations on a shortcut itself, and not on its target."""
-_SOURCES: Final = {f"{NATIVE}document": "text/markdown", f"{NATIVE}spreadsheet": "text/csv"}
+_ROOT_NAMES: Final = ("", "/", "root")
+_SHORTCUT_ACTIONS: Final = frozenset({"update", "trash", "delete"})
+"""The actions that affect a shortcut itself and not its target."""
+_UPLOAD_TYPES: Final = {f"{NATIVE}document": "text/markdown", f"{NATIVE}spreadsheet": "text/csv"}
 
 
 def _recipient(who: str) -> str:
-    """Return the recipient of a file: ``anyone``, ``domain:example.com``, or one address."""
+    """Validate a recipient: ``anyone``, ``domain:example.com``, or one mail address."""
     who = who.strip()
     return who if who == "anyone" or who.startswith("domain:") else address(who)
 
@@ -63,7 +63,7 @@ Recipient = Annotated[str, AfterValidator(_recipient)]
 
 
 class Drive(GoogleConnection):
-    """Files and folders. A file is named by its id, its address or its path: `Reports/Q3.pdf`."""
+    """Files and folders. A file is named by its id, its URL or its path (`Reports/Q3.pdf`)."""
 
     root = "https://www.googleapis.com/"
     scopes: ClassVar = {
@@ -78,8 +78,8 @@ class Drive(GoogleConnection):
     summary = "Google Drive: files and folders."
 
     @property
-    def _places(self) -> Places:
-        return Places(self.transport)
+    def _resolver(self) -> PathResolver:
+        return PathResolver(self.transport)
 
     # -- reading ------------------------------------------------------------------------
 
@@ -97,8 +97,10 @@ class Drive(GoogleConnection):
         document, spreadsheet, pdf, or a media type); `query` is in Drive's own language. The
         newest first, at most 1000.
         """  # noqa: D205 - the model reads the whole paragraph
-        if not 1 <= limit <= _MAX_FOUND:
-            raise ToolRefusedError(f"limit can be from 1 to {_MAX_FOUND}; narrow the search")
+        if not 1 <= limit <= _MAX_SEARCH_RESULTS:
+            raise ToolRefusedError(
+                f"limit can be from 1 to {_MAX_SEARCH_RESULTS}; narrow the search"
+            )
         terms = [f"({query})"] if query else []
         if "trashed" not in query:
             terms.append("trashed = false")
@@ -109,7 +111,7 @@ class Drive(GoogleConnection):
         if kind:
             terms.append(f"mimeType = {quote_text(self._type(kind))}")
         if folder:
-            terms.append(f"{quote_text(await self._places.folder(folder))} in parents")
+            terms.append(f"{quote_text(await self._resolver.folder(folder))} in parents")
         listing = Request(
             "search files",
             "GET",
@@ -119,7 +121,7 @@ class Drive(GoogleConnection):
                 "fields": f"nextPageToken,incompleteSearch,files({FIELDS})",
                 # Google does not sort what it finds in texts.
                 "orderBy": None if text or "fullText" in query else "modifiedTime desc",
-                "pageSize": min(limit + 1, _MAX_FOUND),
+                "pageSize": min(limit + 1, _MAX_SEARCH_RESULTS),
                 **IN_ALL_DRIVES,
             },
         )
@@ -140,18 +142,18 @@ class Drive(GoogleConnection):
     @action("reading", effect="read", trust=_TRUST)
     async def get(self, file: str) -> FileInfo:
         """Describe a file: name, kind, size, time of change, folder, owner and link."""
-        return file_of(await self._places.find(file))
+        return file_of(await self._resolver.find(file))
 
     @action("reading", effect="read")
     async def download(self, file: str, type: str = "") -> Content:  # noqa: A002 - in scripts
         """A file's content as bytes. Documents of Google's editors are exported: a document as
         text/markdown, a spreadsheet as text/csv (its first sheet), or as another media `type`.
         """  # noqa: D205 - the model reads the whole paragraph
-        record = await self._places.find(file)
+        record = await self._resolver.find(file)
         kind, wanted = str(record["mimeType"]), type_of(type) if type else ""
         path = f"{_FILES}/{segment(str(record['id']))}"
         if kind.startswith(NATIVE):
-            wanted = wanted or _EXPORTS.get(kind, "")
+            wanted = wanted or _EXPORT_TYPES.get(kind, "")
             if not wanted:
                 raise ToolRefusedError(f"{record['name']} is a {kind}, which has no content")
             request = Request("export a file", "GET", f"{path}/export", query={"mimeType": wanted})
@@ -183,7 +185,7 @@ class Drive(GoogleConnection):
     @action("reading", effect="read", trust=_PERMISSION)
     async def list_permissions(self, file: str) -> list[PermissionInfo]:
         """List the people who may read or change a file."""
-        record = await self._places.find(file)
+        record = await self._resolver.find(file)
         return [permission_of(item) for item in await self._permissions(str(record["id"]))]
 
     # -- changing -----------------------------------------------------------------------
@@ -216,13 +218,13 @@ class Drive(GoogleConnection):
         if kind == FOLDER:
             raise ToolRefusedError("create_folder makes folders")
         body: dict[str, Any] = {"name": name, "mimeType": kind}
-        if folder not in _TOP:  # unreadable with the scope drive.file
-            body["parents"] = [await self._places.folder(folder)]
+        if folder not in _ROOT_NAMES:  # unreadable with the scope drive.file
+            body["parents"] = [await self._resolver.folder(folder)]
         data = content.encode() if isinstance(content, str) else content
         if kind.startswith(NATIVE):
             if not data:
                 return file_of(await self._make_empty(body))
-            if kind not in _SOURCES:
+            if kind not in _UPLOAD_TYPES:
                 raise ToolRefusedError(f"content cannot become a {type}; leave it out, or its type")
         request = Request(
             "store a file",
@@ -231,18 +233,18 @@ class Drive(GoogleConnection):
             query={"fields": FIELDS, **ALL_DRIVES},
             body=body,
         )
-        media = _SOURCES.get(kind, kind)
+        media = _UPLOAD_TYPES.get(kind, kind)
         return file_of(await upload(self.transport, request, data, media))
 
     @action("creating", effect="write", trust=_TRUST, sinks=["path"])
     async def create_folder(self, path: str) -> FileInfo:
         """Make a folder with any missing parent folders; an existing folder stays."""
-        folder, names = await self._places.start(path)
+        folder, names = await self._resolver.split_path(path)
         if not names:
             raise ToolRefusedError("the path names no folder")
         for name in names:
-            listed = await self._places.children(str(folder["id"]), name)
-            folders = [await self._places.target(i) for i in listed if leads_to_folder(i)]
+            listed = await self._resolver.children(str(folder["id"]), name)
+            folders = [await self._resolver.target(i) for i in listed if leads_to_folder(i)]
             parents = {} if folder["id"] == "root" else {"parents": [str(folder["id"])]}
             metadata = {"name": name, "mimeType": FOLDER, **parents}
             folder = folders[0] if folders else await self._make_empty(metadata)
@@ -251,10 +253,10 @@ class Drive(GoogleConnection):
     @action("creating", effect="write", trust=_TRUST, sinks=["file", "folder"])
     async def copy(self, file: str, name: str = "", folder: str = "") -> FileInfo:
         """Copy a file, under another name or into another folder."""
-        record = await self._places.find(file)
+        record = await self._resolver.find(file)
         body: dict[str, Any] = {"name": name or f"Copy of {record['name']}"}
         if folder:
-            body["parents"] = [await self._places.folder(folder)]
+            body["parents"] = [await self._resolver.folder(folder)]
         copied = await self.transport.json(
             Request(
                 "copy a file",
@@ -277,34 +279,34 @@ class Drive(GoogleConnection):
     ) -> FileInfo:
         """Replace a file's content, rename it, or move it into another folder."""
         # A shortcut has its own name and folder, but its target's content.
-        record = await self._places.find(file, follow=content is not None)
+        record = await self._resolver.find(file, follow=content is not None)
         if content is None and not name and not folder:
             raise ToolRefusedError("give content, name or folder")
         body: dict[str, Any] = {"name": name} if name else {}
         query: dict[str, Any] = {"fields": FIELDS, **ALL_DRIVES}
         if folder:
-            query["addParents"] = await self._places.folder(folder)
+            query["addParents"] = await self._resolver.folder(folder)
             parents = ",".join(record.get("parents") or [])  # missing for files of others
             query |= {"removeParents": parents} if parents else {}
         path = f"{_FILES}/{segment(str(record['id']))}"
         if content is None:
             return await self._patch("change a file", path, body, query)
         data = content.encode() if isinstance(content, str) else content
-        kind = _SOURCES.get(str(record["mimeType"]), str(record["mimeType"]))
+        kind = _UPLOAD_TYPES.get(str(record["mimeType"]), str(record["mimeType"]))
         request = Request("replace a file", "PATCH", f"upload/{path}", query=query, body=body)
         return file_of(await upload(self.transport, request, data, kind))
 
     @action("removing", effect="write", trust=_TRUST, sinks=["file"])
     async def trash(self, file: str) -> FileInfo:
         """Move a file or folder to the trash, from which Google deletes it after 30 days."""
-        record = await self._places.find(file, follow=False)
+        record = await self._resolver.find(file, follow=False)
         path = f"{_FILES}/{segment(str(record['id']))}"
         return await self._patch("trash a file", path, {"trashed": True}, {})
 
     @action("removing", effect="irreversible", trust="own", sinks=["file"])
     async def delete(self, file: str) -> None:
         """Delete a file, or a folder with all that is in it, forever; `trash` can be undone."""
-        record = await self._places.find(file, follow=False)
+        record = await self._resolver.find(file, follow=False)
         await self.transport.send(
             Request(
                 "delete a file",
@@ -326,7 +328,7 @@ class Drive(GoogleConnection):
         """Let somebody read, comment or change a file: an email address, `domain:example.com`, or
         `anyone` who has the link. The address gets an email, unless `notify` is false.
         """  # noqa: D205 - the model reads the whole paragraph
-        record = await self._places.find(file)
+        record = await self._resolver.find(file)
         body: dict[str, Any] = {"role": role}
         query: dict[str, Any] = {"fields": "id,type,role,emailAddress,domain", **ALL_DRIVES}
         if who == "anyone":
@@ -352,7 +354,7 @@ class Drive(GoogleConnection):
     @action("unshare", effect="write", trust=_PERMISSION, sinks=["file", "who"])
     async def unshare(self, file: str, who: str) -> PermissionInfo:
         """Take a permission away: of an address, `domain:…`, `anyone`, or by its id."""
-        resource = await self._places.find(file)
+        resource = await self._resolver.find(file)
         key = str(resource["id"])
         permissions = [permission_of(item) for item in await self._permissions(key)]
         recipient = who.removeprefix("domain:").lower()
@@ -375,7 +377,10 @@ class Drive(GoogleConnection):
         return permission
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
-        """Preview the file with its size and folder, and the version that would be overwritten."""
+        """Preview the file and folder that a call affects.
+
+        The basis of the preview changes if a file changes that the call would overwrite.
+        """
         file, folder = call.arguments.get("file"), call.arguments.get("folder")
         lines: list[str] = []
         files: dict[str, int] = {}
@@ -387,15 +392,15 @@ class Drive(GoogleConnection):
             version = hashlib.sha256(data).hexdigest()
         elif file:
             content = call.arguments.get("content")
-            follow = call.action not in _OF_ITSELF or content is not None
-            file_info = file_of(await self._places.find(str(file), follow=follow))
-            lines.append(_display_name(file_info))
+            follow = call.action not in _SHORTCUT_ACTIONS or content is not None
+            file_info = file_of(await self._resolver.find(str(file), follow=follow))
+            lines.append(_describe_file(file_info))
             if file_info["size"]:  # documents of the editors have none
                 files[file_info["name"]] = file_info["size"]
             if call.action in ("update", "delete", "trash"):
                 version = f"{file_info['modified']} {file_info['size']}"
         if folder:
-            lines.append(f"In {_display_name(file_of(await self._places.find(str(folder))))}")
+            lines.append(f"In {_describe_file(file_of(await self._resolver.find(str(folder))))}")
         text = "\n".join(lines)
         basis = f"{version}\n{text}"
         return Allowed(preview=text, basis=basis, files=files) if lines else None
@@ -421,7 +426,7 @@ class Drive(GoogleConnection):
         return [item async for item in self.transport.pages(listing, "permissions")]
 
     async def _make_empty(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Make an empty file: a folder, or a document of the editors."""
+        """Create a folder, or an empty document of Google's editors."""
         return await self.transport.json(
             Request(
                 "make a folder" if body["mimeType"] == FOLDER else "make an empty document",
@@ -452,7 +457,6 @@ class Drive(GoogleConnection):
             raise
 
 
-def _display_name(file: FileInfo) -> str:
-    """Return the display name of a file."""
+def _describe_file(file: FileInfo) -> str:
     owner = f", of {file['owner']}" if file["owner"] else ""
     return f"{file['kind']} {file['name']!r}{owner}, {file['link'] or file['id']}"

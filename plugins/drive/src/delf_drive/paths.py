@@ -19,70 +19,72 @@ IN_ALL_DRIVES: Final = {
     "includeItemsFromAllDrives": True,
     "corpora": "allDrives",  # else only opened files of shared drives
 }
-_KEYS: Final = "X-Goog-Drive-Resource-Keys"
+_RESOURCE_KEYS_HEADER: Final = "X-Goog-Drive-Resource-Keys"
 _MAX_KEYS: Final = 10
-_SHARED: Final = "shared drives"
-_GONE: Final = 404
+_SHARED_DRIVES: Final = "shared drives"
+_NOT_FOUND: Final = 404
 _ID: Final = re.compile(r"[\w-]{5,200}")
 
 
-class Places:
-    """Finds files by id, address or path.
+class PathResolver:
+    """Finds files of Drive by id, URL or path.
 
     Args:
-        transport: The transport to Drive.
+        transport: The HTTP client of the connection.
     """
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
     async def find(self, given: str, *, follow: bool = True) -> dict[str, Any]:
-        """Return a file in the service's form.
+        """Return a file as JSON data of the Drive API.
 
         Args:
-            given: The id, address or path.
-            follow: Whether to return the target of a shortcut.
+            given: The id, URL or path.
+            follow: Whether to return the target of a shortcut instead of the shortcut.
 
         Raises:
-            ToolRefusedError: If no file or several files match.
+            ToolRefusedError: If no file or more than one file matches.
         """
         record = await self._find(given)
         return await self.target(record) if follow else record
 
     async def target(self, found: dict[str, Any]) -> dict[str, Any]:
-        """Return the target of a shortcut; other files unchanged.
+        """Return the target of a shortcut; return any other file unchanged.
 
         Raises:
-            ToolRefusedError: If the target is missing.
+            ToolRefusedError: If the target does not exist.
         """
         if found["mimeType"] != SHORTCUT:
             return found
         shortcut: dict[str, str] = found.get("shortcutDetails") or {}
         key = shortcut.get("targetId", "")
-        self._keep_key(key, shortcut.get("targetResourceKey"))
+        self._remember_resource_key(key, shortcut.get("targetResourceKey"))
         try:
             return await self._get(key)
         except GoogleError as error:
-            if error.status != _GONE:
+            if error.status != _NOT_FOUND:
                 raise
             raise ToolRefusedError(
                 f"{found['name']!r} is a shortcut to a file that is not there (any more)"
             ) from None
 
-    def _keep_key(self, key: str, secret: str | None) -> None:
-        """Send a file's resource key from now on, which some shared files require."""
+    def _remember_resource_key(self, key: str, secret: str | None) -> None:
+        """Send the resource key that a shared file requires with all further requests."""
         if not secret or not _ID.fullmatch(key) or not _ID.fullmatch(secret):
             return
-        keys = self._transport.headers.get(_KEYS, "").split(",")
+        keys = self._transport.headers.get(_RESOURCE_KEYS_HEADER, "").split(",")
         more = [pair for pair in keys if pair and not pair.startswith(f"{key}/")]
-        self._transport.headers[_KEYS] = ",".join([*more, f"{key}/{secret}"][-_MAX_KEYS:])
+        self._transport.headers[_RESOURCE_KEYS_HEADER] = ",".join(
+            [*more, f"{key}/{secret}"][-_MAX_KEYS:]
+        )
 
     async def _find(self, place: str) -> dict[str, Any]:
         text = place.strip()
         if text.startswith("https://"):
             key = file_id(text)
             secret = parse_qs(urlsplit(text).query).get("resourcekey")
-            self._keep_key(key, secret[0] if secret else None)
+            self._remember_resource_key(key, secret[0] if secret else None)
             return await self._get(key)
         if text in ("", "/", "root"):
             return await self._get("root")
@@ -90,7 +92,7 @@ class Places:
             try:
                 return await self._get(text)
             except GoogleError as error:
-                if error.status != _GONE:
+                if error.status != _NOT_FOUND:
                     raise
         return await self._walk(text)
 
@@ -98,7 +100,7 @@ class Places:
         """Return the id of a folder.
 
         Raises:
-            ToolRefusedError: If there is no such folder, or it is a file.
+            ToolRefusedError: If there is no such folder, or the path names a file.
         """
         record = await self.find(given)
         if record["mimeType"] != FOLDER:
@@ -106,7 +108,7 @@ class Places:
         return str(record["id"])
 
     async def children(self, folder: str, name: str) -> list[dict[str, Any]]:
-        """List the items in a folder that have a certain name."""
+        """Return up to ten files and folders in a folder that have a certain name."""
         query = f"name = {quote_text(name)} and {quote_text(folder)} in parents and trashed = false"
         page = await self._transport.json(
             Request(
@@ -118,17 +120,20 @@ class Places:
         )
         return page.get("files") or []
 
-    async def start(self, path: str) -> tuple[dict[str, Any], list[str]]:
-        """Find the start of a path, and the names that follow."""
+    async def split_path(self, path: str) -> tuple[dict[str, Any], list[str]]:
+        """Return the folder at which a path starts, and the names below that folder.
+
+        Paths start at the user's root folder, or at a shared drive (``Shared drives/NAME/…``).
+        """
         names = [name for name in path.split("/") if name.strip()]
-        if names and names[0].lower() == _SHARED:
+        if names and names[0].lower() == _SHARED_DRIVES:
             if len(names) == 1:
                 raise ToolRefusedError("name a shared drive: Shared drives/NAME/…")
             return await self._shared_drive(names[1]), names[2:]
         return {"id": "root", "mimeType": FOLDER}, names
 
     async def _walk(self, path: str) -> dict[str, Any]:
-        folder, names = await self.start(path)
+        folder, names = await self.split_path(path)
         if not names:
             return folder
         for depth, name in enumerate(names):

@@ -13,7 +13,7 @@ FIELDS: Final = (
     "id,name,mimeType,size,modifiedTime,parents,owners/emailAddress,webViewLink,trashed,driveId,"
     "shortcutDetails(targetId,targetMimeType,targetResourceKey)"
 )
-_KINDS: Final = {
+_MEDIA_TYPES: Final = {
     "folder": FOLDER,
     "shortcut": SHORTCUT,
     "document": f"{NATIVE}document",
@@ -27,7 +27,7 @@ _KINDS: Final = {
 
 
 class FileInfo(TypedDict):
-    """A file or folder."""
+    """The metadata of a file or folder."""
 
     id: str
     name: str
@@ -42,7 +42,7 @@ class FileInfo(TypedDict):
 
 
 class Found(TypedDict):
-    """The files that a search found; ``notice`` says when there are more."""
+    """The files that a search found; ``notice`` is set if there are more."""
 
     files: list[FileInfo]
     notice: str | None
@@ -58,7 +58,7 @@ class Content(TypedDict):
 
 
 class PermissionInfo(TypedDict):
-    """The rights of a person to a file."""
+    """The role of a person, a domain or everyone (``anyone``) for a file."""
 
     id: str
     who: str
@@ -67,14 +67,16 @@ class PermissionInfo(TypedDict):
 
 
 def file_of(resource: Mapping[str, Any]) -> FileInfo:
-    """Convert a file of the service."""
+    """Convert a file of the Drive API to metadata for scripts."""
     kind = str(resource["mimeType"])
     owners: list[Mapping[str, Any]] = resource.get("owners") or []
     modified_time = resource.get("modifiedTime")
     return FileInfo(
         id=str(resource["id"]),
         name=str(resource["name"]),
-        kind=next((name for name, media_type in _KINDS.items() if media_type == kind), "file"),
+        kind=next(
+            (name for name, media_type in _MEDIA_TYPES.items() if media_type == kind), "file"
+        ),
         type=kind,
         size=int(resource["size"]) if "size" in resource else None,
         modified=dt.datetime.fromisoformat(str(modified_time)) if modified_time else None,
@@ -86,13 +88,13 @@ def file_of(resource: Mapping[str, Any]) -> FileInfo:
 
 
 def leads_to_folder(resource: Mapping[str, Any]) -> bool:
-    """Return whether a file is a folder, or a shortcut to a folder."""
+    """Return True if a file of the Drive API is a folder or a shortcut to a folder."""
     shortcut: Mapping[str, Any] = resource.get("shortcutDetails") or {}
     return FOLDER in (resource["mimeType"], shortcut.get("targetMimeType"))
 
 
 def permission_of(resource: Mapping[str, Any]) -> PermissionInfo:
-    """Convert a permission of the service."""
+    """Convert a permission of the Drive API to a record for scripts."""
     kind = str(resource.get("type", ""))
     who = resource.get("emailAddress") or resource.get("domain") or kind
     return PermissionInfo(
@@ -101,16 +103,19 @@ def permission_of(resource: Mapping[str, Any]) -> PermissionInfo:
 
 
 def type_of(kind: str) -> str:
-    """Return a media type by its short name; a name with a slash is a media type."""
-    return kind if "/" in kind else _KINDS.get(kind, "")
+    """Return the media type for a short name such as ``pdf``; empty if unknown.
+
+    A name with a slash already is a media type.
+    """
+    return kind if "/" in kind else _MEDIA_TYPES.get(kind, "")
 
 
 def kinds() -> str:
-    """Return the short names, for messages."""
-    return ", ".join(_KINDS)
+    """Return the short names of media types as a comma-separated text, for messages."""
+    return ", ".join(_MEDIA_TYPES)
 
 
 def quote_text(text: str) -> str:
-    """Return a text in Drive's query language."""
+    """Quote a text for Drive's query language."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

@@ -22,7 +22,7 @@ from delf_gmail.reading import (
     line_of,
     mail_of,
     people_in,
-    texts_elsewhere,
+    separate_text_bodies,
     unbase64,
 )
 from delf_gmail.writing import MAX_BYTES, Attachment, build
@@ -37,13 +37,13 @@ _ME: Final = "gmail/v1/users/me"
 _LINE_FIELDS: Final = "id,threadId,labelIds,snippet,internalDate,payload/headers"
 _LINE_HEADERS: Final = ("From", "To", "Subject")
 _REPLY_HEADERS: Final = ("From", "To", "Cc", "Reply-To", "Subject", "Message-ID", "References")
-_MAX_FOUND: Final = 500
-_MAX_CHANGED: Final = 1000
-_MAX_SHOWN: Final = 200
+_MAX_SEARCH_RESULTS: Final = 500
+_MAX_BATCH_MESSAGES: Final = 1000
+_MAX_PREVIEWED_MESSAGES: Final = 200
 
 
 class Found(TypedDict):
-    """The messages that a search found; ``notice`` says when there are more."""
+    """The messages that a search found; ``notice`` is set if there are more."""
 
     messages: list[MessageLine]
     notice: str | None
@@ -67,7 +67,7 @@ class FileData(TypedDict):
 
 
 class Label(TypedDict):
-    """A label."""
+    """A label; ``own`` is whether the user made it."""
 
     id: str
     name: str
@@ -75,14 +75,14 @@ class Label(TypedDict):
 
 
 class Sent(TypedDict):
-    """A message that was sent."""
+    """The ids of a sent message and its thread."""
 
     id: str
     thread: str
 
 
 class Draft(TypedDict):
-    """A draft; ``id`` is what ``send_draft`` takes."""
+    """A draft; ``send_draft`` takes its ``id``."""
 
     id: str
     message: str
@@ -99,11 +99,11 @@ _TRUST: Final[Mapping[str, Trust]] = {
     **dict.fromkeys(("id", "thread", "labels", "date", "unread", "notice"), "own"),
     "*": "outside",
 }
-"""The authors of a mail's fields: the mailbox's own data is the user's."""
+"""The trust level of each field of a mail: strangers control all but these fields."""
 
 
 class Gmail(GoogleConnection):
-    """A mailbox: searched and read with ``read``, changed and sent from with ``send``."""
+    """A Gmail mailbox: search, read, label, draft and send mail."""
 
     root = "https://gmail.googleapis.com/"
     scopes: ClassVar = {
@@ -117,29 +117,31 @@ class Gmail(GoogleConnection):
 
     @action("reading", effect="read", trust=_TRUST)
     async def search(self, query: str = "", limit: int = 20) -> Found:
-        """Messages that fit a query in Gmail's own syntax (`from:ada has:attachment newer_than:7d
+        """Messages that match a query in Gmail's own syntax (`from:ada has:attachment newer_than:7d
         is:unread in:inbox`), the newest first; at most 500.
         """  # noqa: D205 - the model reads the whole paragraph
-        if not 1 <= limit <= _MAX_FOUND:
-            raise ToolRefusedError(f"limit can be from 1 to {_MAX_FOUND}; narrow the query instead")
+        if not 1 <= limit <= _MAX_SEARCH_RESULTS:
+            raise ToolRefusedError(
+                f"limit can be from 1 to {_MAX_SEARCH_RESULTS}; narrow the query instead"
+            )
         listing = Request(
             "search messages",
             "GET",
             f"{_ME}/messages",
-            query={"q": query or None, "maxResults": min(limit + 1, _MAX_FOUND)},
+            query={"q": query or None, "maxResults": min(limit + 1, _MAX_SEARCH_RESULTS)},
         )
         ids: list[str] = []
-        more = False
+        has_more = False
         async for item in self.transport.pages(listing, "messages"):
             if len(ids) == limit:
-                more = True
+                has_more = True
                 break
             ids.append(str(item["id"]))
-        resources = await self._lines(ids)
+        resources = await self._existing_messages(ids)
         names = await self._label_names(resources)
         return Found(
             messages=[line_of(item, names(item)) for item in resources],
-            notice=f"these are the first {limit}; there are more" if more else None,
+            notice=f"these are the first {limit}; there are more" if has_more else None,
         )
 
     @action("reading", effect="read", trust=_TRUST, author="verified_sender")
@@ -205,7 +207,7 @@ class Gmail(GoogleConnection):
         """Send a message. Attachments: `{"name": "a.pdf", "data": bytes}`, or names of the task's
         files.
         """  # noqa: D205 - the model reads the whole paragraph
-        files = await self._files(attachments, context)
+        files = await self._load_attachments(attachments, context)
         raw = await asyncio.to_thread(
             build,
             to=to,
@@ -229,8 +231,8 @@ class Gmail(GoogleConnection):
         context: CallContext | None = None,
     ) -> Sent:
         """Answer a message in its conversation: its sender, or with `everyone` all who got it."""
-        files = await self._files(attachments, context)
-        raw, thread = await self._answer(message, text, html, files, everyone=everyone)
+        files = await self._load_attachments(attachments, context)
+        raw, thread = await self._build_reply(message, text, html, files, everyone=everyone)
         return await self._send(raw, thread)
 
     @action(effect="write", trust="own", sinks=["to", "cc", "bcc", "reply_to"])
@@ -247,11 +249,11 @@ class Gmail(GoogleConnection):
         context: CallContext | None = None,
     ) -> Draft:
         """Write a draft that a person can look at and send; `reply_to` is the id of a message."""
-        files = await self._files(attachments, context)
+        files = await self._load_attachments(attachments, context)
         if reply_to is not None:
             if to or subject or cc or bcc:
                 raise ToolRefusedError("with reply_to, leave out people and subject")
-            raw, thread = await self._answer(reply_to, text, html, files)
+            raw, thread = await self._build_reply(reply_to, text, html, files)
         else:
             raw, thread = (
                 await asyncio.to_thread(
@@ -267,15 +269,15 @@ class Gmail(GoogleConnection):
                 None,
             )
         body = {"message": {"threadId": thread} if thread else {}}
-        made = await self._upload("write a draft", f"{_ME}/drafts", body, raw)
-        inner: dict[str, Any] = made.get("message") or {}
-        return Draft(id=str(made["id"]), message=str(inner["id"]), thread=str(inner["threadId"]))
+        created = await self._upload("write a draft", f"{_ME}/drafts", body, raw)
+        inner: dict[str, Any] = created.get("message") or {}
+        return Draft(id=str(created["id"]), message=str(inner["id"]), thread=str(inner["threadId"]))
 
     @action("sending", effect="irreversible", trust="own", sinks=["draft"])
     async def send_draft(self, draft: str) -> Sent:
         """Send a draft as it is, by its id."""
-        made = await self._post("send a draft", f"{_ME}/drafts/send", {"id": draft}, once=True)
-        return Sent(id=str(made["id"]), thread=str(made["threadId"]))
+        created = await self._post("send a draft", f"{_ME}/drafts/send", {"id": draft}, once=True)
+        return Sent(id=str(created["id"]), thread=str(created["threadId"]))
 
     @action("organizing", effect="write", trust="own", sinks=["messages"])
     async def label(
@@ -296,7 +298,7 @@ class Gmail(GoogleConnection):
                 raise ToolRefusedError(f"there is no label {name!r}{did_you_mean(name, known)}")
         for name in adding:
             if name.lower() not in known:
-                known[name.lower()] = await self._make_label(name)
+                known[name.lower()] = await self._create_label(name)
         body = {
             "addLabelIds": [known[name.lower()] for name in adding],
             "removeLabelIds": [known[name.lower()] for name in removing],
@@ -317,18 +319,22 @@ class Gmail(GoogleConnection):
         return Changed(changed=len(ids))
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
-        """Preview the receivers of an answer, the messages, or the text of a draft."""
+        """Preview the recipients of a reply, the concerned messages, or the text of a draft."""
         given = call.arguments
         if call.action == "send_draft":
             return await self._draft_preview(str(given["draft"]))
         lines: list[str] = []
-        answered = given.get("message") if call.action == "reply" else given.get("reply_to")
-        if answered is not None:
-            lines += await self._reply_lines(str(answered), everyone=bool(given.get("everyone")))
+        answered_message = given.get("message") if call.action == "reply" else given.get("reply_to")
+        if answered_message is not None:
+            lines += await self._reply_lines(
+                str(answered_message), everyone=bool(given.get("everyone"))
+            )
         messages: Any = given.get("messages")
         if messages:
             lines += await self._message_lines(_as_list(messages))
-        files, basis = await asyncio.to_thread(_files_of, given.get("attachments"), call.context)
+        files, basis = await asyncio.to_thread(
+            _sizes_and_digest, given.get("attachments"), call.context
+        )
         if not (lines or files):
             return None
         return Allowed(preview="\n".join(lines) or None, basis=basis, files=files)
@@ -340,12 +346,12 @@ class Gmail(GoogleConnection):
             Request("read a message", "GET", f"{_ME}/messages/{segment(message)}", query=query)
         )
 
-    async def _lines(self, ids: Sequence[str]) -> list[dict[str, Any]]:
-        """Return the messages that still exist, for a list."""
-        found = await asyncio.gather(*map(self._line, ids))
-        return [item for item in found if item is not None]
+    async def _existing_messages(self, ids: Sequence[str]) -> list[dict[str, Any]]:
+        """Return the metadata of messages, without messages that no longer exist."""
+        messages = await asyncio.gather(*map(self._message_or_none, ids))
+        return [message for message in messages if message is not None]
 
-    async def _line(self, message: str) -> dict[str, Any] | None:
+    async def _message_or_none(self, message: str) -> dict[str, Any] | None:
         query = {"metadataHeaders": _LINE_HEADERS, "fields": _LINE_FIELDS}
         try:
             return await self._get(message, format="metadata", **query)
@@ -355,8 +361,8 @@ class Gmail(GoogleConnection):
             return None
 
     async def _fetch_large_texts(self, resource: dict[str, Any]) -> None:
-        """Fetch the texts of a message that were too large to be sent with the message."""
-        for body in texts_elsewhere(resource.get("payload") or {}):
+        """Add the texts to a message that Gmail sends separately because they are large."""
+        for body in separate_text_bodies(resource.get("payload") or {}):
             self._check_size("the text", int(body.get("size") or 0))
             body["data"] = await self._attachment(str(resource["id"]), str(body["attachmentId"]))
 
@@ -368,9 +374,9 @@ class Gmail(GoogleConnection):
         return await asyncio.to_thread(unbase64, data)
 
     def _check_size(self, what: str, size: int) -> None:
-        most = self.settings.max_bytes
-        if size > most:
-            raise ToolRefusedError(f"{what} has {size:,} bytes; at most {most:,} are read")
+        max_bytes = self.settings.max_bytes
+        if size > max_bytes:
+            raise ToolRefusedError(f"{what} has {size:,} bytes; at most {max_bytes:,} are read")
 
     async def _attachment(self, message: str, key: str) -> str:
         found = await self.transport.json(
@@ -390,10 +396,13 @@ class Gmail(GoogleConnection):
     async def _label_names(
         self, resources: Sequence[dict[str, Any]]
     ) -> Callable[[dict[str, Any]], list[str]]:
-        """Return a function that names a message's labels; Gmail is asked only for own labels."""
+        """Return a function that returns the names of a message's labels.
+
+        The labels are fetched only if a message has a label that the user made.
+        """
         ids = {key for item in resources for key in item.get("labelIds") or ()}
-        own = any(key.startswith("Label_") for key in ids)
-        listed = await self._labels() if own else []
+        has_user_label = any(key.startswith("Label_") for key in ids)
+        listed = await self._labels() if has_user_label else []
         names: dict[str, str] = {item["id"]: item["name"] for item in listed}
 
         def names_of(item: dict[str, Any]) -> list[str]:
@@ -402,10 +411,10 @@ class Gmail(GoogleConnection):
 
         return names_of
 
-    async def _files(
+    async def _load_attachments(
         self, attachments: Sequence[Attachment | str] | None, context: CallContext | None
     ) -> list[Attachment]:
-        """Return attachments with their content; a name refers to a file of the task."""
+        """Return attachments with their content; a plain name means a file of the task."""
         found: list[Attachment] = []
         for item in attachments or ():
             if isinstance(item, str):
@@ -416,7 +425,7 @@ class Gmail(GoogleConnection):
                 found.append(item)
         return found
 
-    async def _answer(
+    async def _build_reply(
         self,
         message: str,
         text: str,
@@ -425,14 +434,14 @@ class Gmail(GoogleConnection):
         *,
         everyone: bool = False,
     ) -> tuple[bytes, str]:
-        """Build a reply; return it with its conversation."""
-        old, headers, to, cc = await self._correspondents(message, everyone=everyone)
+        """Return an encoded reply to a message, and the id of its thread."""
+        old, headers, to, cc = await self._reply_recipients(message, everyone=everyone)
         subject = headers.get("subject", "")
         own_id = headers.get("message-id", "")
-        more: dict[str, str] = {}
+        reply_headers: dict[str, str] = {}
         if own_id:
-            more["In-Reply-To"] = own_id
-            more["References"] = f"{headers.get('references', '')} {own_id}".strip()
+            reply_headers["In-Reply-To"] = own_id
+            reply_headers["References"] = f"{headers.get('references', '')} {own_id}".strip()
         raw = await asyncio.to_thread(
             build,
             to=to,
@@ -441,16 +450,16 @@ class Gmail(GoogleConnection):
             html=html,
             cc=cc,
             attachments=attachments,
-            more=more,
+            more=reply_headers,
         )
         return raw, str(old["threadId"])
 
-    async def _correspondents(
+    async def _reply_recipients(
         self, message: str, *, everyone: bool
     ) -> tuple[dict[str, Any], dict[str, str], Sequence[str], Sequence[str]]:
-        """Return a message, its headers, the recipients of a reply, and of copies.
+        """Return a message, its headers, and the ``To`` and ``Cc`` recipients of a reply.
 
-        A reply to the user's own message goes to its recipients.
+        A reply to a message that the user sent goes to the recipients of that message.
         """
         old = await self._get(message, format="metadata", metadataHeaders=_REPLY_HEADERS)
         payload: dict[str, Any] = old.get("payload") or {}
@@ -460,18 +469,21 @@ class Gmail(GoogleConnection):
         return old, headers_of(payload), to, cc
 
     async def _reply_lines(self, message: str, *, everyone: bool) -> list[str]:
-        _, headers, to, cc = await self._correspondents(message, everyone=everyone)
+        _, headers, to, cc = await self._reply_recipients(message, everyone=everyone)
         lines = [*(f"To: {person}" for person in to), *(f"Cc: {person}" for person in cc)]
         return [*lines, f"In answer to: {headers.get('subject', '')}"]
 
     async def _message_lines(self, ids: Sequence[str]) -> list[str]:
-        found = [line_of(item, ()) for item in await self._lines(ids[:_MAX_SHOWN])]
+        found = [
+            line_of(item, ())
+            for item in await self._existing_messages(ids[:_MAX_PREVIEWED_MESSAGES])
+        ]
         shown = [f"{line['sender']}: {line['subject']}" for line in found]
-        more = len(ids) - _MAX_SHOWN
-        return [*shown, *([f"… and {more} more"] if more > 0 else [])]
+        omitted_count = len(ids) - _MAX_PREVIEWED_MESSAGES
+        return [*shown, *([f"… and {omitted_count} more"] if omitted_count > 0 else [])]
 
     async def _draft_preview(self, draft: str) -> Allowed:
-        """Return the current draft; another version has another basis."""
+        """Return the preview of a draft; its basis changes whenever the draft changes."""
         found = await self.transport.json(
             Request("read a draft", "GET", f"{_ME}/drafts/{segment(draft)}")
         )
@@ -481,21 +493,24 @@ class Gmail(GoogleConnection):
         return Allowed(preview=text, basis=f"{message['id']}\n{text}")
 
     async def _other_recipients(self, payload: Resource, to: Sequence[str]) -> list[str]:
-        """Return the other recipients of a message, without its sender and the user."""
+        """Return the recipients of a message, except the user and the addresses in ``to``."""
         profile = await self.transport.json(Request("read the profile", "GET", f"{_ME}/profile"))
-        without = {str(profile.get("emailAddress", "")).lower(), *map(str.lower, addresses(to))}
+        excluded = {str(profile.get("emailAddress", "")).lower(), *map(str.lower, addresses(to))}
         people = [*people_in(payload, "To"), *people_in(payload, "Cc")]
-        return [person for person in people if address(person).lower() not in without]
+        return [person for person in people if address(person).lower() not in excluded]
 
     async def _send(self, raw: bytes, thread: str | None) -> Sent:
         body = {"threadId": thread} if thread else {}
-        made = await self._upload("send a message", f"{_ME}/messages/send", body, raw)
-        return Sent(id=str(made["id"]), thread=str(made["threadId"]))
+        created = await self._upload("send a message", f"{_ME}/messages/send", body, raw)
+        return Sent(id=str(created["id"]), thread=str(created["threadId"]))
 
     async def _upload(
         self, what: str, path: str, body: dict[str, Any], raw: bytes
     ) -> dict[str, Any]:
-        """Upload content resumably, so that Gmail reports the outcome of a lost answer."""
+        """Upload a message in a resumable upload.
+
+        The outcome of a resumable upload is known even after a lost response.
+        """
         request = Request(what, "POST", f"upload/{path}", body=body)
         return await upload(self.transport, request, raw, "message/rfc822")
 
@@ -505,10 +520,10 @@ class Gmail(GoogleConnection):
         method: Method = "POST"
         return await self.transport.json(Request(what, method, url, body=body, once=once))
 
-    async def _make_label(self, name: str) -> str:
-        """Return the id of a label, made here or concurrently."""
+    async def _create_label(self, name: str) -> str:
+        """Create a label, or use one that was created concurrently; return its id."""
         try:
-            made = await self._post("make a label", f"{_ME}/labels", {"name": name})
+            created = await self._post("make a label", f"{_ME}/labels", {"name": name})
         except GoogleError as error:
             if error.status != 409:
                 raise
@@ -516,20 +531,23 @@ class Gmail(GoogleConnection):
             found = [item for item in listed if str(item["name"]).lower() == name.lower()]
             if not found:
                 raise
-            made = found[0]
-        return str(made["id"])
+            created = found[0]
+        return str(created["id"])
 
     async def _change(self, ids: Sequence[str], body: dict[str, Any]) -> Changed:
-        for start in range(0, len(ids), _MAX_CHANGED):
-            some = list(ids[start : start + _MAX_CHANGED])
-            await self._post("change labels", f"{_ME}/messages/batchModify", {"ids": some, **body})
+        for start in range(0, len(ids), _MAX_BATCH_MESSAGES):
+            batch = list(ids[start : start + _MAX_BATCH_MESSAGES])
+            await self._post("change labels", f"{_ME}/messages/batchModify", {"ids": batch, **body})
         return Changed(changed=len(ids))
 
 
-def _files_of(
+def _sizes_and_digest(
     attachments: Sequence[Attachment | str] | None, context: CallContext | None
 ) -> tuple[dict[str, int], str | None]:
-    """Return the sizes of the attachments, and a digest of the task's files among them."""
+    """Return the sizes of attachments by name, and one digest of all that are files of the task.
+
+    The digest is None if no attachment is a file of the task.
+    """
     sizes: dict[str, int] = {}
     digest = None
     for item in attachments or ():
@@ -540,9 +558,9 @@ def _files_of(
         else:
             name, given = item["name"], item["data"]
             data = given.encode() if isinstance(given, str) else given
-        key, again = name, 2
+        key, suffix = name, 2
         while key in sizes:
-            key, again = f"{name} ({again})", again + 1
+            key, suffix = f"{name} ({suffix})", suffix + 1
         sizes[key] = len(data)
     return sizes, digest and digest.hexdigest()
 

@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-_BLOCKS: Final = re.compile(
+_BLOCK_TAGS: Final = re.compile(
     r"address|article|aside|blockquote|center|d[dlt]|div|fieldset|figure|footer|form|h[1-6]|header"
     r"|hr|li|main|nav|ol|p|pre|section|table|tbody|thead|tr|ul"
 )
-_UNSEEN: Final = re.compile(r"head|noscript|object|script|style|svg|template|title")
-_VOID: Final = re.compile(r"area|base|br|col|embed|hr|img|input|link|meta|source|wbr")
+_INVISIBLE_TAGS: Final = re.compile(r"head|noscript|object|script|style|svg|template|title")
+_VOID_TAGS: Final = re.compile(r"area|base|br|col|embed|hr|img|input|link|meta|source|wbr")
 _HIDDEN: Final = re.compile(
     r"\shidden(?=[\s=/>]|$)|display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0(?![.\d])",
     re.IGNORECASE,
@@ -24,48 +24,50 @@ _TAG: Final = re.compile(r"""<(?:[^<>"']++|"[^"]*+"|'[^']*+')*+>""")
 _NAME: Final = re.compile(r"</?([a-zA-Z][\w:-]*)")
 _LINK: Final = re.compile(r"""\shref\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]+))""", re.IGNORECASE)
 _ALT: Final = re.compile(r"""\salt\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
-_MAX: Final = 2_000_000
-_LONGEST_TAG: Final = 2000
+_MAX_SOURCE_LENGTH: Final = 2_000_000
+_MAX_TAG_LENGTH: Final = 2000
 
 
 def text_of(source: str) -> str:
-    """Return the visible text of a page.
+    """Return the visible text of an HTML document.
 
     Args:
-        source: Any HTML, even broken; text beyond two million characters is omitted.
+        source: The HTML, which may be malformed. Only the first two million characters are read.
     """
     pieces: list[str] = []
-    unseen, depth = "", 0
+    invisible_tag, depth = "", 0
     link, start = "", 0
-    for piece in _pieces(source[:_MAX]):
+    for piece in _pieces(source[:_MAX_SOURCE_LENGTH]):
         tag_name = _NAME.match(piece) if piece.startswith("<") else None
         if tag_name is None:
-            if not unseen and not piece.startswith("<"):
+            if not invisible_tag and not piece.startswith("<"):
                 pieces.append(re.sub(r"\s+", " ", html.unescape(piece)))
             continue
-        tag, ends = tag_name[1].lower(), piece.startswith("</")
-        if unseen:
-            if tag == unseen:
-                depth += -1 if ends else 1
-                unseen = unseen if depth else ""
-        elif ends:
+        tag, is_end_tag = tag_name[1].lower(), piece.startswith("</")
+        if invisible_tag:
+            if tag == invisible_tag:
+                depth += -1 if is_end_tag else 1
+                invisible_tag = invisible_tag if depth else ""
+        elif is_end_tag:
             if tag == "a" and link:
-                pieces.append(_target(link, "".join(pieces[start:]).strip()))
+                pieces.append(_link_suffix(link, "".join(pieces[start:]).strip()))
                 link = ""
-            elif _BLOCKS.fullmatch(tag):
+            elif _BLOCK_TAGS.fullmatch(tag):
                 pieces.append("\n\n" if tag in ("p", "table", "ul", "ol") else "\n")
-        elif _UNSEEN.fullmatch(tag) or (_HIDDEN.search(piece) and not _VOID.fullmatch(tag)):
-            unseen, depth = tag, 1
+        elif _INVISIBLE_TAGS.fullmatch(tag) or (
+            _HIDDEN.search(piece) and not _VOID_TAGS.fullmatch(tag)
+        ):
+            invisible_tag, depth = tag, 1
         elif tag == "a":
-            link, start = _first(_LINK, piece), len(pieces)
+            link, start = _attribute(_LINK, piece), len(pieces)
         else:
-            pieces.append(_opening(tag, piece))
+            pieces.append(_text_of_start_tag(tag, piece))
     text = re.sub(r"[ \t\xa0]+", " ", "".join(pieces))
     return re.sub(r"\n{3,}", "\n\n", re.sub(r" ?\n ?", "\n", text)).strip()
 
 
 def _pieces(source: str) -> Iterator[str]:
-    """Yield tags and the text between them, without comments."""
+    """Yield the tags and the texts between them, without comments."""
     position, size = 0, len(source)
     while position < size:
         begin = source.find("<", position)
@@ -86,7 +88,7 @@ def _pieces(source: str) -> Iterator[str]:
             yield "&lt;"
             position = begin + 1
         else:
-            tag = _TAG.match(source, begin, begin + _LONGEST_TAG)
+            tag = _TAG.match(source, begin, begin + _MAX_TAG_LENGTH)
             end = tag.end() if tag else source.find(">", begin) + 1
             if not end:
                 return
@@ -94,7 +96,7 @@ def _pieces(source: str) -> Iterator[str]:
             position = end
 
 
-def _opening(tag: str, piece: str) -> str:
+def _text_of_start_tag(tag: str, piece: str) -> str:
     if tag == "br":
         return "\n"
     if tag in ("td", "th"):
@@ -102,17 +104,20 @@ def _opening(tag: str, piece: str) -> str:
     if tag == "li":
         return "\n- "
     if tag == "img":
-        return _first(_ALT, piece)
-    return "\n" if _BLOCKS.fullmatch(tag) else ""
+        return _attribute(_ALT, piece)
+    return "\n" if _BLOCK_TAGS.fullmatch(tag) else ""
 
 
-def _target(link: str, link_text: str) -> str:
-    """Return the text to show for a link's address."""
+def _link_suffix(link: str, link_text: str) -> str:
+    """Return the text that shows a link's URL after the link's text.
+
+    Links other than web and mail addresses, and URLs equal to the link's text, are not shown.
+    """
     if not link.startswith(("http://", "https://", "mailto:")) or link == link_text:
         return ""
     return f" ({link})" if link_text else link
 
 
-def _first(pattern: re.Pattern[str], piece: str) -> str:
-    match = pattern.search(piece[:_LONGEST_TAG])
+def _attribute(pattern: re.Pattern[str], piece: str) -> str:
+    match = pattern.search(piece[:_MAX_TAG_LENGTH])
     return html.unescape(next((group for group in match.groups() if group), "")) if match else ""

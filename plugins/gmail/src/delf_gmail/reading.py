@@ -18,19 +18,19 @@ from delf.network import charsets
 from delf_gmail.html_text import text_of
 from delf_google.mailboxes import Mailbox, format_mailbox, split
 
-_DEEPEST: Final = 60
-_LONGEST: Final = 100_000
-"""Characters of a text that a script gets."""
+_MAX_PART_DEPTH: Final = 60
+_MAX_TEXT_LENGTH: Final = 100_000
+"""The maximum number of characters of a message's text that a script gets."""
 _HTML: Final = re.compile(r"\bx?html\b", re.IGNORECASE)
 _LINKS: Final = re.compile(r"\(?https?://\S+")
-_LONGEST_STAND_IN: Final = 600
+_MAX_PLACEHOLDER_LENGTH: Final = 600
 _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\([^()]*\)')
-_CHECKER: Final = "mx.google.com"
+_GMAIL_SERVER: Final = "mx.google.com"
 _CHARSET: Final = re.compile(r'charset\s*=\s*"?([^\s";]+)', re.IGNORECASE)
 
 
 class FileInMail(TypedDict):
-    """An attachment: ``part`` distinguishes equal names."""
+    """The description of an attachment; ``part`` distinguishes attachments of the same name."""
 
     name: str
     type: str
@@ -39,7 +39,7 @@ class FileInMail(TypedDict):
 
 
 class MessageLine(TypedDict):
-    """A message in a list."""
+    """A message in a search result, without its text."""
 
     id: str
     thread: str
@@ -73,7 +73,7 @@ class Mail(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part that is a file."""
+    """A MIME part that is an attachment."""
 
     number: str
     name: str
@@ -87,7 +87,10 @@ Resource = Mapping[str, Any]
 
 
 def headers_of(resource: Resource) -> dict[str, str]:
-    """Return decoded headers by lower-case name; of repeated headers the first."""
+    """Return a mapping from lower-case header names to decoded values.
+
+    The first of repeated headers counts.
+    """
     headers: dict[str, str] = {}
     for item in cast("Sequence[Resource]", resource.get("headers") or ()):
         name = str(item.get("name", "")).lower()
@@ -96,7 +99,7 @@ def headers_of(resource: Resource) -> dict[str, str]:
 
 
 def decoded(value: str) -> str:
-    """Decode a header's encoded words; undecodable ones are unchanged."""
+    """Decode the encoded words (RFC 2047) of a header; return an undecodable header unchanged."""
     if "=?" not in value:
         return value
     try:
@@ -109,12 +112,12 @@ def decoded(value: str) -> str:
 
 
 def people_in(payload: Resource, header: str) -> list[str]:
-    """Parse the people of a header as a mail server does; names are decoded, addresses never.
+    """Return the mailboxes in an address header, each as ``name <address>``.
 
-    An encoded name may hold what looks like another address.
+    Names are decoded only after parsing, because an encoded name may look like an address.
 
     Raises:
-        ToolRefusedError: If one of the texts is not an address.
+        ToolRefusedError: If the header has an invalid address.
     """
     people: list[str] = []
     for name, person in _people(payload, header):
@@ -128,7 +131,10 @@ def people_in(payload: Resource, header: str) -> list[str]:
 
 
 def people_of(payload: Resource, header: str) -> list[str]:
-    """Parse the people of a header for reading, keeping invalid addresses."""
+    """Return the mailboxes in an address header, as :func:`people_in` does.
+
+    Mailboxes with an invalid address are returned as their original text.
+    """
     return [
         format_mailbox(name, person.address) if person.is_valid else _display_text(person.text)
         for name, person in _people(payload, header)
@@ -136,7 +142,7 @@ def people_of(payload: Resource, header: str) -> list[str]:
 
 
 def _people(payload: Resource, header: str) -> Iterator[tuple[str, Mailbox]]:
-    """Parse people; names are decoded after the split, because encoded words may hold commas."""
+    """Yield the decoded name and the mailbox of each person in an address header."""
     for item in cast("Sequence[Resource]", payload.get("headers") or ()):
         if str(item.get("name", "")).lower() == header.lower():
             for person in split(str(item.get("value", ""))):
@@ -148,7 +154,7 @@ def _display_text(text: str) -> str:
 
 
 def verified_sender(payload: Resource) -> str | None:
-    """Return the sender's address if Gmail verified its domain by DMARC.
+    """Return the sender's address if Gmail verified its domain by DMARC, else None.
 
     Google adds a header with its own result above all headers of the message itself. Quoted parts
     of the result, such as the envelope address, are controlled by the sender.
@@ -162,12 +168,12 @@ def verified_sender(payload: Resource) -> str | None:
     for check in checks:
         words = check.split()
         if words[:1] == ["dmarc=pass"] and words[1:] == [f"header.from={domain}"]:
-            return senders[0] if server.strip() == _CHECKER else None
+            return senders[0] if server.strip() == _GMAIL_SERVER else None
     return None
 
 
 def draft_text(resource: Resource) -> str:
-    """Format a draft for review: people, subject, files, text."""
+    """Return the recipients, subject, attachments and texts of a draft, for review by a person."""
     payload: Resource = resource.get("payload") or {}
     lines = [
         f"{name}: {person}" for name in ("To", "Cc", "Bcc") for person in people_in(payload, name)
@@ -182,9 +188,9 @@ def draft_text(resource: Resource) -> str:
 
 
 def _texts_in(payload: Resource, depth: int = 0) -> Iterator[str]:
-    """Yield the texts of all parts; each alternative is yielded separately."""
+    """Yield the text of each MIME part, every alternative included."""
     children = cast("Sequence[Resource]", payload.get("parts") or ())
-    if depth >= _DEEPEST:
+    if depth >= _MAX_PART_DEPTH:
         yield "(there are parts within parts that are not shown)"
     elif not children:
         yield body_text(payload).strip()
@@ -194,7 +200,7 @@ def _texts_in(payload: Resource, depth: int = 0) -> Iterator[str]:
 
 
 def moment_of(resource: Resource) -> dt.datetime | None:
-    """Return the time at which Gmail got a message."""
+    """Return the time at which Gmail received a message; None if missing or invalid."""
     milliseconds = str(resource.get("internalDate") or "")
     if not milliseconds.lstrip("-").isdigit():
         return None
@@ -205,7 +211,12 @@ def moment_of(resource: Resource) -> dt.datetime | None:
 
 
 def line_of(resource: Resource, labels: Sequence[str]) -> MessageLine:
-    """Return a message for a list."""
+    """Convert a message of the Gmail API to an entry of a search result.
+
+    Args:
+        resource: The message as JSON data.
+        labels: The names of its labels.
+    """
     payload: Resource = resource.get("payload") or {}
     headers = headers_of(payload)
     return MessageLine(
@@ -222,7 +233,10 @@ def line_of(resource: Resource, labels: Sequence[str]) -> MessageLine:
 
 
 def mail_of(resource: Resource, labels: Sequence[str]) -> Mail:
-    """Return a message with its text.
+    """Convert a message of the Gmail API to a mail with its text.
+
+    Args:
+        resource: The message as JSON data, with all parts.
 
     Args:
         resource: The message in full.
@@ -232,9 +246,12 @@ def mail_of(resource: Resource, labels: Sequence[str]) -> Mail:
     headers = headers_of(payload)
     text = body_text(payload)
     notice = None
-    if len(text) > _LONGEST:
-        notice = f"the text has {len(text):,} characters, of which these are the first {_LONGEST:,}"
-        text = text[:_LONGEST]
+    if len(text) > _MAX_TEXT_LENGTH:
+        notice = (
+            f"the text has {len(text):,} characters, of which these are the first "
+            f"{_MAX_TEXT_LENGTH:,}"
+        )
+        text = text[:_MAX_TEXT_LENGTH]
     return Mail(
         id=str(resource["id"]),
         thread=str(resource["threadId"]),
@@ -257,13 +274,13 @@ def mail_of(resource: Resource, labels: Sequence[str]) -> Mail:
 
 
 def body_text(payload: Resource, depth: int = 0) -> str:
-    """Return the text of a part, preferring plain alternatives and reducing HTML to text."""
+    """Return the text of a MIME part: plain text if available, else text extracted from HTML."""
     kind = str(payload.get("mimeType") or "").lower()
     children = cast("Sequence[Resource]", payload.get("parts") or ())
     if payload.get("filename"):
         return ""
     if children:
-        if depth >= _DEEPEST:
+        if depth >= _MAX_PART_DEPTH:
             return ""
         texts = [(child, body_text(child, depth + 1)) for child in children]
         if kind == "multipart/alternative":
@@ -280,7 +297,7 @@ def body_text(payload: Resource, depth: int = 0) -> str:
 
 
 def _best_alternative(texts: Sequence[tuple[Resource, str]]) -> str:
-    """Return the best alternative: the plain one, unless it is a mere placeholder."""
+    """Return the plain-text alternative, or the HTML one if the plain text is a placeholder."""
     plain = next((text for child, text in texts if _kind(child) == "text/plain" and text), "")
     rich = next(
         (text for child, text in reversed(texts) if _kind(child) != "text/plain" and text), ""
@@ -289,8 +306,8 @@ def _best_alternative(texts: Sequence[tuple[Resource, str]]) -> str:
 
 
 def _is_placeholder(plain: str, rich: str) -> bool:
-    """Return True if a plain text is a placeholder, such as "your program has no HTML"."""
-    if len(plain) > _LONGEST_STAND_IN:
+    """Return True if a plain text says hardly more than "your program cannot show HTML"."""
+    if len(plain) > _MAX_PLACEHOLDER_LENGTH:
         return False
     if _HTML.search(plain) and not _HTML.search(rich):
         return True
@@ -302,19 +319,19 @@ def _kind(payload: Resource) -> str:
     return str(payload.get("mimeType") or "").lower()
 
 
-def texts_elsewhere(payload: Resource, depth: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield bodies of texts that are too large to come with their message."""
+def separate_text_bodies(payload: Resource, depth: int = 0) -> Iterator[dict[str, Any]]:
+    """Yield the ``body`` objects of text parts whose content must be fetched separately."""
     body: Any = payload.get("body") or {}
     is_text = _kind(payload) in ("text/plain", "text/html") and not payload.get("filename")
     if is_text and body.get("attachmentId") and not body.get("data"):
         yield body
-    if depth < _DEEPEST:
+    if depth < _MAX_PART_DEPTH:
         for child in cast("Sequence[Resource]", payload.get("parts") or ()):
-            yield from texts_elsewhere(child, depth + 1)
+            yield from separate_text_bodies(child, depth + 1)
 
 
 def files_of(payload: Resource) -> list[Part]:
-    """Return the parts that are files, invitations and forwarded messages among them."""
+    """Return the parts that are attachments, including invitations and forwarded messages."""
     return list(_files(payload, 0))
 
 
@@ -335,7 +352,7 @@ def _files(payload: Resource, depth: int) -> Iterator[Part]:
             attachment_id=body.get("attachmentId"),
             data=body.get("data"),
         )
-    elif depth < _DEEPEST:
+    elif depth < _MAX_PART_DEPTH:
         for child in children:
             yield from _files(child, depth + 1)
 
@@ -347,19 +364,19 @@ def _extension_of(kind: str) -> str:
 
 
 def _safe_name(name: str) -> str:
-    """Return a file's name without folders and forbidden characters."""
+    """Return a file's name without folders and control characters."""
     last = re.split(r"[/\\]", name)[-1]
     return re.sub(r"[\x00-\x1f\x7f]", "", last).strip(" .")[:200]
 
 
 def content_of(payload: Resource) -> bytes:
-    """Return the bytes of an inline part of a message."""
+    """Return the decoded bytes of a part that are contained in the message itself."""
     body: Resource = payload.get("body") or {}
     return unbase64(str(body.get("data") or ""))
 
 
 def unbase64(text: str) -> bytes:
-    """Decode Gmail's URL-safe base64."""
+    """Decode URL-safe base64; return empty bytes if the text is invalid."""
     try:
         return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except (binascii.Error, ValueError):
@@ -375,6 +392,6 @@ def _charset(payload: Resource) -> str | None:
 
 
 def _text(data: bytes, charset: str | None) -> str:
-    """Decode bytes as Gmail's UTF-8, by the declared charset, or as Western European."""
+    """Decode bytes by the declared charset (windows-1252 if unknown), else as UTF-8."""
     text = charsets.decode_charset(data, charset if charsets.codec_of(charset) else "windows-1252")
     return data.decode("utf-8", "replace") if text is None else text

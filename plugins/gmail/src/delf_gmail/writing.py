@@ -15,12 +15,12 @@ from delf_gmail.html_text import text_of
 from delf_google.addresses import parse
 
 MAX_BYTES: Final = 36_700_160
-"""The maximum number of bytes that Gmail takes: files grow by a third on their way."""
+"""The maximum number of bytes of an encoded message; base64 enlarges attachments by a third."""
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class Attachment(TypedDict):
-    """A file to send; without a type, the type follows from the name."""
+    """A file to send. The media type is guessed from the name if ``type`` is missing."""
 
     name: str
     data: bytes | str
@@ -41,7 +41,17 @@ def build(
     attachments: Sequence[Attachment] = (),
     more: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Encode a message for the wire.
+    """Encode a message as MIME.
+
+    Args:
+        to: The recipients.
+        subject: The subject.
+        text: The plain text; derived from ``html`` if empty.
+        html: The HTML alternative, if any.
+        cc: The recipients of copies.
+        bcc: The recipients of blind copies.
+        attachments: The attached files.
+        more: Additional headers by name.
 
     Raises:
         ToolRefusedError: If an address or a header is not valid, or the message is too large.
@@ -98,7 +108,7 @@ def _people(addresses_given: People, what: str) -> tuple[Address, ...]:
 
 
 def _one_line(text: str, what: str) -> str:
-    """Return a header's value, which the library folds.
+    """Return the value of a header unchanged; refuse control characters.
 
     A line break would begin another header.
     """
