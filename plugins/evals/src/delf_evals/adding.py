@@ -24,15 +24,15 @@ _RUBRIC = "The output says the same as the expected output; other words and form
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as blocks."""
+    """A YAML dumper that writes texts of several lines as block scalars (``|``)."""
 
 
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = "|" if "\n" in text else None
     return cast("Any", dumper).represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
-_Dumper.add_representer(str, _text)
+_Dumper.add_representer(str, _represent_text)
 
 
 def add_task(
@@ -44,24 +44,25 @@ def add_task(
     name: str,
     judged: bool,
 ) -> dict[str, Any]:
-    """Append a task as a case to a data set, and write its recording; return the case.
+    """Append a finished task as an evaluation case to a data set; return the case.
 
-    The case expects the task's answer, and its changing calls.
+    The results of the task's calls are written as a recording beside the data set. The case expects
+    the same answer and the same changing calls as in the task.
 
     Args:
-        path: The file of the data set, which is created.
+        path: The YAML file of the data set; created if missing.
         record: The task.
         events: The task's events.
-        context: The facts of connections for its prompt.
+        context: Facts for the prompt, such as database schemas, by connection name.
         name: The case's name.
-        judged: Let a judge compare the answers, which otherwise must be equal.
+        judged: Whether a model compares the answers; otherwise the answers must be equal.
 
     Raises:
-        ConfigurationError: If the task cannot become a case, or the file is no YAML data set.
+        ConfigurationError: If the task cannot become a case, or the file is not a YAML data set.
     """
     first_event = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
     last_event = next((e for e in reversed(events) if isinstance(e, TaskFinished)), None)
-    _check_task(record, first_event, last_event)
+    _require_done(record, first_event, last_event)
     if path.suffix == ".json":
         raise ConfigurationError(f"{path} is JSON", hint="cases are added to YAML: --to NAME")
     if path.exists() and name in names_of_cases(read_data(path)):
@@ -77,30 +78,32 @@ def add_task(
         "task": first_event.task,
         "recording": f"{RECORDINGS}/{recording.name}",
     }
-    files = _copied(_files_of(first_event.setup), folder / short_id(record.task_id))
+    files = _copy_files(_input_paths(first_event.setup), folder / short_id(record.task_id))
     inputs |= {"files": [f"{RECORDINGS}/{file}" for file in files]} if files else {}
     for field in ("output", "variables"):
         if first_event.setup.get(field):
             inputs[field] = first_event.setup[field]
-    typed = "output" in inputs
+    has_typed_answer = "output" in inputs
     case: dict[str, Any] = {"name": name, "inputs": inputs}
-    case["expected_output"] = last_event.value if typed else last_event.text.strip()
-    equal: Any = "EqualsExpected"
+    case["expected_output"] = last_event.value if has_typed_answer else last_event.text.strip()
+    answer_check: Any = "EqualsExpected"
     if judged:
-        equal = {"LLMJudge": {"rubric": _RUBRIC, "include_expected_output": True}}
-    changes = [e.action for e in events if isinstance(e, CallStarted) and e.effect != "read"]
-    called = [{"Called": action} for action in dict.fromkeys(changes)]
-    case["evaluators"] = [equal, *(called or ["NoChanges"])]
-    _append(path, json.loads(json.dumps(case, default=str)))
+        answer_check = {"LLMJudge": {"rubric": _RUBRIC, "include_expected_output": True}}
+    changing_actions = [
+        e.action for e in events if isinstance(e, CallStarted) and e.effect != "read"
+    ]
+    call_checks = [{"Called": action} for action in dict.fromkeys(changing_actions)]
+    case["evaluators"] = [answer_check, *(call_checks or ["NoChanges"])]
+    _append_case(path, json.loads(json.dumps(case, default=str)))
     return case
 
 
-def _check_task(
+def _require_done(
     record: TaskRecord,
     first_event: TaskQueued | TaskStarted | None,
     last_event: TaskFinished | None,
 ) -> None:
-    """Raise ConfigurationError for a task that cannot become a case."""
+    """Raise ConfigurationError unless a task is done and does not continue a conversation."""
     task = f"the task {short_id(record.task_id)}"
     if first_event is None or last_event is None:
         raise ConfigurationError(
@@ -118,18 +121,18 @@ def _check_task(
         )
 
 
-def _files_of(setup: Mapping[str, Any]) -> list[Path]:
-    """Return the input files of a task: its own, or those of the command line."""
+def _input_paths(setup: Mapping[str, Any]) -> list[Path]:
+    """Return the paths of a task's input files."""
     flags: Mapping[str, Any] = setup.get("flags") or {}
     names: Sequence[str] = setup.get("input_files") or flags.get("files") or ()
     return [Path(setup.get("folder", "")) / name for name in names]
 
 
-def _copied(paths: Sequence[Path], folder: Path) -> list[str]:
-    """Copy input files beside the data set; return their paths in the folder of recordings.
+def _copy_files(paths: Sequence[Path], folder: Path) -> list[str]:
+    """Copy input files to a folder; return their paths relative to the folder's parent.
 
     Raises:
-        ConfigurationError: If a file is gone.
+        ConfigurationError: If a file cannot be copied.
     """
     names: list[str] = []
     for path in paths:
@@ -144,8 +147,8 @@ def _copied(paths: Sequence[Path], folder: Path) -> list[str]:
     return names
 
 
-def _append(path: Path, case: Mapping[str, Any]) -> None:
-    """Append a case to the list ``cases`` of a file, whose other text stays as it is.
+def _append_case(path: Path, case: Mapping[str, Any]) -> None:
+    """Append a case to the list ``cases`` of a YAML file, keeping all other text unchanged.
 
     Raises:
         ConfigurationError: If the file has no such list.
@@ -170,5 +173,5 @@ def _append(path: Path, case: Mapping[str, Any]) -> None:
         end -= 1
     added = "".join(f"{indent}{line}\n" for line in item.splitlines())
     before = "".join(lines[:end])
-    break_ = "" if before.endswith("\n") else "\n"
-    write(path, f"{before}{break_}{added}{''.join(lines[end:])}")
+    line_break = "" if before.endswith("\n") else "\n"
+    write(path, f"{before}{line_break}{added}{''.join(lines[end:])}")

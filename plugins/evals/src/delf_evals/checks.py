@@ -14,19 +14,19 @@ from delf.errors import did_you_mean
 from delf_engine.past_calls import is_same
 
 DONE: Final = "done"
-"""The key of an evaluator context's attributes that holds what the task did."""
-_MAX_FILE_SIZE: Final = 10_000_000
+"""The key of the :class:`Done` object in the attributes of an evaluator context."""
+_MAX_FILE_BYTES: Final = 10_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Done:
-    """The calls, files and cost of a task.
+    """The calls, files and cost of a finished task, which checks evaluate.
 
     Args:
-        calls: The calls, as ``action``, ``arguments``, ``effect`` and ``status``.
-        files: The files that it wrote, by name.
-        cost_usd: The cost; None if a price is unknown.
-        actions: The names of all actions that it could call.
+        calls: The calls, each a mapping with ``action``, ``arguments``, ``effect`` and ``status``.
+        files: A mapping from the name to the path of each file that the task wrote.
+        cost_usd: The cost in US dollars; None if a price is unknown.
+        actions: The names of all actions that the task could call.
     """
 
     calls: Sequence[Mapping[str, Any]] = ()
@@ -38,19 +38,19 @@ class Done:
 Context = EvaluatorContext[object, object, object]
 
 
-def _done(ctx: Context) -> Done:
-    course: Done = ctx.attributes[DONE]
-    return course
+def _done_task(ctx: Context) -> Done:
+    done: Done = ctx.attributes[DONE]
+    return done
 
 
 @dataclass
 class Called(Evaluator[object, object, object]):
-    """Check that a call was made.
+    """Check that the task called an action.
 
     Args:
         action: The action, or a pattern such as ``mail.*``.
-        arguments: The arguments that it must have had; others may have any value.
-        times: The exact number of such calls; at least one when omitted.
+        arguments: The required values of some arguments; other arguments may have any value.
+        times: The exact number of such calls; any number above zero when omitted.
     """
 
     action: str
@@ -62,29 +62,31 @@ class Called(Evaluator[object, object, object]):
         return f"Called {self.action}"
 
     def evaluate(self, ctx: Context) -> EvaluationReason:
-        """Return whether the call was made as often as wanted, with the number if not."""
-        of_name = [c for c in _done(ctx).calls if fnmatchcase(c["action"], self.action)]
+        """Return whether the number of matching calls is right, with the number if not."""
+        calls_of_action = [
+            c for c in _done_task(ctx).calls if fnmatchcase(c["action"], self.action)
+        ]
         wanted = self.arguments or {}
-        matching = [
+        matching_calls = [
             call
-            for call in of_name
+            for call in calls_of_action
             if all(is_same(call["arguments"].get(key), value) for key, value in wanted.items())
         ]
-        is_met = bool(matching) if self.times is None else len(matching) == self.times
-        count = f"{len(matching)} such call{'' if len(matching) == 1 else 's'}"
-        if len(matching) < len(of_name):
-            count += f", {len(of_name) - len(matching)} with other arguments"
-        if unknown := _unknown(self.action, _done(ctx)):
-            count, is_met = unknown, False
+        is_met = bool(matching_calls) if self.times is None else len(matching_calls) == self.times
+        count = f"{len(matching_calls)} such call{'' if len(matching_calls) == 1 else 's'}"
+        if len(matching_calls) < len(calls_of_action):
+            count += f", {len(calls_of_action) - len(matching_calls)} with other arguments"
+        if error := _unknown_action_error(self.action, _done_task(ctx)):
+            count, is_met = error, False
         return EvaluationReason(value=is_met, reason=None if is_met else count)
 
 
 @dataclass
 class NotCalled(Evaluator[object, object, object]):
-    """Check that no such call was made.
+    """Check that the task never called an action.
 
     Args:
-        action: The action, or a pattern.
+        action: The action, or a pattern such as ``mail.*``.
     """
 
     action: str
@@ -94,29 +96,36 @@ class NotCalled(Evaluator[object, object, object]):
         return f"NotCalled {self.action}"
 
     def evaluate(self, ctx: Context) -> EvaluationReason:
-        """Look for a call."""
-        if unknown := _unknown(self.action, _done(ctx)):
-            return EvaluationReason(value=False, reason=unknown)
-        return _none([c for c in _done(ctx).calls if fnmatchcase(c["action"], self.action)])
+        """Return whether no call matches, with the names of matching actions if not."""
+        if error := _unknown_action_error(self.action, _done_task(ctx)):
+            return EvaluationReason(value=False, reason=error)
+        return _require_no_calls(
+            [c for c in _done_task(ctx).calls if fnmatchcase(c["action"], self.action)]
+        )
 
 
 @dataclass
 class NoChanges(Evaluator[object, object, object]):
-    """Check that only reading calls were made."""
+    """Check that the task only made calls with the effect ``read``."""
 
     def evaluate(self, ctx: Context) -> EvaluationReason:
-        """Look for a changing call."""
-        return _none([call for call in _done(ctx).calls if call["effect"] != "read"])
+        """Return whether all calls only read, with the names of other actions if not."""
+        return _require_no_calls(
+            [call for call in _done_task(ctx).calls if call["effect"] != "read"]
+        )
 
 
-def _unknown(action: str, course: Done) -> str | None:
-    """Return a message if an action does not exist, because a misspelled check proves nothing."""
-    if any(fnmatchcase(pattern_of_action, action) for pattern_of_action in course.actions):
+def _unknown_action_error(action: str, done: Done) -> str | None:
+    """Return an error message if no action matches a pattern, else None.
+
+    Otherwise a misspelled :class:`NotCalled` check would always pass.
+    """
+    if any(fnmatchcase(name, action) for name in done.actions):
         return None
-    return f"there is no action {action}{did_you_mean(action, course.actions)}"
+    return f"there is no action {action}{did_you_mean(action, done.actions)}"
 
 
-def _none(calls: Sequence[Mapping[str, Any]]) -> EvaluationReason:
+def _require_no_calls(calls: Sequence[Mapping[str, Any]]) -> EvaluationReason:
     names = ", ".join(dict.fromkeys(call["action"] for call in calls))
     return EvaluationReason(value=not calls, reason=f"it called {names}" if calls else None)
 
@@ -127,7 +136,7 @@ class WroteFile(Evaluator[object, object, object]):
 
     Args:
         name: The file's name, or a pattern such as ``*.csv``.
-        contains: A text that must be in such a file.
+        contains: A text that one of the matching files must contain; any content when omitted.
     """
 
     name: str
@@ -138,31 +147,35 @@ class WroteFile(Evaluator[object, object, object]):
         return f"WroteFile {self.name}"
 
     def evaluate(self, ctx: Context) -> EvaluationReason:
-        """Check that the file exists and contains the text."""
-        files = _done(ctx).files
+        """Return whether a file matches, with the reason if not."""
+        files = _done_task(ctx).files
         matches = [path for name, path in files.items() if fnmatchcase(name, self.name)]
         if not matches:
             return EvaluationReason(value=False, reason=f"files: {', '.join(files) or 'none'}")
         wanted = self.contains
-        if wanted is None or any(wanted in _text(path) for path in matches):
+        if wanted is None or any(wanted in _read_text(path) for path in matches):
             return EvaluationReason(value=True)
         return EvaluationReason(value=False, reason=f"the text is not in {matches[0].name}")
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     with path.open("rb") as file:
-        return file.read(_MAX_FILE_SIZE).decode("utf-8", "replace")
+        return file.read(_MAX_FILE_BYTES).decode("utf-8", "replace")
 
 
 @dataclass
 class MaxCost(Evaluator[object, object, object]):
-    """Check that the models cost at most a number of US dollars; an unknown price fails."""
+    """Check that the model calls of the task cost at most a number of US dollars.
+
+    Args:
+        usd: The maximum cost; a task with a model of unknown price fails.
+    """
 
     usd: float
 
     def evaluate(self, ctx: Context) -> EvaluationReason:
-        """Compare the cost."""
-        cost = _done(ctx).cost_usd
+        """Return whether the cost is within the limit, with the cost if not."""
+        cost = _done_task(ctx).cost_usd
         if cost is None:
             return EvaluationReason(value=False, reason="the model's price is not known")
         is_met = cost <= self.usd

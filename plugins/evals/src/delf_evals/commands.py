@@ -59,25 +59,25 @@ def add(
     state = state_of(ctx)
     path = Path(to)
     if not path.suffix:
-        path = _root(state) / FOLDER / f"{to}.yaml"
+        path = _project_root(state) / FOLDER / f"{to}.yaml"
     name = name or short_id(record.task_id)
-    context = _context(state, record.task)
+    context = _prompt_facts(state, record.task)
     case = add_task(path, record, events, context, name=name, judged=judged)
     data = {"dataset": str(path), "name": name, "checks": len(case["evaluators"])}
     text = f"added as {name} to {path}\nrun it with: delf evals run {to}"
     write_result(text, data, as_json=as_json)
 
 
-def _context(state: State, task: str) -> dict[str, str]:
-    """Return the facts of connections for a prompt; empty, with a warning, if a service is down."""
+def _prompt_facts(state: State, task: str) -> dict[str, str]:
+    """Return the prompt facts of connections by name; warn and return none if a service is down."""
     from delf_cli.session import Options, Setup
     from delf_evals.running import contexts_of
 
     try:
         contexts = asyncio.run(contexts_of(Setup.of(state, Options(flags={})), task))
     except DelfError as error:
-        why = state.clean(error.message)
-        errors.say("warning", visible(f"no facts of connections are recorded: {why}"))
+        reason = state.clean(error.message)
+        errors.say("warning", visible(f"no facts of connections are recorded: {reason}"))
         return {}
     return {name: state.clean(text) for name, text in contexts.items()}
 
@@ -150,15 +150,15 @@ def run(
     from delf_evals.datasets import checks_of, load
 
     state = state_of(ctx)
-    path = path_of(_root(state), dataset)
+    path = path_of(_project_root(state), dataset)
     checks = [] if checks_file is None else checks_of(load_module(checks_file, "--checks"))
     loaded = load(path, template, checks)
-    _choose(loaded, cases, path)
+    _keep_named_cases(loaded, cases, path)
     before = runs_of(path)
-    report = asyncio.run(_run(state, loaded, path, variants, is_quiet=as_json, **options))
+    report = asyncio.run(_run_variants(state, loaded, path, variants, is_quiet=as_json, **options))
     report.compare_with_last(before)
     # Shown and kept before the page, whose file may not be writable: the run has been paid.
-    _write(report, None, as_json=as_json)
+    _show_report(report, None, as_json=as_json)
     report_path = reports.keep(report, path)
     if not as_json:
         click.echo(f"kept as {report_path}", err=True)
@@ -166,11 +166,16 @@ def run(
     ctx.exit(0 if report.meets(options["fail_under"] / 100) else _FAILED)
 
 
-def _choose(dataset: AnyDataset, names: tuple[str, ...], path: Path) -> None:
-    """Keep only the named cases of a data set; all if no name is given.
+def _keep_named_cases(dataset: AnyDataset, names: tuple[str, ...], path: Path) -> None:
+    """Remove all cases from a data set except the named ones; keep all if no name is given.
+
+    Args:
+        dataset: The data set.
+        names: The names of the cases to keep.
+        path: The data set's file, for the error message.
 
     Raises:
-        ConfigurationError: For an unknown name.
+        ConfigurationError: If the data set has no case with a name.
     """
     case_names = [str(case.name) for case in dataset.cases]
     for name in names:
@@ -183,7 +188,7 @@ def _choose(dataset: AnyDataset, names: tuple[str, ...], path: Path) -> None:
         dataset.cases = [case for case in dataset.cases if case.name in names]
 
 
-async def _run(
+async def _run_variants(
     state: State,
     dataset: AnyDataset,
     path: Path,
@@ -198,7 +203,7 @@ async def _run(
     tool_files: tuple[str, ...],
     **_: Any,
 ) -> Report:
-    """Run a data set under each variant, one after the other."""
+    """Run a data set with the settings of each variant in turn; return the report."""
     from delf_cli.session import Options, Setup
     from delf_evals import running
     from delf_evals.report import Report
@@ -215,27 +220,27 @@ async def _run(
             outcome = "passed" if case.passed else "FAILED"
             click.echo(f"{finished_runs}/{total} {outcome} {visible(case.name)}", err=True)
 
-    how = running.RunOptions(
+    run_options = running.RunOptions(
         repeat=repeat, jobs=jobs, live_reads=live_reads, on_result=show_progress
     )
     at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    judging = None
+    judge_models = None
     checks = [*dataset.evaluators, *(check for case in dataset.cases for check in case.evaluators)]
     if any(hasattr(check, "model") for check in checks):
-        judging = running.make_judge(Setup.of(state, options), judge)
-        judging.serve(checks)
+        judge_models = running.make_judge(Setup.of(state, options), judge)
+        judge_models.serve(checks)
     async with AsyncExitStack() as stack:
         # Start all agents first: a faulty variant must not cost the run of those before it.
         setups = [Setup.of(state, replace(options, overrides=tuple(own))) for own in settings]
         agents = [await stack.enter_async_context(running.variant_agent(one)) for one in setups]
-        found = [
-            await running.run_variant(dataset, agent, name, how)
+        results = [
+            await running.run_variant(dataset, agent, name, run_options)
             for name, agent in zip(names, agents, strict=True)
         ]
-    cost = 0.0 if judging is None else judging.cost_usd
-    if judging is not None:
-        await judging.aclose()
-    return Report(dataset=dataset.name, at=at, variants=found, judge_cost_usd=cost)
+    cost = 0.0 if judge_models is None else judge_models.cost_usd
+    if judge_models is not None:
+        await judge_models.aclose()
+    return Report(dataset=dataset.name, at=at, variants=results, judge_cost_usd=cost)
 
 
 @evals.command("list", short_help="List data sets with their last runs.")
@@ -245,7 +250,7 @@ def list_command(ctx: click.Context, as_json: bool) -> None:
     """List the data sets of the project with their last runs."""
     from delf_evals import report as reports
 
-    root = _root(state_of(ctx))
+    root = _project_root(state_of(ctx))
     found: list[dict[str, Any]] = []
     for name in names_of(root):
         runs = runs_of(path_of(root, name))
@@ -284,17 +289,17 @@ def show(ctx: click.Context, dataset: str, number: int, html: Path | None, as_js
     """Show the last run of DATASET, or the last but one with NUMBER 2, and so on."""
     from delf_evals import report as reports
 
-    path = path_of(_root(state_of(ctx)), dataset)
+    path = path_of(_project_root(state_of(ctx)), dataset)
     runs = runs_of(path)
     if number > len(runs):
         raise ConfigurationError(
             f"{path} has {len(runs)} runs", hint=f"make one: delf evals run {dataset}"
         )
-    _write(reports.read(runs[number - 1]), html, as_json=as_json)
+    _show_report(reports.read(runs[number - 1]), html, as_json=as_json)
 
 
-def _write(report: Report, html: Path | None, *, as_json: bool) -> None:
-    """Write a report to the terminal, and as a page."""
+def _show_report(report: Report, html: Path | None, *, as_json: bool) -> None:
+    """Print a report, as text or JSON, and write an HTML page if ``html`` is given."""
     from delf_evals import report as reports
 
     if as_json:
@@ -315,6 +320,5 @@ def _write_page(report: Report, html: Path | None, *, as_json: bool) -> None:
         click.echo(f"page: {html}", err=True)
 
 
-def _root(state: State) -> Path:
-    """Return the folder of the project."""
+def _project_root(state: State) -> Path:
     return state.load_project().root

@@ -22,17 +22,17 @@ from delf_evals.places import MAX_BYTES
 from delf_evals.recorded import RecordedResult
 
 RECORDINGS: Final = "recordings"
-"""The folder of recorded results, beside the data set."""
+"""The name of the folder with recordings, next to the data set's file."""
 
 AnyDataset = Dataset[Any, Any, Any]
 
 
 class Recording(BaseModel):
-    """The world that a task found, as a file beside the data set.
+    """The results of a task's calls and the facts for its prompt, stored as a JSON file.
 
     Args:
-        calls: The results of its calls.
-        context: The facts for its prompt, by connection.
+        calls: The calls of the task with their results.
+        context: Facts for the prompt, such as database schemas, by connection name.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -42,16 +42,16 @@ class Recording(BaseModel):
 
 
 class CaseInputs(BaseModel):
-    """The inputs of a case: a task, and the world that it finds.
+    """The inputs of an evaluation case: a task, and the recorded results of its calls.
 
     Args:
         task: The task, in plain words.
-        recording: The file of a recording, with results of calls and facts for the prompt.
-        calls: Further results of calls, which take precedence over those of the recording.
-        context: Facts for the prompt by connection, instead of live ones such as a schema.
-        files: Input files.
+        recording: The path of a :class:`Recording` file, relative to the data set's folder.
+        calls: Further calls with results, which take precedence over the recording's calls.
+        context: Facts for the prompt by connection name, which replace the connection's live facts.
+        files: The paths of input files, relative to the data set's folder.
         output: The JSON Schema of a typed answer.
-        variables: Variables of the task's scripts.
+        variables: The variables that the task's scripts can read, by name.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -67,20 +67,20 @@ class CaseInputs(BaseModel):
 
     @property
     def given(self) -> object:
-        """The inputs that checks see: those of a foreign data set, else the task."""
+        """The inputs as written in the data set, which checks get; the task if not set."""
         return self.task if self._given is None else self._given
 
     def of(self, given: object) -> CaseInputs:
-        """Return the inputs, made from those of a foreign data set."""
+        """Set the inputs as written in the data set; return this object."""
         self._given = given
         return self
 
     def with_files(self, folder: Path, place: str) -> CaseInputs:
-        """Return a copy with the results and facts of the recording, and paths of input files.
+        """Return a copy that includes the recording and has absolute paths of input files.
 
         Args:
             folder: The folder of the data set.
-            place: The case, for messages.
+            place: The name of the case, for error messages.
 
         Raises:
             ConfigurationError: If the recording is missing or malformed, or an input file is
@@ -112,10 +112,10 @@ class CaseInputs(BaseModel):
 
 
 def inside(folder: Path, name: str, place: str) -> Path:
-    """Return the path of a file in the folder of a data set.
+    """Resolve a file name against the folder of a data set.
 
     Raises:
-        ConfigurationError: If the file is elsewhere: a data set names no other file of the machine.
+        ConfigurationError: If the path leads out of the folder.
     """
     path = (folder / name).resolve()
     if not path.is_relative_to(folder.resolve()):
@@ -126,10 +126,10 @@ def inside(folder: Path, name: str, place: str) -> Path:
 
 
 def read_data(path: Path) -> Any:
-    """Parse the file of a data set.
+    """Parse the JSON or YAML file of a data set.
 
     Raises:
-        ConfigurationError: If the file is not readable or not YAML, with the line.
+        ConfigurationError: If the file cannot be read or parsed; the error names the line.
     """
     content = read_file(path, path.resolve().parent, MAX_BYTES) or b""
     try:
@@ -146,22 +146,23 @@ def read_data(path: Path) -> Any:
 def load(
     path: Path, template: str | None = None, checks: Sequence[type[Evaluator[Any, Any, Any]]] = ()
 ) -> AnyDataset:
-    """Load a data set, with a name and :class:`CaseInputs` for each case.
+    """Load a data set whose cases all have a name and :class:`CaseInputs`.
 
     Args:
         path: The file.
-        template: The text of tasks, with the fields of other inputs: ``Answer: {question}``.
-        checks: Further checks, written in Python.
+        template: A task text with placeholders for the case's inputs, such as ``Answer:
+            {question}``, for data sets whose inputs are not tasks.
+        checks: Additional check classes.
 
     Raises:
         ConfigurationError: If the file is invalid; the error names the file, the case and the
             problem.
     """
     data = read_data(path)
-    own = (*OWN_CHECKS, *checks)
-    _check_names(path, data, own)
+    check_types = (*OWN_CHECKS, *checks)
+    _require_known_checks(path, data, check_types)
     try:
-        dataset = AnyDataset.from_dict(data, own, default_name=path.stem)
+        dataset = AnyDataset.from_dict(data, check_types, default_name=path.stem)
     except ValidationError as error:
         raise ConfigurationError(
             f"{path}: {_problems(error)}", hint="docs/evals.md shows the format of a data set"
@@ -175,18 +176,18 @@ def load(
         raise ConfigurationError(f"{path} has no case", hint="`delf evals add TASK` adds one")
     for number, case in enumerate(dataset.cases, 1):
         case.name = case.name or f"case {number}"
-        place = f"{path}: {case.name}"
-        case.inputs = _inputs(case.inputs, template, place).with_files(path.parent, place)
+        label = f"{path}: {case.name}"
+        case.inputs = _inputs(case.inputs, template, label).with_files(path.parent, label)
         if isinstance(case.expected_output, str):
             case.expected_output = case.expected_output.strip()
     return dataset
 
 
-def _inputs(value: object, template: str | None, place: str) -> CaseInputs:
-    """Return a case's inputs: a table with a task, a text, or a value for a task's template.
+def _inputs(value: object, template: str | None, label: str) -> CaseInputs:
+    """Convert the inputs of a case: a task text, a table with ``task``, or values for a template.
 
     Raises:
-        ConfigurationError: If the value is not of these, or does not fit the template.
+        ConfigurationError: If the value has another form or does not fit the template.
     """
     table = cast("dict[str, Any]", value) if isinstance(value, dict) else None
     try:
@@ -196,21 +197,21 @@ def _inputs(value: object, template: str | None, place: str) -> CaseInputs:
         return CaseInputs.model_validate({"task": value} if table is None else table)
     except ValidationError as error:
         raise ConfigurationError(
-            f"{place}: inputs: {_problems(error)}",
+            f"{label}: inputs: {_problems(error)}",
             hint="inputs are the words of the task, or a table with task; for other tables write "
             "--task 'Answer: {question}' with their fields",
         ) from None
     except (LookupError, ValueError, AttributeError) as error:
-        raise ConfigurationError(f"{place}: --task does not fit the inputs: {error!r}") from None
+        raise ConfigurationError(f"{label}: --task does not fit the inputs: {error!r}") from None
 
 
 def names_of_cases(data: Any) -> list[str]:
-    """Return the names of the cases in the data of a file."""
-    return [str(row["name"]) for _, row in _labelled(data)[1:] if row.get("name")]
+    """Return the names of the cases in the parsed file of a data set."""
+    return [str(row["name"]) for _, row in _labelled_tables(data)[1:] if row.get("name")]
 
 
-def _labelled(data: Any) -> list[tuple[str, dict[str, Any]]]:
-    """Return the data set and its cases, each with a label for messages."""
+def _labelled_tables(data: Any) -> list[tuple[str, dict[str, Any]]]:
+    """Return (label, table) pairs for the data set itself and each case."""
     table = cast("dict[str, Any]", data if isinstance(data, dict) else {})
     cases = table.get("cases")
     listed = cast("list[Any]", cases if isinstance(cases, list) else [])
@@ -220,7 +221,7 @@ def _labelled(data: Any) -> list[tuple[str, dict[str, Any]]]:
 
 
 def checks_of(module: ModuleType) -> list[type[Evaluator[Any, Any, Any]]]:
-    """Return the checks that a module defines.
+    """Return the check classes that a module defines.
 
     Raises:
         ConfigurationError: If the module defines no check.
@@ -240,28 +241,30 @@ def checks_of(module: ModuleType) -> list[type[Evaluator[Any, Any, Any]]]:
     return checks
 
 
-def _check_names(path: Path, data: Any, own: Sequence[type[Evaluator[Any, Any, Any]]]) -> None:
-    """Check the names of checks, so that the error for an unknown name can suggest one.
+def _require_known_checks(
+    path: Path, data: Any, check_types: Sequence[type[Evaluator[Any, Any, Any]]]
+) -> None:
+    """Raise an error with suggestions for an unknown name of a check.
 
     Raises:
-        ConfigurationError: For an unknown check.
+        ConfigurationError: If a check is unknown, or the file is not a data set.
     """
     if not isinstance(data, dict):
         raise ConfigurationError(
             f"{path} is not a data set: it has no table with cases",
             hint="docs/evals.md shows the format of a data set",
         )
-    names = [kind.get_serialization_name() for kind in (*own, *DEFAULT_EVALUATORS)]
-    for place, row in _labelled(data):
-        for name in _check_names_of(row.get("evaluators")):
+    names = [kind.get_serialization_name() for kind in (*check_types, *DEFAULT_EVALUATORS)]
+    for label, row in _labelled_tables(data):
+        for name in _names_of_checks(row.get("evaluators")):
             if name not in names:
                 raise ConfigurationError(
-                    f"{path}: {place} has an unknown check {name!r}{did_you_mean(name, names)}",
+                    f"{path}: {label} has an unknown check {name!r}{did_you_mean(name, names)}",
                     hint=f"checks: {', '.join(names)}; --checks FILE adds those of a Python file",
                 )
 
 
-def _check_names_of(value: Any) -> list[str]:
+def _names_of_checks(value: Any) -> list[str]:
     names: list[str] = []
     for item in cast("Sequence[Any]", value) if isinstance(value, list) else ():
         if isinstance(item, str):

@@ -20,17 +20,22 @@ _RULES: Final = (
 
 
 class AskOnce:
-    """A strategy that asks the model once. Implements :class:`delf.protocols.strategy.Strategy`."""
+    """A strategy that answers a task with one model call and no script.
+
+    Implements :class:`delf.protocols.strategy.Strategy`.
+    """
 
     calls_only = True
 
     async def solve(self, host: StrategyHost) -> str:
-        """Return the model's answer."""
+        """Return the model's answer to the task."""
         return (await host.ask(host.begin(_RULES))).text
 
 
 class Judge:
-    """Provides the models for a data set's model-judged checks, by running an agent's tasks.
+    """The model of a data set's checks that a model judges, such as ``LLMJudge``.
+
+    Each request of such a check becomes a task of an agent.
 
     Args:
         agent: An agent without tools, with the strategy :class:`AskOnce`.
@@ -39,32 +44,39 @@ class Judge:
     def __init__(self, agent: Agent[Any]) -> None:
         self._agent = agent
         self.cost_usd: float | None = 0.0
-        """The cost of the judges so far; None if a price is unknown."""
+        """The cost of all judging so far in US dollars; None if a price is unknown."""
 
     async def aclose(self) -> None:
         """Stop the agent."""
         await self._agent.astop()
 
     def serve(self, checks: Iterable[Evaluator[Any, Any, Any]]) -> None:
-        """Serve the models of checks through delf: its keys, prices, retries and budget.
+        """Replace the models of checks by models that ask through delf's agent.
 
         Args:
-            checks: The checks. A model that a check names is used; others use the judge's.
+            checks: The checks. A check that names a model keeps it; other checks use the agent's
+                model.
         """
         for check in checks:
             if hasattr(check, "model"):
                 model_name = getattr(check, "model", None)
-                model: Any = self._model(model_name if isinstance(model_name, str) else None)
+                model: Any = self._agent_model(model_name if isinstance(model_name, str) else None)
                 setattr(check, "model", model)  # noqa: B010 - no class of theirs declares it
 
-    def _model(self, name: str | None) -> FunctionModel:
-        """Return a model for pydantic-evals that answers by tasks of the agent, counting costs."""
+    def _agent_model(self, name: str | None) -> FunctionModel:
+        """Return a pydantic-ai model that answers each request with a task of the agent.
+
+        Args:
+            name: The model that the agent's tasks use; None for the agent's own.
+        """
 
         async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
             (tool,) = info.output_tools
             schema = json.dumps(tool.parameters_json_schema)
             task = f"{_text_of(messages, info)}\n\nThe JSON Schema of your answer:\n{schema}"
-            response = await self._agent.arun(task, llm=None if name is None else _plain(name))
+            response = await self._agent.arun(
+                task, llm=None if name is None else _delf_model_name(name)
+            )
             response.raise_for_status()
             costs = (self.cost_usd, response.cost_usd)
             self.cost_usd = None if None in costs else sum(filter(None, costs))
@@ -74,12 +86,12 @@ class Judge:
 
 
 def _json_of(text: str) -> str:
-    """Return the JSON object in an answer, which may be in a code fence or between words."""
+    """Return the text from the first ``{`` to the last ``}``; the whole answer without braces."""
     return text[text.find("{") : text.rfind("}") + 1] or text
 
 
-def _plain(name: str) -> str:
-    """Return delf's name for a model of pydantic-ai: ``openai:gpt-5`` is ``openai/gpt-5``."""
+def _delf_model_name(name: str) -> str:
+    """Convert pydantic-ai's name of a model, ``openai:gpt-5``, to delf's, ``openai/gpt-5``."""
     provider, colon, model = name.partition(":")
     return f"{provider}/{model}" if colon and provider != "recorded" else name
 

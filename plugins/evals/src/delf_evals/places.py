@@ -8,35 +8,35 @@ from typing import Final
 from delf.errors import ConfigurationError, did_you_mean
 
 FOLDER: Final = "evals"
-"""The folder of a project's data sets."""
+"""The name of the folder with a project's data sets."""
 RUNS: Final = "runs"
-"""The folder of reports, beside the data set."""
+"""The name of the folder with reports, next to the data set's file."""
 MAX_BYTES: Final = 100_000_000
-"""The most bytes of a data set, a recording or a report."""
-_SCHEMA: Final = "_schema"
-"""The end of the name of a JSON Schema, which pydantic-evals writes beside a data set."""
-_ENDINGS: Final = (".yaml", ".yml", ".json")
+"""The maximum number of bytes of a data set, a recording or a report."""
+_SCHEMA_SUFFIX: Final = "_schema"
+"""The suffix in the names of the JSON Schema files that pydantic-evals writes beside data sets."""
+_FILE_SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
 def names_of(root: Path) -> list[str]:
-    """Return the names of the project's data sets."""
+    """Return the names of the data sets in a project's folder."""
     files = sorted((root / FOLDER).glob("*")) if (root / FOLDER).is_dir() else []
-    names = [path.stem for path in files if path.suffix in _ENDINGS and path.is_file()]
-    return [name for name in names if not name.endswith(_SCHEMA)]
+    names = [path.stem for path in files if path.suffix in _FILE_SUFFIXES and path.is_file()]
+    return [name for name in names if not name.endswith(_SCHEMA_SUFFIX)]
 
 
 def path_of(root: Path, name: str) -> Path:
-    """Return the file of a data set, by its name in the project or by its path.
+    """Return the path of a data set, given by its name in the project or by its path.
 
     Raises:
         ConfigurationError: If there is no such file.
     """
     given = Path(name).expanduser()
-    if given.suffix in _ENDINGS or len(given.parts) > 1:
+    if given.suffix in _FILE_SUFFIXES or len(given.parts) > 1:
         if given.is_file():
             return given
     else:
-        for ending in _ENDINGS:
+        for ending in _FILE_SUFFIXES:
             path = root / FOLDER / f"{name}{ending}"
             if path.is_file():
                 return path
@@ -49,7 +49,7 @@ def path_of(root: Path, name: str) -> Path:
 
 
 def runs_of(dataset: Path) -> list[Path]:
-    """Return the files of a data set's reports, the newest first."""
+    """Return the paths of a data set's reports, the newest first."""
     return sorted(folder_of_runs(dataset).glob("*.json"), reverse=True)
 
 
@@ -59,7 +59,7 @@ def folder_of_runs(dataset: Path) -> Path:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file in a folder that is made if needed.
+    """Write a text file; create its folder if needed.
 
     Raises:
         ConfigurationError: If the file cannot be written.

@@ -12,7 +12,7 @@ from delf_evals.report import read
 
 
 class Evaluations:
-    """The data sets of a project, and their reports.
+    """Read access to the evaluation data sets of a project and their reports.
 
     Args:
         root: The project's folder.
@@ -26,7 +26,7 @@ class Evaluations:
         return names_of(self._root)
 
     def runs(self, name: str) -> int:
-        """Return the number of kept runs of a data set.
+        """Return the number of stored reports of a data set.
 
         Raises:
             ConfigurationError: If there is no such data set.
@@ -34,10 +34,10 @@ class Evaluations:
         return len(runs_of(self._path(name)))
 
     def report(self, name: str, number: int = 1) -> Mapping[str, Any]:
-        """Return the report of a run as data, as ``delf evals show --json`` does.
+        """Return the report of a run as the JSON data of ``delf evals show --json``.
 
         Args:
-            name: The data set.
+            name: The data set's name.
             number: 1 for the last run, 2 for the one before, and so on.
 
         Raises:

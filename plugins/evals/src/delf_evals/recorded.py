@@ -21,19 +21,19 @@ from delf.tools.permissions import needs_confirmation
 from delf_engine.past_calls import is_same
 
 _ASK_DEFAULTS: Final = {"options": (), "answer": "text", "default": None}
-"""The arguments of ``ask`` that may be left out."""
-_LEFT_OUT: Final = frozenset({"check", "setup", "needs_setup", "learn"})
-"""Optional methods of connections that could reach a service or a model."""
+"""The optional arguments of ``ask`` with their defaults."""
+_HIDDEN_METHODS: Final = frozenset({"check", "setup", "needs_setup", "learn"})
+"""Optional methods of connections that are hidden because they could reach a service or a model."""
 
 
 class RecordedResult(BaseModel):
-    """A call of a case and its result.
+    """A recorded call of an evaluation case with its result.
 
     Args:
-        action: The action, as ``gmail.send``, or a pattern, as ``gmail.*``.
-        arguments: The arguments, by name; omitted for a stub, which answers any arguments.
+        action: The action, such as ``gmail.send``, or a pattern such as ``gmail.*``.
+        arguments: The arguments by name; None for a stub, which matches calls with any arguments.
         result: The result.
-        error: The error, instead of a result.
+        error: The error message, if the call fails.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -45,12 +45,12 @@ class RecordedResult(BaseModel):
 
 
 class World:
-    """The recorded results for the calls of one run of a case.
+    """The recorded environment of one run of an evaluation case: results and prompt facts.
 
     Args:
-        results: The recorded results and stubs, in order.
-        context: Facts for the prompt by connection, instead of live facts.
-        live_reads: Whether to make unrecorded calls that only read.
+        results: The recorded calls and stubs, in the order in which they are used.
+        context: Facts for the prompt by connection name, instead of live facts.
+        live_reads: Whether calls that only read and have no recorded result are really made.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class World:
         self.context = dict(context or {})
         self.live_reads = live_reads
         self.unrecorded: list[str] = []
-        """The calls without a result, as text."""
+        """The calls without a recorded result, as text."""
 
     def take(
         self,
@@ -75,38 +75,38 @@ class World:
         *,
         may_repeat: bool,
     ) -> RecordedResult | None:
-        """Return the result for a call: the first unused one, else one that may be repeated.
+        """Return the recorded result for a call; None if there is none.
 
-        A stub answers any number of calls, and a recorded read any number of equal calls. A
-        recorded change answers one call.
+        Unused results come first, in order. A stub is reused for any number of calls, and a
+        recorded read for any number of equal calls. A recorded change is used once.
 
         Args:
             name: The full name of the action.
             arguments: The arguments.
-            defaults: The arguments that may be left out.
-            may_repeat: Whether one result answers several equal calls.
+            defaults: The default values of optional arguments.
+            may_repeat: Whether a result may be reused for equal calls.
         """
-        spelled = {**defaults, **arguments}
+        all_arguments = {**defaults, **arguments}
         for number, result in enumerate(self._unused):
-            if _matches(result, name, defaults, spelled):
+            if _matches(result, name, defaults, all_arguments):
                 self._used.append(result)
                 del self._unused[number]
                 return result
         for result in reversed(self._used):
-            repeats = result.arguments is None or may_repeat
-            if repeats and _matches(result, name, defaults, spelled):
+            is_reusable = result.arguments is None or may_repeat
+            if is_reusable and _matches(result, name, defaults, all_arguments):
                 return result
         return None
 
     def note_unrecorded(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Note a call without a result; return the message about the call."""
+        """Note a call that has no recorded result; return an error message about the call."""
         arguments_text = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
         text = f"{name}({arguments_text})"
         self.unrecorded.append(text if len(text) <= 300 else f"{text[:299]}…")
         return f"the case has no result for {self.unrecorded[-1]}"
 
     def answer(self, request: ApprovalRequest) -> Decision:
-        """Return the recorded answer to a question of a script; reject a question without one."""
+        """Return the recorded answer to a script's question; a rejection if there is none."""
         recorded = self.take(ASK, request.arguments, _ASK_DEFAULTS, may_repeat=True)
         if recorded is None:
             asked_arguments = {
@@ -130,19 +130,19 @@ def _matches(
 
 
 WORLD: Final[ContextVar[World]] = ContextVar("delf_evals_world")
-"""The world of the case that the current asyncio task runs."""
+"""The world of the evaluation case that the current asyncio task runs."""
 
 
 async def recorded_answer(request: ApprovalRequest) -> Decision:
-    """Answer a question of a script as the current case says: ``on_ask`` of its agent."""
+    """Answer a script's question with the answer recorded in the current case."""
     return WORLD.get().answer(request)
 
 
 class RecordedConnection:
-    """A connection with the same actions, whose calls return the results of the current case.
+    """A connection whose calls return the recorded results of the current evaluation case.
 
-    Implements :class:`delf.protocols.connection.ConnectionLike`. The prompt is the same as with
-    the real connection.
+    Implements :class:`delf.protocols.connection.ConnectionLike`. Its actions are described to the
+    model exactly as those of the real connection.
 
     Args:
         inner: The real connection.
@@ -156,17 +156,19 @@ class RecordedConnection:
         self.confirm = inner.confirm
         self.is_function = inner.is_function
         self.names: set[str] = set()
-        """The full names of the actions, as soon as an agent has read them."""
+        """The full names of the actions; empty until :meth:`actions` is called."""
 
     def __getattr__(self, name: str) -> Any:
-        if name in _LEFT_OUT or name.startswith("__"):
+        if name in _HIDDEN_METHODS or name.startswith("__"):
             raise AttributeError(name)
         attribute = getattr(self._inner, name)
         return self._recorded_context if name == "context" else attribute
 
     async def actions(self) -> Sequence[Action]:
-        """Return the real actions, with recorded results."""
-        recorded_actions = [self._recorded(action) for action in await self._inner.actions()]
+        """Return the actions of the real connection, with calls that return recorded results."""
+        recorded_actions = [
+            self._with_recorded_results(action) for action in await self._inner.actions()
+        ]
         self.names = {self._name_of(action) for action in recorded_actions}
         return recorded_actions
 
@@ -174,7 +176,7 @@ class RecordedConnection:
         return self.name if self.is_function else f"{self.name}.{action.name}"
 
     async def _recorded_context(self, task: str) -> str | None:
-        """Return the case's facts for the prompt, else the live facts."""
+        """Return the case's facts for the prompt, else the facts of the real connection."""
         context = WORLD.get().context.get(self.name)
         if context is not None:
             return context
@@ -182,8 +184,11 @@ class RecordedConnection:
         live: str | None = await inner.context(task)
         return live
 
-    def _recorded(self, action: Action) -> Action:
-        """Return an action that answers from the record, and makes live reads if these are on."""
+    def _with_recorded_results(self, action: Action) -> Action:
+        """Return a copy of an action whose calls return recorded results.
+
+        With ``live_reads``, calls that only read and have no recorded result are really made.
+        """
         name = self._name_of(action)
 
         async def call(**arguments_given: Any) -> Any:
@@ -191,21 +196,21 @@ class RecordedConnection:
                 key: value for key, value in arguments_given.items() if key != action.context
             }
             world = WORLD.get()
-            reads = action.effect == "read"
-            recorded = world.take(name, arguments, action.defaults, may_repeat=reads)
+            only_reads = action.effect == "read"
+            recorded = world.take(name, arguments, action.defaults, may_repeat=only_reads)
             if recorded is not None and recorded.error is not None and recorded.result is None:
                 raise ToolExecutionError(recorded.error)
             if recorded is not None:
                 return recorded.result
-            if world.live_reads and await self._may_read(action, arguments):
+            if world.live_reads and await self._may_read_live(action, arguments):
                 coroutine = action.call(**arguments_given) if action.is_async else None
                 return await (coroutine or asyncio.to_thread(action.call, **arguments_given))
             raise ToolExecutionError(world.note_unrecorded(name, arguments), can_retry=False)
 
         return replace(action, call=call, resumes=False, handle_error=None)
 
-    async def _may_read(self, action: Action, arguments: Mapping[str, Any]) -> bool:
-        """Return whether a call may be made: it reads, sends nothing out, and needs nobody."""
+    async def _may_read_live(self, action: Action, arguments: Mapping[str, Any]) -> bool:
+        """Return True if a call only reads, sends no data out and needs no approval."""
         if action.effect != "read" or action.egress:
             return False
         if needs_confirmation(self.confirm, action):

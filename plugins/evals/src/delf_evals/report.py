@@ -17,18 +17,19 @@ from delf.trust.folders import read_file
 from delf_cli.tables import table
 from delf_evals.places import MAX_BYTES, folder_of_runs, write
 
-_REPEATED: Final = re.compile(r" \[\d+/\d+\]$")
-"""The end of the name of a case that is run several times, as pydantic-evals writes it."""
+_REPEAT_SUFFIX: Final = re.compile(r" \[\d+/\d+\]$")
+"""Matches the suffix, such as `` [1/3]``, that pydantic-evals adds to the name of a repeated case.
+"""
 
 
 class CheckResult(BaseModel):
-    """The result of a check.
+    """The result of one check of an evaluation case.
 
     Args:
-        name: The check.
+        name: The check's name in reports.
         passed: Whether it passed; None for a score or a label.
-        value: The score or the label.
-        reason: The reason.
+        value: The score or the label, for a check that neither passes nor fails.
+        reason: An explanation of the result.
     """
 
     name: str
@@ -38,12 +39,12 @@ class CheckResult(BaseModel):
 
 
 class CallMade(BaseModel):
-    """A call of a case.
+    """A tool call in a run of an evaluation case.
 
     Args:
         action: The action.
-        arguments: The arguments, as text.
-        status: How the call ended.
+        arguments: The arguments as text, such as ``limit=5``.
+        status: The final status, such as ``ok``.
     """
 
     action: str
@@ -52,19 +53,19 @@ class CallMade(BaseModel):
 
 
 class CaseResult(BaseModel):
-    """The result of a case under one variant.
+    """The result of one run of an evaluation case under one variant.
 
     Args:
         name: The case.
         task: The task.
         passed: Whether the task was done and all checks passed.
-        error: The error of the task.
-        checks: The checks.
+        error: The error message, if the task failed.
+        checks: The results of the checks.
         answer: The answer.
         expected: The expected answer.
         scripts: The scripts that a model wrote.
         calls: The calls.
-        unrecorded: The calls for which the case had no result.
+        unrecorded: The calls, as text, for which the case had no recorded result.
         cost_usd: The cost; None if a price is unknown.
         duration_ms: Wall time in milliseconds.
     """
@@ -84,19 +85,19 @@ class CaseResult(BaseModel):
 
     @property
     def problems(self) -> list[str]:
-        """The reasons of a failure, a line each."""
+        """The reasons why the case failed, one per item."""
         failed = [check for check in self.checks if check.passed is False]
         lines = [f"{c.name}: {c.reason}" if c.reason else c.name for c in failed]
         return [self.error, *lines] if self.error else lines
 
 
 class VariantResult(BaseModel):
-    """The results of one variant.
+    """The results of all cases under one variant, a set of settings.
 
     Args:
         name: The settings that differ from the project's, as text.
         model: The model.
-        cases: The results.
+        cases: The results of the cases.
     """
 
     name: str
@@ -105,24 +106,24 @@ class VariantResult(BaseModel):
 
     @property
     def passed(self) -> int:
-        """The number of passed cases."""
+        """The number of passed runs of cases."""
         return sum(case.passed for case in self.cases)
 
     def runs(self) -> dict[str, list[CaseResult]]:
-        """Return the results by case; a case has several with ``--repeat``."""
+        """Return a mapping from a case's name to the results of all its runs."""
         results_by_case: dict[str, list[CaseResult]] = {}
         for case in self.cases:
-            results_by_case.setdefault(_REPEATED.sub("", case.name), []).append(case)
+            results_by_case.setdefault(_REPEAT_SUFFIX.sub("", case.name), []).append(case)
         return results_by_case
 
     @property
     def rate(self) -> float:
-        """The share of passed cases, from 0 to 1."""
+        """The share of passed runs, from 0 to 1."""
         return self.passed / len(self.cases)
 
     @property
     def cost_usd(self) -> float | None:
-        """The cost; None if a price is unknown."""
+        """The cost of all runs in US dollars; None if a price is unknown."""
         costs = [case.cost_usd for case in self.cases]
         return None if None in costs else sum(filter(None, costs))
 
@@ -133,12 +134,13 @@ class VariantResult(BaseModel):
 
 
 class Change(BaseModel):
-    """A case whose result differs from its result in the run before.
+    """A case whose result differs from its result in an earlier run.
 
     Args:
-        variant: The variant.
-        case: The case.
-        passed: Whether it passes now, or passes more often than before.
+        variant: The variant's name.
+        case: The case's name.
+        passed: True if a larger share of the case's runs passes than before, False if a smaller
+            one.
     """
 
     variant: str
@@ -147,14 +149,14 @@ class Change(BaseModel):
 
 
 class Report(BaseModel):
-    """The report of a run.
+    """The report of a run of a data set.
 
     Args:
         dataset: The data set's name.
-        at: The start, as ISO 8601.
+        at: The start of the run in ISO 8601.
         variants: The results by variant.
-        judge_cost_usd: The cost of judges; None if a price is unknown.
-        since: The start of the run with which this run is compared.
+        judge_cost_usd: The cost of judge models in US dollars; None if a price is unknown.
+        since: The start of the earlier run with which this run is compared; None without one.
         changes: The cases that differ from that run.
     """
 
@@ -166,32 +168,34 @@ class Report(BaseModel):
     changes: list[Change] = []
 
     def compare_with_last(self, files: Sequence[Path]) -> None:
-        """Note the cases whose result differs from the last run with a case in common.
+        """Set ``since`` and ``changes`` by comparison with the newest comparable run.
 
-        A case that was run several times is compared by its share of passed runs.
+        A run is comparable if it has a case and variant in common with this report.
+
+        Repeated cases are compared by their share of passed runs.
 
         Args:
-            files: The reports of earlier runs, the newest first. Damaged ones are skipped.
+            files: The paths of earlier reports, the newest first. Damaged reports are skipped.
         """
-        now = self.rates()
+        new_rates = self.rates()
         for file in files:
             try:
                 before = read(file)
             except ConfigurationError:
                 continue
-            then = before.rates()
-            common = [key for key in now if key in then]
+            old_rates = before.rates()
+            common = [key for key in new_rates if key in old_rates]
             if common:
                 self.since = before.at
                 self.changes = [
-                    Change(variant=variant, case=case, passed=now[variant, case] > rate)
+                    Change(variant=variant, case=case, passed=new_rates[variant, case] > rate)
                     for variant, case in common
-                    if (rate := then[variant, case]) != now[variant, case]
+                    if (rate := old_rates[variant, case]) != new_rates[variant, case]
                 ]
                 return
 
     def rates(self) -> dict[tuple[str, str], float]:
-        """Return the share of passed runs by variant and case, from 0 to 1."""
+        """Return a mapping from (variant, case) to the share of passed runs, from 0 to 1."""
         return {
             (variant.name, name): sum(case.passed for case in runs) / len(runs)
             for variant in self.variants
@@ -199,7 +203,7 @@ class Report(BaseModel):
         }
 
     def meets(self, least: float) -> bool:
-        """Return whether each variant passes a share of cases, from 0 to 1."""
+        """Return True if the share of passed runs of each variant is at least ``least``."""
         return all(variant.rate >= least for variant in self.variants)
 
     def to_dict(self) -> dict[str, Any]:
@@ -213,17 +217,17 @@ class Report(BaseModel):
 
 
 def keep(report: Report, dataset: Path) -> Path:
-    """Write a report beside its data set, and return its file."""
+    """Write a report as JSON next to its data set; return the path."""
     path = folder_of_runs(dataset) / f"{report.at.replace(':', '-')}.json"
     write(path, json.dumps(report.to_dict(), indent=1, ensure_ascii=False))
     return path
 
 
 def read(path: Path) -> Report:
-    """Read a report.
+    """Load a report from its JSON file.
 
     Raises:
-        ConfigurationError: If the file is missing or no report.
+        ConfigurationError: If the file is missing or is not a report.
     """
     try:
         return Report.model_validate_json(read_file(path, path.parent, MAX_BYTES) or b"")
@@ -234,7 +238,7 @@ def read(path: Path) -> Report:
 
 
 def money(cost: float | None) -> str:
-    """Return a cost as text."""
+    """Format a cost in US dollars; ``unknown`` for None."""
     return "unknown" if cost is None else f"${cost:.4f}"
 
 
@@ -243,7 +247,10 @@ def _letter(number: int) -> str:
 
 
 def rows_of(report: Report) -> tuple[list[str], list[list[str]]]:
-    """Return the head and the rows of the table: cases by variants, then totals."""
+    """Return the header and the rows of a table of results.
+
+    Each case has a row with one cell for each variant. Rows with the totals of the variants follow.
+    """
     letters = [_letter(number) for number in range(len(report.variants))]
     head = ["case", *letters] if len(letters) > 1 else ["case", "result"]
     changed = {(change.variant, change.case) for change in report.changes}
@@ -265,18 +272,26 @@ def rows_of(report: Report) -> tuple[list[str], list[list[str]]]:
 
 
 def summary_of(report: Report) -> list[str]:
-    """Return a line for each variant, with its letter in the table, and one about the last run."""
-    many = len(report.variants) > 1
-    letters = [f"{_letter(number)}  " if many else "" for number in range(len(report.variants))]
+    """Return the summary lines of a report.
+
+    Each variant has a line that explains its letter in the table. Lines about the cost of judging
+    and the comparison with an earlier run follow.
+    """
+    has_letters = len(report.variants) > 1
+    letters = [
+        f"{_letter(number)}  " if has_letters else "" for number in range(len(report.variants))
+    ]
     pairs = zip(letters, report.variants, strict=True)
     lines = [f"{letter}{one.name} ({one.model})" for letter, one in pairs]
     if report.judge_cost_usd != 0:
         lines.append(f"judges: {money(report.judge_cost_usd)}")
     if report.since is not None:
-        better = sum(change.passed for change in report.changes)
-        worse = len(report.changes) - better
-        what = f"{better} better, {worse} worse" if report.changes else "no result changed"
-        lines.append(f"compared with {report.since}: {what}")
+        better_count = sum(change.passed for change in report.changes)
+        worse_count = len(report.changes) - better_count
+        outcome = (
+            f"{better_count} better, {worse_count} worse" if report.changes else "no result changed"
+        )
+        lines.append(f"compared with {report.since}: {outcome}")
     return lines
 
 
@@ -287,7 +302,7 @@ _HINT: Final = (
 
 
 def lines_of(report: Report) -> list[str]:
-    """Return a report as lines for a terminal."""
+    """Format a report as lines for a terminal."""
     head, rows = rows_of(report)
     lines = [*map(visible, summary_of(report)), "", *table(rows, head, whole=True)]
     for number, variant in enumerate(report.variants):
@@ -318,7 +333,7 @@ _POLICY: Final = (
 
 
 def as_html(report: Report) -> str:
-    """Return a report as a page of one file, without scripts."""
+    """Format a report as a self-contained HTML page without JavaScript."""
     head, rows = rows_of(report)
     lines = [
         '<!doctype html><html lang="en"><meta charset="utf-8">',
@@ -349,7 +364,7 @@ def _row(cells: Sequence[str], tag: str) -> str:
 
 
 def _case_html(case: CaseResult) -> str:
-    """Return a case as HTML, open if it failed."""
+    """Format a case as an HTML ``<details>`` element, which is open if the case failed."""
     state = "passed" if case.passed else "FAILED"
     is_open = "" if case.passed else " open"
     facts = f"{money(case.cost_usd)}, {case.duration_ms / 1000:.1f} s"

@@ -39,7 +39,7 @@ from delf_evals.judge import AskOnce, Judge
 from delf_evals.recorded import WORLD, RecordedConnection, World, recorded_answer
 from delf_evals.report import CallMade, CaseResult, CheckResult, VariantResult
 
-_APART: Final[Mapping[str, Any]] = {
+_ISOLATED_SETTINGS: Final[Mapping[str, Any]] = {
     "journal": "none",
     "approvals": (),
     "approval_mode": "approve_all",
@@ -51,18 +51,18 @@ _APART: Final[Mapping[str, Any]] = {
     "record": None,
     "verbose": False,
 }
-"""Settings of an agent that asks nobody, keeps nothing and remembers nothing."""
+"""Agent settings that switch off approvals, journal, memory, learning and observers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """The options of a run.
+    """Options of a run of a data set.
 
     Args:
         repeat: The number of runs of each case.
         jobs: The maximum number of concurrent cases.
-        live_reads: Whether to make unrecorded calls that only read.
-        on_result: Called with each result.
+        live_reads: Whether calls that only read and have no recorded result are really made.
+        on_result: Called with the result of each run of a case.
     """
 
     repeat: int = 1
@@ -72,11 +72,12 @@ class RunOptions:
 
 
 def variant_settings(text: str, folder: Path) -> list[str]:
-    """Split a variant, such as ``llm=gpt-5 strategy=stream``, into settings.
+    """Split the text of a variant, ``llm=gpt-5 strategy=stream``, into ``KEY=VALUE`` settings.
 
     Args:
-        text: Settings as for ``--set``; a value ``@FILE`` is the text of a file.
-        folder: The folder of such files.
+        text: Settings as for ``--set``, separated by spaces. A value ``@FILE`` is replaced by the
+            text of that file.
+        folder: The folder to which ``FILE`` is relative.
 
     Raises:
         ConfigurationError: If the text cannot be split, or a file cannot be read.
@@ -103,15 +104,15 @@ def variant_settings(text: str, folder: Path) -> list[str]:
 
 
 @dataclass
-class _Course:
-    """The state of one run of a case."""
+class _CaseRun:
+    """The inputs, response and recorded world of one run of an evaluation case."""
 
     inputs: CaseInputs
     response: Response[Any] | None = None
     world: World = field(default_factory=World)
 
 
-_COURSE: ContextVar[_Course] = ContextVar("delf_evals_course")
+_CASE_RUN: ContextVar[_CaseRun] = ContextVar("delf_evals_course")
 
 
 @asynccontextmanager
@@ -137,44 +138,44 @@ async def run_variant(
     """Run all cases with the settings of a variant.
 
     Args:
-        dataset: The data set, whose judges have models.
+        dataset: The data set, after :meth:`Judge.serve` for its checks.
         agent: The agent of :func:`variant_agent`.
         name: The name of the variant.
-        options: How the cases are run.
+        options: The options of the run.
 
     Raises:
         DelfError: If no task can begin, for example because the model does not exist.
     """
     results: list[tuple[int, CaseResult]] = []
-    places = {case.name: number for number, case in enumerate(dataset.cases)}
-    refused: list[DelfError] = []
+    case_positions = {case.name: number for number, case in enumerate(dataset.cases)}
+    errors: list[DelfError] = []
 
     async def task(inputs: CaseInputs) -> Any:
-        course = _COURSE.get()
+        case_run = _CASE_RUN.get()
         try:
-            course.response = response = await _run(agent, inputs, course, options)
+            case_run.response = response = await _run(agent, inputs, case_run, options)
             response.raise_if_never_begun()
         except ConfigurationError as error:
-            refused.append(error)
+            errors.append(error)
             raise
-        return _answer_of(response, course.world)
+        return _answer_of(response, case_run.world)
 
     class Lifecycle(CaseLifecycle[Any, Any, Any]):
         async def setup(self) -> None:
-            _COURSE.set(_Course(self.case.inputs))
+            _CASE_RUN.set(_CaseRun(self.case.inputs))
 
         async def prepare_context(
             self, ctx: EvaluatorContext[Any, Any, Any]
         ) -> EvaluatorContext[Any, Any, Any]:
             names = {name for tool in agent.tools for name in getattr(tool, "names", ())}
-            return _with_course(ctx, _COURSE.get(), names)
+            return _with_task_results(ctx, _CASE_RUN.get(), names)
 
         async def teardown(
             self, result: ReportCase[Any, Any, Any] | ReportCaseFailure[Any, Any, Any] | None
         ) -> None:
             if result is not None:
-                outcome = _result_of(result, _COURSE.get())
-                results.append((places[self.case.name], outcome))
+                outcome = _result_of(result, _CASE_RUN.get())
+                results.append((case_positions[self.case.name], outcome))
                 options.on_result(outcome)
 
     await dataset.evaluate(
@@ -185,30 +186,30 @@ async def run_variant(
         repeat=options.repeat,
         lifecycle=Lifecycle,
     )
-    if refused:
-        raise refused[0]
+    if errors:
+        raise errors[0]
     cases = [case for _, case in sorted(results, key=lambda outcome: (outcome[0], outcome[1].name))]
     return VariantResult(name=name, model=agent.config.main_llm.model, cases=cases)
 
 
 def isolated_agent(setup: Setup, tools: Sequence[Any], output_dir: str, **more: Any) -> Agent[Any]:
-    """Return an agent of the project without approval channels, journal, memory and learning.
+    """Create an agent of the project without approval channels, journal, memory and learning.
 
     Args:
         setup: The project.
         tools: The tools.
-        output_dir: The folder of output files.
-        more: Further parameters of the agent.
+        output_dir: The folder for the output files of tasks.
+        more: Additional parameters of ``Agent``.
     """
-    own: dict[str, Any] = {**_APART, "output_dir": output_dir}
+    isolated_settings: dict[str, Any] = {**_ISOLATED_SETTINGS, "output_dir": output_dir}
     if "timeout" not in setup.project.agent.model_fields_set:
-        own["timeout"] = TIMEOUT_SECONDS
-    config = AgentConfig(**own)
+        isolated_settings["timeout"] = TIMEOUT_SECONDS
+    config = AgentConfig(**isolated_settings)
     return Agent(config, tools=tools, host=setup.host, project=setup.project, **more)
 
 
 async def contexts_of(setup: Setup, task: str) -> dict[str, str]:
-    """Return the facts that the project's connections have for a prompt now, by connection.
+    """Return the live prompt facts of the project's connections by connection name.
 
     Args:
         setup: The project.
@@ -226,7 +227,7 @@ async def contexts_of(setup: Setup, task: str) -> dict[str, str]:
 
 
 def make_judge(setup: Setup, model: str | None) -> Judge:
-    """Return the judge of a data set.
+    """Create the judge of a data set's checks.
 
     Args:
         setup: The project, without a variant's settings.
@@ -237,10 +238,10 @@ def make_judge(setup: Setup, model: str | None) -> Judge:
 
 
 async def _run(
-    agent: Agent[Any], inputs: CaseInputs, course: _Course, options: RunOptions
+    agent: Agent[Any], inputs: CaseInputs, case_run: _CaseRun, options: RunOptions
 ) -> Response[Any]:
-    course.world = World(inputs.calls, inputs.context, live_reads=options.live_reads)
-    WORLD.set(course.world)
+    case_run.world = World(inputs.calls, inputs.context, live_reads=options.live_reads)
+    WORLD.set(case_run.world)
     more: dict[str, Any] = {} if inputs.output is None else {"output": inputs.output}
     return await agent.arun(
         inputs.task, files=inputs.files or None, variables=inputs.variables or None, **more
@@ -248,10 +249,11 @@ async def _run(
 
 
 def _answer_of(response: Response[Any], world: World) -> Any:
-    """Return the answer of a task.
+    """Return the value or text of a response as the case's answer.
 
     Raises:
-        DelfError: If the task failed, or lacked a recorded result even if its script went on.
+        DelfError: If the task failed, or a call had no recorded result, even if the script caught
+            that error.
     """
     if world.unrecorded:
         calls = "; ".join(dict.fromkeys(world.unrecorded))
@@ -260,11 +262,11 @@ def _answer_of(response: Response[Any], world: World) -> Any:
     return response.text.strip() if response.value is None else response.value
 
 
-def _with_course(
-    ctx: EvaluatorContext[Any, Any, Any], course: _Course, names: set[str]
+def _with_task_results(
+    ctx: EvaluatorContext[Any, Any, Any], case_run: _CaseRun, names: set[str]
 ) -> EvaluatorContext[Any, Any, Any]:
-    """Return a context for checks with what the task did, and a span for each call and question."""
-    response = course.response
+    """Return an evaluator context with the task's :class:`Done` object and a span for each call."""
+    response = case_run.response
     events = () if response is None else response.events
     done = Done(
         calls=[
@@ -285,7 +287,10 @@ def _with_course(
     spans = SpanTree()
     spans.add_spans(_spans_of(events))
     return replace(
-        ctx, inputs=course.inputs.given, attributes={**ctx.attributes, DONE: done}, _span_tree=spans
+        ctx,
+        inputs=case_run.inputs.given,
+        attributes={**ctx.attributes, DONE: done},
+        _span_tree=spans,
     )
 
 
@@ -296,7 +301,7 @@ def _calls_of(events: Sequence[Event]) -> list[tuple[CallStarted, CallFinished]]
 
 
 def _spans_of(events: Sequence[Event]) -> list[SpanNode]:
-    """Convert events to OpenTelemetry spans, for the checks of pydantic-evals that read spans."""
+    """Convert tool and model calls to OpenTelemetry spans for pydantic-evals checks."""
     spans: list[SpanNode] = []
 
     def add(name: str, event: Event, attributes: dict[str, Any], *, failed: bool = False) -> None:
@@ -329,14 +334,14 @@ def _spans_of(events: Sequence[Event]) -> list[SpanNode]:
 
 
 def _result_of(
-    result: ReportCase[Any, Any, Any] | ReportCaseFailure[Any, Any, Any], course: _Course
+    result: ReportCase[Any, Any, Any] | ReportCaseFailure[Any, Any, Any], case_run: _CaseRun
 ) -> CaseResult:
-    """Return a case's result: what the task did, its checks, and whether all checks passed."""
-    response = course.response
+    """Build the result of a run from pydantic-evals' result and the task's events."""
+    response = case_run.response
     events = () if response is None else response.events
     case_result = CaseResult(
         name=result.name,
-        task=course.inputs.task,
+        task=case_run.inputs.task,
         passed=False,
         expected=_plain(result.expected_output),
         scripts=[event.code for event in events if isinstance(event, ScriptGenerated)],
@@ -350,7 +355,7 @@ def _result_of(
         ],
         cost_usd=None if response is None else response.cost_usd,
         duration_ms=0 if response is None else response.duration_ms,
-        unrecorded=course.world.unrecorded,
+        unrecorded=case_run.world.unrecorded,
     )
     if isinstance(result, ReportCaseFailure):
         _, _, message = result.error_message.partition(": ")
