@@ -13,14 +13,14 @@ from delf.network.addresses import Address, is_public
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
-"""A function that returns a host's addresses as text."""
+"""An async function that returns the IP addresses of a host and port as texts."""
 
 
 async def system_resolve(host: str, port: int) -> list[str]:
-    """Resolve a name with this machine's resolver.
+    """Resolve a host name with the operating system's resolver.
 
     Args:
-        host: A name, or an address in any notation that the system reads.
+        host: A host name, or an IP address in any notation.
         port: The port.
     """
     infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -28,10 +28,10 @@ async def system_resolve(host: str, port: int) -> list[str]:
 
 
 class Guard:
-    """Resolves hosts, and refuses private addresses.
+    """Resolves host names, and refuses hosts with private IP addresses.
 
     Args:
-        private: Private hosts, addresses and networks that are allowed.
+        private: Host names, IP addresses and networks that are allowed although they are private.
         resolve: Resolves a host name.
 
     Raises:
@@ -40,50 +40,52 @@ class Guard:
 
     def __init__(self, private: Sequence[str] = (), resolve: Resolve = system_resolve) -> None:
         self._resolve = resolve
-        self._names: set[str] = set()
-        self._networks: list[Network] = []
+        self._allowed_names: set[str] = set()
+        self._allowed_networks: list[Network] = []
         for item in private:
             try:
-                self._networks.append(ipaddress.ip_network(item))
+                self._allowed_networks.append(ipaddress.ip_network(item))
             except ValueError:
                 if "/" in item or not item:
                     raise ConnectionConfigurationError(
                         f"private: {item!r} is neither a host nor a network",
                         hint="a name, an address, or a network as 10.1.0.0/16",
                     ) from None
-                self._names.add(item.lower())
+                self._allowed_names.add(item.lower())
 
     async def addresses(self, host: str, port: int) -> list[str]:
-        """Resolve a host; raise unless all its addresses are public.
+        """Return the IP addresses of a host; raise unless all are public or allowed.
 
-        The caller must connect to one of them without resolving again.
+        The caller must connect to one of these addresses without resolving the host again.
 
         Args:
             host: The host as written in the URL.
             port: The port.
 
         Raises:
-            ToolRefusedError: If any address is not public.
-            ToolExecutionError: If the name is unknown.
+            ToolRefusedError: If an address is neither public nor allowed.
+            ToolExecutionError: If the host name cannot be resolved.
         """
         try:
-            found = await self._resolve(host, port)
+            resolved = await self._resolve(host, port)
         except (OSError, UnicodeError) as error:
             raise ToolExecutionError(f"the host {host} is not known") from error
-        addresses = [ipaddress.ip_address(text) for text in found]
-        if host.lower() not in self._names:
+        addresses = [ipaddress.ip_address(text) for text in resolved]
+        if host.lower() not in self._allowed_names:
             for address in addresses:
-                self._check(host, address)
+                self._refuse_private(host, address)
         if not addresses:
             raise ToolExecutionError(f"the host {host} has no address")
         return [str(address) for address in addresses]
 
-    def _check(self, host: str, address: Address) -> None:
-        """Refuse a private address outside of the allowed networks."""
-        if any(address in network for network in self._networks):
+    def _refuse_private(self, host: str, address: Address) -> None:
+        """Raise ToolRefusedError for a private address outside of the allowed networks."""
+        if any(address in network for network in self._allowed_networks):
             return
-        mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-        if mapped is not None and any(mapped in network for network in self._networks):
+        ipv4_address = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+        if ipv4_address is not None and any(
+            ipv4_address in network for network in self._allowed_networks
+        ):
             return
         if not is_public(address):
             where = host if host == str(address) else f"{host} ({address})"

@@ -14,27 +14,29 @@ from delf_web.pdf import read_pdf
 
 HTML: Final = frozenset({"text/html", "application/xhtml+xml"})
 PDF: Final = "application/pdf"
-_FEEDS: Final = frozenset({"application/rss+xml", "application/atom+xml", "application/rdf+xml"})
-_TEXTS: Final = frozenset({"application/json", "application/xml", "application/javascript"})
+_FEED_TYPES: Final = frozenset(
+    {"application/rss+xml", "application/atom+xml", "application/rdf+xml"}
+)
+_TEXT_TYPES: Final = frozenset({"application/json", "application/xml", "application/javascript"})
 
 
 def _text(document: Document) -> Text:
-    """Return the main text of a page, PDF, feed or text file."""
+    """Return the text of a document: the main text of an HTML page, all text of other formats."""
     kind = document.kind
     if kind in HTML:
         return read_text(document)
     if kind == PDF:
         return read_pdf(document)
-    if kind in _FEEDS:
+    if kind in _FEED_TYPES:
         entries = read_feed(document)
         lines = [f"- [{item['title']}]({item['url']}) {item['date'] or ''}" for item in entries]
         return Text(title="", date=None, text="\n".join(lines))
-    if kind.startswith("text/") or kind in _TEXTS or kind.endswith(("+json", "+xml")):
+    if kind.startswith("text/") or kind in _TEXT_TYPES or kind.endswith(("+json", "+xml")):
         return Text(title="", date=None, text=document.text)
     raise ToolExecutionError(f"{document.url} is not text: it is {kind}")
 
 
-def _page(read: Callable[[Document], Any]) -> Callable[[Document], Any]:
+def _for_html(read: Callable[[Document], Any]) -> Callable[[Document], Any]:
     def checked(document: Document) -> Any:
         if document.kind not in HTML:
             raise ToolExecutionError(f"{document.url} is not a page: it is {document.kind}")
@@ -43,37 +45,39 @@ def _page(read: Callable[[Document], Any]) -> Callable[[Document], Any]:
     return checked
 
 
-_WORKS: Final[dict[str, Callable[[Document], Any]]] = {
+_PARSERS: Final[dict[str, Callable[[Document], Any]]] = {
     "text": _text,
     "whole": lambda document: (
         read_text(document, whole=True) if document.kind in HTML else _text(document)
     ),
-    "links": _page(read_links),
-    "tables": _page(read_tables),
+    "links": _for_html(read_links),
+    "tables": _for_html(read_tables),
     "feeds": feeds_of,
     "feed": read_feed,
 }
 
 
 def read(work: str, url: str, kind: str, charset: str | None, content: bytes) -> Any:
-    """Read a document.
+    """Parse a document, and return the requested kind of data.
 
     Args:
-        work: The kind of result: ``text``, ``whole``, ``links``, ``tables``, ``feeds`` or ``feed``.
+        work: The requested kind: ``text`` (the main text), ``whole`` (all text), ``links``,
+            ``tables``, ``feeds`` (the addresses of a page's feeds) or ``feed`` (the entries of a
+            feed).
         url: The document's address.
         kind: The media type.
-        charset: The encoding by the server, if declared.
+        charset: The character encoding that the server declared, if any.
         content: The bytes.
 
     Raises:
-        ToolExecutionError: If the document cannot be read.
+        ToolExecutionError: If the document cannot be parsed, or its format has no such data.
     """
     document = Document(url=url, kind=kind, charset=charset, content=content)
     if kind in HTML:
         check_markup(content, url)
-    return _WORKS[work](document)
+    return _PARSERS[work](document)
 
 
 def warm_up() -> None:
-    """Load the libraries' lazy parts."""
+    """Parse a small page, so that the libraries load the modules that they import on first use."""
     read("text", "https://example.com/", "text/html", None, b"<html><p>A page.</p></html>")

@@ -16,53 +16,53 @@ from urllib.parse import urlsplit
 
 from delf_web.document import lxml_html
 
-_IN_URL: Final = re.compile(r"/((?:19|20)\d\d)/(\d\d?)/(\d\d?)/[^/]*[^\W\d_]")
-_NAMES: Final = re.compile(
+_DATE_IN_URL: Final = re.compile(r"/((?:19|20)\d\d)/(\d\d?)/(\d\d?)/[^/]*[^\W\d_]")
+_DATE_NAMES: Final = re.compile(
     r"publi(sh(ed)?|cation)[._ -]?(date|time|on)|pub-?date|^pdate$"
     r"|date[._ -]?(publi|creat|issued|posted)"
     r"|(^|[.:_-])(date|created|issued)$|date[._-]?time|(article|post|story|display)[._-]?date",
     re.IGNORECASE,
 )
-"""Names of declarations that state when a page was published or written."""
-_OTHER_NAMES: Final = re.compile(
+"""Matches the names of ``meta`` elements with the date of publication or creation."""
+_OTHER_DATE_NAMES: Final = re.compile(
     r"modif|updat|revis|expir|valid|copyright|event|last", re.IGNORECASE
 )
 _PARSELY: Final = "parsely-page"
-_KEYS: Final = ("datePublished", "dateCreated", "pub_date", "datePosted")
-_IN_BROKEN: Final = re.compile(r'"(?:datePublished|pub_date)"\s*:\s*"([^"]{6,40})"')
-_PARTS: Final = ("@graph", "mainEntity", "mainEntityOfPage")
-_NO_PAGES: Final = re.compile(
+_DATE_KEYS: Final = ("datePublished", "dateCreated", "pub_date", "datePosted")
+_DATE_IN_MALFORMED_JSON: Final = re.compile(r'"(?:datePublished|pub_date)"\s*:\s*"([^"]{6,40})"')
+_NESTED_KEYS: Final = ("@graph", "mainEntity", "mainEntityOfPage")
+_OTHER_TYPES: Final = re.compile(
     "image|video|audio|comment|review|event|organization|person|list|website|rating", re.IGNORECASE
 )
-"""Types of structured data that describe other things than the page."""
-_NOT_BESIDE: Final = (
+"""Matches JSON-LD types of things other than pages, whose dates are not the page's date."""
+_IN_MAIN_CONTENT: Final = (
     "[not(ancestor::aside or ancestor::footer or ancestor::nav)]"
     '[not(ancestor::*[contains(@class, "comment") or contains(@id, "comment")])]'
 )
-_MARKED: Final = (
+_DATE_ELEMENTS: Final = (
     '//*[contains(@itemprop, "datePublished") or (self::time and @pubdate)'
     ' or ((self::abbr or self::time) and contains(@class, "publish"))'
-    f' or (self::time and contains(@class, "entry-date"))]{_NOT_BESIDE}'
+    f' or (self::time and contains(@class, "entry-date"))]{_IN_MAIN_CONTENT}'
 )
-_TIMES: Final = f"//time[@datetime]{_NOT_BESIDE}"
+_TIME_ELEMENTS: Final = f"//time[@datetime]{_IN_MAIN_CONTENT}"
 _WITH_SLASHES: Final = re.compile(r"\s*(\d\d?)/(\d\d?)/(\d{4})")
 _MONTHS: Final = 12
 
 
 def stated_date(tree: Any, url: str) -> str | None:
-    """Return the publication date that a page states, or None.
+    """Return the publication date that a page states explicitly, or None.
 
     Args:
-        tree: The page.
-        url: The address, which states a date as ``/2026/01/31/title``.
+        tree: The parsed HTML of the page.
+        url: The page's URL, in which a path such as ``/2026/01/31/title`` states a date.
     """
     for date in filter(None, _declared_dates(tree)):
         return date
-    for places in (_MARKED, _TIMES):
-        dates = {_date_of_element(element) for element in tree.xpath(places)} - {None}
+    for xpath in (_DATE_ELEMENTS, _TIME_ELEMENTS):
+        dates = {_date_of_element(element) for element in tree.xpath(xpath)} - {None}
         if len(dates) == 1:  # several dates are ambiguous
             return dates.pop()
-    in_url = _IN_URL.search(urlsplit(url).path)
+    in_url = _DATE_IN_URL.search(urlsplit(url).path)
     try:
         return dt.date(*map(int, in_url.groups())).isoformat() if in_url else None
     except ValueError:
@@ -70,84 +70,84 @@ def stated_date(tree: Any, url: str) -> str | None:
 
 
 def _declared_dates(tree: Any) -> Iterator[str | None]:
-    """Yield the dates that a page declares for programs."""
+    """Yield the publication dates in the ``meta`` elements and JSON-LD of a page."""
     for element in tree.xpath("//meta[@content]"):
         name = next(
             (str(element.get(key)) for key in ("property", "name", "itemprop") if element.get(key)),
             "",
         )
         if name == _PARSELY:
-            yield from map(_date, _dates_in_json(str(element.get("content"))))
-        elif _NAMES.search(name) and not _OTHER_NAMES.search(name):
-            yield _date(str(element.get("content")))
+            yield from map(_parse_date, _dates_in_json(str(element.get("content"))))
+        elif _DATE_NAMES.search(name) and not _OTHER_DATE_NAMES.search(name):
+            yield _parse_date(str(element.get("content")))
     for element in tree.xpath('//script[contains(@type, "ld+json")]'):
-        yield from map(_date, _dates_in_json(str(element.text_content())))
+        yield from map(_parse_date, _dates_in_json(str(element.text_content())))
 
 
 def _dates_in_json(text: str) -> Iterator[str]:
-    """Yield the dates of publication in data about a page, which is often broken."""
+    """Yield the publication dates in a page's JSON-LD, even if its JSON is malformed."""
     try:
         data = json.loads(text, strict=False)
     except (ValueError, RecursionError):
-        if (match := _IN_BROKEN.search(text)) is not None:
+        if (match := _DATE_IN_MALFORMED_JSON.search(text)) is not None:
             yield match[1]
         return
-    nodes = list(_nodes(data))
-    for key in _KEYS:
+    nodes = list(_page_objects(data))
+    for key in _DATE_KEYS:
         for node in nodes:
             if isinstance(value := node.get(key), str):
                 yield value
 
 
-def _nodes(data: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
-    """Yield the structured data about the page itself."""
-    if isinstance(data, list) and depth < len(_PARTS):
+def _page_objects(data: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
+    """Yield the JSON-LD objects that describe the page itself."""
+    if isinstance(data, list) and depth < len(_NESTED_KEYS):
         for item in cast("list[Any]", data):
-            yield from _nodes(item, depth + 1)
+            yield from _page_objects(item, depth + 1)
     elif isinstance(data, dict):
         node = cast("dict[str, Any]", data)
         type_name: Any = node.get("@type")
         kinds = cast("list[Any]", type_name if isinstance(type_name, list) else [type_name])
-        if kinds and all(_NO_PAGES.search(str(kind)) for kind in kinds):
+        if kinds and all(_OTHER_TYPES.search(str(kind)) for kind in kinds):
             return
         yield node
-        for part in _PARTS:
-            if depth < len(_PARTS):
-                yield from _nodes(node.get(part), depth + 1)
+        for part in _NESTED_KEYS:
+            if depth < len(_NESTED_KEYS):
+                yield from _page_objects(node.get(part), depth + 1)
 
 
 def _date_of_element(element: Any) -> str | None:
-    """Return the date that an element of a page states."""
-    written = [element.get(name) for name in ("datetime", "content", "title")]
-    date = next((_date(str(text)) for text in written if text), None)
+    """Return the date in an element's attributes or text; None if missing or ambiguous."""
+    text = [element.get(name) for name in ("datetime", "content", "title")]
+    date = next((_parse_date(str(text)) for text in text if text), None)
     if date is not None or _is_ambiguous(str(element.text_content())):
         return date
     copied = copy.deepcopy(element)
     copied.tail = None
-    return _find(body=copied)
+    return _find_date(body=copied)
 
 
-def _date(written: str) -> str | None:
+def _parse_date(text: str) -> str | None:
     """Parse a date in any format; None for an ambiguous one."""
-    if not written.strip() or _is_ambiguous(written):
+    if not text.strip() or _is_ambiguous(text):
         return None
-    if (match := _WITH_SLASHES.match(written)) is not None and int(match[2]) > _MONTHS:
-        written = f"{match[3]}-{match[1]:0>2}-{match[2]}"
+    if (match := _WITH_SLASHES.match(text)) is not None and int(match[2]) > _MONTHS:
+        text = f"{match[3]}-{match[1]:0>2}-{match[2]}"
     meta: Any = lxml_html().Element("meta")
     meta.set("property", "article:published_time")
-    meta.set("content", "".join(c for c in written if c.isprintable()))
-    return _find(head=meta)
+    meta.set("content", "".join(c for c in text if c.isprintable()))
+    return _find_date(head=meta)
 
 
-def _is_ambiguous(written: str) -> bool:
-    """Return True if day and month of a date may be swapped."""
-    match = _WITH_SLASHES.match(written)
+def _is_ambiguous(text: str) -> bool:
+    """Return True if a date such as ``03/04/2026`` may have the month or the day first."""
+    match = _WITH_SLASHES.match(text)
     return (
         match is not None and match[1] != match[2] and max(map(int, match.groups()[:2])) <= _MONTHS
     )
 
 
-def _find(**parts: Any) -> str | None:
+def _find_date(**parts: Any) -> str | None:
     from htmldate import find_date
 
     page: Any = lxml_html().document_fromstring("<html><head></head><body></body></html>")

@@ -12,12 +12,12 @@ _MARKUP: Final = ("html", "xml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """The document at an address.
+    """A downloaded document.
 
     Args:
         url: The final address after redirects.
         kind: The media type, such as ``text/html``.
-        charset: The encoding by the server, if declared.
+        charset: The character encoding that the server declared, if any.
         content: The bytes.
     """
 
@@ -28,16 +28,16 @@ class Document:
 
     @property
     def text(self) -> str:
-        """The text, decoded by byte order mark, declared charset, UTF-8 or detection.
+        """The decoded text, by byte order mark, declared encoding, UTF-8 or detection.
 
-        Guesses and undecodable bytes are noted.
+        A note is added to the call for a detected encoding and for undecodable bytes.
         """
         is_markup = self.kind.endswith(_MARKUP)
         return decode_declared(self.content, self.charset, self.url, is_markup=is_markup)
 
 
 def lxml_html() -> Any:
-    """Return lxml's HTML, which has no types and is loaded on first use."""
+    """Return the module ``lxml.html``, which is loaded on first use and has no type hints."""
     from lxml import html
 
     return html

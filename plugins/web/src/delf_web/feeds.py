@@ -12,11 +12,11 @@ from delf.notes import note
 from delf_web.document import Document
 from delf_web.pages import plain
 
-_ZONED: Final = re.compile(r":\d\d.*(?:[A-Za-z]|[+-]\d\d:?\d\d)\s*$")
+_TIME_WITH_ZONE: Final = re.compile(r":\d\d.*(?:[A-Za-z]|[+-]\d\d:?\d\d)\s*$")
 
 
 class Entry(TypedDict):
-    """An entry of a feed."""
+    """An entry of a feed; ``date`` is in ISO 8601."""
 
     title: str
     url: str
@@ -25,7 +25,7 @@ class Entry(TypedDict):
 
 
 def read_feed(document: Document) -> list[Entry]:
-    """Return the entries of a feed in order.
+    """Return the entries of an RSS or Atom feed in their order.
 
     Args:
         document: The feed.
@@ -45,16 +45,16 @@ def read_feed(document: Document) -> list[Entry]:
     )
     if not parsed.version:
         raise ToolExecutionError(f"{document.url} is not a feed, and names none")
-    damage = parsed.get("bozo_exception")
-    if parsed.bozo and not isinstance(damage, _harmless_warnings()):
-        note(f"{document.url} is damaged ({damage}): entries may be missing")
+    error = parsed.get("bozo_exception")
+    if parsed.bozo and not isinstance(error, _harmless_warnings()):
+        note(f"{document.url} is damaged ({error}): entries may be missing")
     elif not parsed.entries:
         note(f"{document.url} has no entries")
     return [_entry(item) for item in parsed.entries]
 
 
 def _harmless_warnings() -> tuple[type[Exception], ...]:
-    """Return the warnings of feedparser after which all entries are still complete."""
+    """Return the feedparser errors after which all entries are still complete."""
     import feedparser
 
     library: Any = feedparser
@@ -67,13 +67,22 @@ def _entry(item: Any) -> Entry:
     return Entry(
         title=plain(item.get("title", "")),
         url=item.get("link", ""),
-        date=_date(str(item.get(name, "")), moment) if moment else None,
+        date=_format_date(str(item.get(name, "")), moment) if moment else None,
         summary=plain(item.get("summary", "")),
     )
 
 
-def _date(text: str, moment: time.struct_time) -> str:
-    """Format a date without the midnight and UTC that feedparser adds."""
+def _format_date(text: str, moment: time.struct_time) -> str:
+    """Format a feed's date as ISO 8601.
+
+    feedparser sets missing times to midnight and missing time zones to UTC, which are omitted.
+
+    Args:
+        text: The date in the feed.
+        moment: The date as parsed by feedparser.
+    """
     if ":" not in text:
         return time.strftime("%Y-%m-%d", moment)
-    return time.strftime("%Y-%m-%dT%H:%M:%S", moment) + ("Z" if _ZONED.search(text) else "")
+    return time.strftime("%Y-%m-%dT%H:%M:%S", moment) + (
+        "Z" if _TIME_WITH_ZONE.search(text) else ""
+    )

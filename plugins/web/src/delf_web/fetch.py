@@ -23,17 +23,17 @@ from delf_web.transport import PinnedTransport
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS: Final = 5
-_MAX_URL: Final = 4000
-_MAX_KIND: Final = 400
-_FAILED: Final = 400
+_MAX_URL_LENGTH: Final = 4000
+_MAX_CONTENT_TYPE_LENGTH: Final = 400
+_FIRST_ERROR_STATUS: Final = 400
 _ACCEPT: Final = "text/html,application/xhtml+xml,application/xml;q=0.9,application/pdf,*/*;q=0.5"
 
 
 class Fetcher:
-    """Fetches pages within one event loop.
+    """Downloads documents within one event loop.
 
     Args:
-        settings: Hosts, limits and rate.
+        settings: The allowed hosts, the limits and the request rate.
         resolve: Resolves a host name.
     """
 
@@ -51,12 +51,12 @@ class Fetcher:
         self._pace = Pace(settings.rate)
 
     async def get(self, url: str, *, named_by: str | None = None) -> Document:
-        """Return the document at an address.
+        """Download the document at a URL.
 
         Args:
             url: The address.
-            named_by: The page with the link, if the address is not from a script; approval was
-                given for that page's host.
+            named_by: The page that named this URL, if no script did. The approved host is then the
+                host of that page.
 
         Raises:
             ToolRefusedError: If the address is not allowed.
@@ -64,7 +64,7 @@ class Fetcher:
         """
         first = checked_url(url, self._settings).copy_with(fragment=None)
         if named_by is not None:
-            self._check_host(first, f"{named_by} names", httpx.URL(named_by))
+            self._require_approved_host(first, f"{named_by} names", httpx.URL(named_by))
         return await self._follow(first)
 
     async def aclose(self) -> None:
@@ -73,46 +73,46 @@ class Fetcher:
         await self._transport.aclose()
 
     async def _follow(self, first: httpx.URL) -> Document:
-        """Return the document at an address, after following redirects."""
+        """Download a document, following redirects."""
         url = first
         for _ in range(_MAX_REDIRECTS + 1):
             response, content = await self._exchange(url)
-            place = response.headers.get("location")
-            if response.status_code in _REDIRECTS and place:
-                url = self._redirected(url, place, first)
+            location = response.headers.get("location")
+            if response.status_code in _REDIRECTS and location:
+                url = self._redirected(url, location, first)
                 continue
-            if response.status_code >= _FAILED:
+            if response.status_code >= _FIRST_ERROR_STATUS:
                 raise ToolExecutionError(
                     f"{url} answered {response.status_code} {response.reason_phrase}".rstrip()
                 )
-            kind = Message()
+            content_type = Message()
             media_type = response.headers.get("content-type") or "text/html"
-            kind["Content-Type"] = media_type[:_MAX_KIND]
+            content_type["Content-Type"] = media_type[:_MAX_CONTENT_TYPE_LENGTH]
             return Document(
                 url=str(url),
-                kind=kind.get_content_type(),
-                charset=kind.get_content_charset(),
+                kind=content_type.get_content_type(),
+                charset=content_type.get_content_charset(),
                 content=content,
             )
         raise ToolExecutionError(f"{first}: over {_MAX_REDIRECTS} redirects")
 
-    def _redirected(self, url: httpx.URL, place: str, first: httpx.URL) -> httpx.URL:
+    def _redirected(self, url: httpx.URL, location: str, first: httpx.URL) -> httpx.URL:
         try:
-            target = url.join(place).copy_with(fragment=None)
+            target = url.join(location).copy_with(fragment=None)
         except (httpx.InvalidURL, ValueError):
             raise ToolExecutionError(f"{url} redirects to no valid address") from None
         # A redirect is an address chosen by a stranger, under the same rules as the first.
         checked = checked_url(str(target), self._settings)
-        self._check_host(checked, f"{url} redirects to", first)
+        self._require_approved_host(checked, f"{url} redirects to", first)
         return checked
 
-    def _check_host(self, url: httpx.URL, source: str, first_url: httpx.URL) -> None:
-        """Raise for a host that needs approval and was not approved.
+    def _require_approved_host(self, url: httpx.URL, source: str, first_url: httpx.URL) -> None:
+        """Raise ToolRefusedError for a host that needs an approval other than the given one.
 
         Args:
-            url: The requested address.
-            source: The source of the address, for the message.
-            first_url: The approved address.
+            url: The requested URL.
+            source: The origin of the URL for the error message, such as ``PAGE redirects to``.
+            first_url: The URL that was approved.
         """
         settings = self._settings
         if (
@@ -126,7 +126,7 @@ class Fetcher:
             )
 
     async def _exchange(self, url: httpx.URL) -> tuple[httpx.Response, bytes]:
-        """Make one request; return its answer, whatever its status."""
+        """Send one GET request; return the response, of any status, and its body."""
         await self._pace.turn(url.netloc.decode())
         try:
             async with asyncio.timeout(self._settings.timeout):
@@ -139,8 +139,8 @@ class Fetcher:
                 finally:
                     await response.aclose()
         except (TimeoutError, httpcore.TimeoutException):
-            words = f"{url} did not answer within {self._settings.timeout:g} s"
-            raise _unreachable_error(url, words) from None
+            message = f"{url} did not answer within {self._settings.timeout:g} s"
+            raise _unreachable_error(url, message) from None
         except (httpcore.NetworkError, httpcore.ProtocolError) as error:
             raise _unreachable_error(url, f"{url} cannot be reached: {error}"[:300]) from None
 
@@ -158,9 +158,9 @@ class Fetcher:
 
 
 def _unreachable_error(url: httpx.URL, message: str) -> ToolExecutionError:
-    """Return the error for a server that cannot be reached.
+    """Create the error for a server that cannot be reached.
 
-    If a proxy is set, the message says that pages are fetched without a proxy.
+    If the environment sets a proxy, a hint says that pages are fetched without it.
     """
     proxy = proxy_for(str(url))
     if proxy is None:
@@ -172,17 +172,17 @@ def _unreachable_error(url: httpx.URL, message: str) -> ToolExecutionError:
 
 
 def checked_url(text: str, settings: WebSettings) -> httpx.URL:
-    """Validate the address of a page without resolving it.
+    """Parse a URL and check its scheme, host pattern and port, without resolving the host.
 
     Args:
         text: The address.
-        settings: The settings with allowed hosts and ports.
+        settings: The settings with the allowed hosts and ports.
 
     Raises:
         ToolRefusedError: If the address is not allowed.
     """
     try:
-        if len(text) > _MAX_URL:
+        if len(text) > _MAX_URL_LENGTH:
             raise ToolRefusedError(f"an address of {len(text)} characters is too long")
         url = httpx.URL(text.strip())
     except (httpx.InvalidURL, ValueError):
@@ -206,6 +206,6 @@ def checked_url(text: str, settings: WebSettings) -> httpx.URL:
 
 
 def is_named(host: str, settings: WebSettings) -> bool:
-    """Return True if a pattern of the settings matches a host."""
+    """Return True if a pattern of allowed hosts matches a host."""
     name = host.lower().rstrip(".")
     return any(fnmatchcase(name, pattern.lower()) for pattern in settings.hosts)

@@ -10,10 +10,10 @@ _MAX_SITES: Final = 1000
 
 
 class Pace:
-    """Serialises requests to one host, with polite pauses.
+    """Limits the rate of requests to each host.
 
     Args:
-        rate: Requests a second; 0 is no limit.
+        rate: The maximum number of requests per second to one host; 0 for no limit.
     """
 
     def __init__(self, rate: float) -> None:
@@ -21,7 +21,7 @@ class Pace:
         self._next: dict[str, float] = {}
 
     async def turn(self, host: str) -> None:
-        """Wait until the host may be asked again."""
+        """Wait until the next request to a host may start."""
         now = time.monotonic()
         start = max(now, self._next.get(host, 0.0))
         self._next[host] = start + self._pause

@@ -15,38 +15,39 @@ MAX_NODES: Final = 400_000
 MAX_ATTRIBUTES: Final = 1_000_000
 MAX_OF_A_TAG: Final = 256
 MAX_DEPTH: Final = 10_000
-"""The maximum number of open elements, without those whose end tag is often omitted."""
+"""The maximum nesting depth; elements whose end tag is often omitted do not count."""
 
 _TAG: Final = re.compile(rb"<(?:!--|(/?)([a-zA-Z][^\s/>]*))")
 _ATTRIBUTE: Final = re.compile(
     rb"""[\s/]*[^\s/>][^\s/>=]*(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>]*))?"""
 )
-_TEXTS: Final = {
+_RAW_TEXT_ELEMENTS: Final = {
     name: re.compile(b"</" + name, re.IGNORECASE)
     for name in (b"script", b"style", b"textarea", b"title", b"xmp")
 }
-"""Elements whose content is raw text, with their end tags."""
-_LEFT_OPEN: Final = frozenset(
+"""Elements whose content is raw text without tags, with patterns for their end tags."""
+_OPTIONAL_END_TAGS: Final = frozenset(
     b"area base body br col colgroup dd dt embed head hr html img input li link meta optgroup "
     b"option p param rb rp rt rtc source tbody td tfoot th thead tr track wbr".split()
 )
 
 
 def check_markup(content: bytes, url: str) -> None:
-    """Refuse a page whose structure would be slow to parse.
+    """Raise an error for an HTML page that would be slow to parse.
 
     Args:
-        content: The page.
+        content: The bytes of the page.
         url: The address, for the message.
 
     Raises:
-        ToolExecutionError: If the structure exceeds a limit; names the limit.
+        ToolExecutionError: If the page has too many or too deeply nested tags or attributes; the
+            error names the limit.
     """
     nodes = attributes = depth = end = 0
     while (tag := _TAG.search(content, end)) is not None:
         nodes += 1
         if nodes > MAX_NODES:
-            raise _too_much(url, f"{MAX_NODES:,} tags")
+            raise _limit_error(url, f"{MAX_NODES:,} tags")
         end = tag.end()
         if tag[2] is None:
             # ``<!-->`` and ``<!--->`` are complete comments.
@@ -55,25 +56,25 @@ def check_markup(content: bytes, url: str) -> None:
             if end < 0:
                 return
             continue
-        name, own = tag[2].lower(), 0
-        if name not in _LEFT_OPEN:
+        name, tag_attributes = tag[2].lower(), 0
+        if name not in _OPTIONAL_END_TAGS:
             depth = max(0, depth - 1) if tag[1] else depth + 1
             if depth > MAX_DEPTH:
-                raise _too_much(url, f"{MAX_DEPTH:,} elements inside each other")
+                raise _limit_error(url, f"{MAX_DEPTH:,} elements inside each other")
         while (attribute := _ATTRIBUTE.match(content, end)) is not None:
-            own += 1
+            tag_attributes += 1
             end = attribute.end()
-            if own > MAX_OF_A_TAG:
-                raise _too_much(url, f"{MAX_OF_A_TAG:,} attributes on one tag")
-        attributes += own
+            if tag_attributes > MAX_OF_A_TAG:
+                raise _limit_error(url, f"{MAX_OF_A_TAG:,} attributes on one tag")
+        attributes += tag_attributes
         if attributes > MAX_ATTRIBUTES:
-            raise _too_much(url, f"{MAX_ATTRIBUTES:,} attributes")
-        if name in _TEXTS and not tag[1]:
-            closing = _TEXTS[name].search(content, end)
+            raise _limit_error(url, f"{MAX_ATTRIBUTES:,} attributes")
+        if name in _RAW_TEXT_ELEMENTS and not tag[1]:
+            closing = _RAW_TEXT_ELEMENTS[name].search(content, end)
             if closing is None:
                 return
             end = closing.start()
 
 
-def _too_much(url: str, what: str) -> ToolExecutionError:
+def _limit_error(url: str, what: str) -> ToolExecutionError:
     return ToolExecutionError(f"{url} has more than {what}, and is not read")

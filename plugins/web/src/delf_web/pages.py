@@ -13,17 +13,17 @@ from delf_web.dates import stated_date
 from delf_web.document import Document, lxml_html
 
 _MAX_SPAN: Final = 1000
-_NEARLY_ALL: Final = 0.9
-_MORE: Final = 1.3
+_MIN_UNNOTED_SHARE: Final = 0.9
+_MAX_UNNOTED_SHARE: Final = 1.3
 _LINK: Final = re.compile(r"\]\((?:[^()\s]|\([^()\s]*\))*(?: \"[^\"\n]*\")?\)")
 _WORD: Final = re.compile(r"\w+")
-_UNSHOWN: Final = frozenset(
+_INVISIBLE_TAGS: Final = frozenset(
     {
         "script", "style", "noscript", "template", "head", "title", "object", "embed", "iframe",
         "svg", "math", "datalist",
     }
 )  # fmt: skip
-_BLOCKS: Final = frozenset(
+_BLOCK_TAGS: Final = frozenset(
     {
         "address", "article", "aside", "blockquote", "body", "br", "caption", "dd", "details",
         "dialog", "div", "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "h1",
@@ -34,21 +34,21 @@ _BLOCKS: Final = frozenset(
 
 
 class Link(TypedDict):
-    """A link of a page."""
+    """A link with its text and absolute URL."""
 
     text: str
     url: str
 
 
 class Table(TypedDict):
-    """A table of a page: all rows have the same number of cells."""
+    """A table whose rows all have the same number of cells."""
 
     caption: str
     rows: list[list[str]]
 
 
 class Text(TypedDict):
-    """The readable text of a page."""
+    """The title, publication date and Markdown text of a page."""
 
     title: str
     date: str | None
@@ -56,11 +56,11 @@ class Text(TypedDict):
 
 
 def read_text(document: Document, *, whole: bool = False) -> Text:
-    """Return a page's main text as Markdown, without menus and the like.
+    """Return the main text of an HTML page as Markdown.
 
     Args:
         document: A page of HTML.
-        whole: Whether to read all of the page's text.
+        whole: Whether to return all visible text, with menus, headers and footers.
     """
     import trafilatura
 
@@ -70,20 +70,20 @@ def read_text(document: Document, *, whole: bool = False) -> Text:
     tree = _tree(page, document.url)
     if tree is None:
         return Text(title="", date=None, text=plain(page))
-    everything = whole_text(tree)
+    visible_text = whole_text(tree)
     text = "" if whole else _main_text(tree, document.url)
     # A page without a main part, such as a list, is read as a whole.
     if text and not whole:
-        _note_share(text, everything)
-    if not (text or everything):
+        _note_share(text, visible_text)
+    if not (text or visible_text):
         note(f"{document.url} shows no text: it is empty, has pictures, or is written by scripts")
-    about: Any = trafilatura.extract_metadata(
+    metadata: Any = trafilatura.extract_metadata(
         copy.deepcopy(tree), default_url=document.url, date_config={"extensive_search": False}
     )
     return Text(
-        title=(about.title or "") if about is not None else "",
+        title=(metadata.title or "") if metadata is not None else "",
         date=stated_date(tree, document.url),
-        text=text or everything,
+        text=text or visible_text,
     )
 
 
@@ -104,63 +104,66 @@ def _main_text(tree: Any, url: str) -> str:
     return str(extracted or "").strip()
 
 
-def _note_share(text: str, everything: str) -> None:
-    """Add a note about the omitted share of a page's text, since extraction may lose most of it."""
-    main, all_words = _WORD.findall(_LINK.sub("]", text)), _WORD.findall(everything)
+def _note_share(text: str, visible_text: str) -> None:
+    """Add a note to the call if the main text has much less or more text than the visible page."""
+    main, all_words = _WORD.findall(_LINK.sub("]", text)), _WORD.findall(visible_text)
     main_count, total = (
         sum(map(len, words)) for words in (main, all_words)
     )  # in characters: some scripts do not separate words
-    if main_count < _NEARLY_ALL * total:
+    if main_count < _MIN_UNNOTED_SHARE * total:
         note(
             f"this is the page's main text, {len(main):,} of about {len(all_words):,} words: "
             "scrape(url, whole=True) gives all of them"
         )
-    elif main_count > _MORE * total:
+    elif main_count > _MAX_UNNOTED_SHARE * total:
         note(
-            f"this text is of the page's data for programs; it shows {len(all_words):,} words "
-            "itself"
+            f"this text comes from data embedded in the page; the visible page has "
+            f"{len(all_words):,} words"
         )
 
 
 def whole_text(tree: Any) -> str:
-    """Return all words of a page that a browser shows, a line for each block.
+    """Return all visible text of a page, one line for each block element or table row.
 
     Args:
-        tree: The page.
+        tree: The parsed HTML of the page.
     """
     pieces: list[str] = []
     body = tree.find("body")
     for event, element in _html_walk(tree if body is None else body):
         tag = element.tag if isinstance(element.tag, str) else ""
         if event == "start":
-            pieces += ["\n"] if tag in _BLOCKS else [" | "] if tag in ("td", "th") else []
-            pieces.append(element.text or "" if tag and tag not in _UNSHOWN else "")
+            pieces += ["\n"] if tag in _BLOCK_TAGS else [" | "] if tag in ("td", "th") else []
+            pieces.append(element.text or "" if tag and tag not in _INVISIBLE_TAGS else "")
         else:
-            pieces += ["\n"] if tag in _BLOCKS else []
+            pieces += ["\n"] if tag in _BLOCK_TAGS else []
             pieces.append(element.tail or "")
     lines = (" ".join(line.split()).removeprefix("| ") for line in "".join(pieces).split("\n"))
     return "\n".join(line for line in lines if line)
 
 
 def _html_walk(body: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the start and the end of each visible element."""
-    open_: list[tuple[Any, Any]] = [(body, iter(body))]
+    """Yield ("start", element) and ("end", element) pairs in document order.
+
+    Children of invisible elements are skipped.
+    """
+    open_elements: list[tuple[Any, Any]] = [(body, iter(body))]
     yield "start", body
-    while open_:
-        element, children = open_[-1]
+    while open_elements:
+        element, children = open_elements[-1]
         child = next(children, None)
         if child is None:
-            open_.pop()
-            if open_:
+            open_elements.pop()
+            if open_elements:
                 yield "end", element
             continue
         yield "start", child
-        is_shown = isinstance(child.tag, str) and child.tag not in _UNSHOWN
-        open_.append((child, iter(child if is_shown else ())))
+        is_shown = isinstance(child.tag, str) and child.tag not in _INVISIBLE_TAGS
+        open_elements.append((child, iter(child if is_shown else ())))
 
 
 def read_links(document: Document) -> list[Link]:
-    """Return all links of a page, each once.
+    """Return the web links of a page without duplicates.
 
     Args:
         document: A page of HTML.
@@ -172,12 +175,12 @@ def read_links(document: Document) -> list[Link]:
     for element in tree.xpath("//a[@href]"):
         url = str(element.get("href")).partition("#")[0]
         if url.startswith(("http://", "https://")):
-            links[url] = links.get(url) or _words(element)
+            links[url] = links.get(url) or _text_of(element)
     return [Link(text=text, url=url) for url, text in links.items()]
 
 
 def read_tables(document: Document) -> list[Table]:
-    """Return all tables of a page with more than one cell.
+    """Return the tables of a page that have more than one cell.
 
     Args:
         document: A page of HTML.
@@ -188,12 +191,12 @@ def read_tables(document: Document) -> list[Table]:
         rows = _rows(element)
         if sum(map(len, rows)) > 1:
             captions = element.xpath("./caption")
-            tables.append(Table(caption=_words(captions[0]) if captions else "", rows=rows))
+            tables.append(Table(caption=_text_of(captions[0]) if captions else "", rows=rows))
     return tables
 
 
 def feeds_of(document: Document) -> list[str]:
-    """Return the addresses of the feeds that a page names.
+    """Return the URLs of the RSS and Atom feeds that a page links.
 
     Args:
         document: A page of HTML.
@@ -212,7 +215,7 @@ def plain(markup: str) -> str:
     """Return the plain text of an HTML fragment."""
     html = lxml_html()
     try:
-        return _words(html.fromstring(f"<div>{markup}</div>"))
+        return _text_of(html.fromstring(f"<div>{markup}</div>"))
     except (html.etree.LxmlError, ValueError):
         return markup
 
@@ -229,35 +232,47 @@ def _tree(page: str, url: str) -> Any:
     return tree
 
 
-def _words(element: Any) -> str:
+def _text_of(element: Any) -> str:
     return " ".join(str(element.text_content()).split())
 
 
 def _rows(table: Any) -> list[list[str]]:
-    """Return the cells of a table; a spanning cell is repeated."""
+    """Return the rows of a table as texts of equal number.
+
+    The text of a cell that spans several rows or columns is repeated in each of them.
+    """
     rows: list[list[str]] = []
-    below: dict[int, tuple[str, int]] = {}
-    for line in table.xpath("./tr | ./thead/tr | ./tbody/tr | ./tfoot/tr"):
+    spanning_cells: dict[int, tuple[str, int]] = {}
+    for table_row in table.xpath("./tr | ./thead/tr | ./tbody/tr | ./tfoot/tr"):
         row: list[str] = []
-        for cell in line.xpath("./th | ./td"):
-            _insert_spanning_cells(below, row)
-            text = _words(cell)
-            deep = _span(cell, "rowspan")
+        for cell in table_row.xpath("./th | ./td"):
+            _insert_spanning_cells(spanning_cells, row)
+            text = _text_of(cell)
+            row_span = _span(cell, "rowspan")
             for _ in range(min(_span(cell, "colspan"), _MAX_SPAN - len(row))):
-                if deep > 1:
-                    below[len(row)] = text, deep
+                if row_span > 1:
+                    spanning_cells[len(row)] = text, row_span
                 row.append(text)
-        _insert_spanning_cells(below, row)
-        below = {at: (text, deep - 1) for at, (text, deep) in below.items() if deep > 1}
+        _insert_spanning_cells(spanning_cells, row)
+        spanning_cells = {
+            at: (text, row_span - 1)
+            for at, (text, row_span) in spanning_cells.items()
+            if row_span > 1
+        }
         rows.append(row)
     width = max(map(len, rows), default=0)
     return [row + [""] * (width - len(row)) for row in rows]
 
 
-def _insert_spanning_cells(below: dict[int, tuple[str, int]], row: list[str]) -> None:
-    """Insert cells that span down from earlier rows."""
-    while len(row) in below and len(row) < _MAX_SPAN:
-        row.append(below[len(row)][0])
+def _insert_spanning_cells(spanning_cells: dict[int, tuple[str, int]], row: list[str]) -> None:
+    """Append the texts of earlier rows' cells that span into the next columns of a row.
+
+    Args:
+        spanning_cells: A mapping from column to the text and remaining rows of a spanning cell.
+        row: The row.
+    """
+    while len(row) in spanning_cells and len(row) < _MAX_SPAN:
+        row.append(spanning_cells[len(row)][0])
 
 
 def _span(cell: Any, name: str) -> int:

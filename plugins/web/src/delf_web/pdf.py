@@ -10,10 +10,10 @@ from delf_web.pages import Text
 
 
 def read_pdf(document: Document) -> Text:
-    """Return the text of a PDF document, page after page.
+    """Return the title and the text of all pages of a PDF document.
 
     Args:
-        document: The document.
+        document: The PDF document.
 
     Raises:
         ToolExecutionError: If the document cannot be read.

@@ -10,39 +10,39 @@ from delf_confined import readers
 from delf_confined.limits import Limits
 from delf_web.document import Document
 
-_MEMORY: Final = 1_000_000_000
-_MEMORY_OF_A_BYTE: Final = 100
+_BASE_MEMORY_BYTES: Final = 1_000_000_000
+_MEMORY_PER_DOCUMENT_BYTE: Final = 100
 _PDF: Final = "application/pdf"
 _PRELOADS: Final = ("feedparser", "pypdf", "delf_web.child:warm_up")
 
 
 class Readers:
-    """Reads documents, a few at once.
+    """Parses documents in child processes with limits on time and memory.
 
     Args:
-        seconds: The timeout of a document in seconds.
+        seconds: The maximum time for parsing one document, in seconds.
         most: The maximum number of bytes of a document.
     """
 
     def __init__(self, seconds: float, most: int) -> None:
         self._limits = Limits(
             seconds=seconds,
-            memory=_MEMORY + _MEMORY_OF_A_BYTE * most,
+            memory=_BASE_MEMORY_BYTES + _MEMORY_PER_DOCUMENT_BYTE * most,
             hint="read_timeout in the connection's settings gives it more time",
         )
         self._readers = readers.Readers()
 
     async def read(self, work: str, document: Document, key: str) -> Any:
-        """Read a document.
+        """Parse a document in a child process.
 
         Args:
-            work: The kind of result, as for :func:`delf_web.child.read`.
+            work: The requested kind of data, as for :func:`delf_web.child.read`.
             document: The document.
-            key: The task that asks.
+            key: The id of the calling task.
 
         Raises:
-            OptionalDependencyError: If pypdf is not installed, and it is a PDF document.
-            ToolExecutionError: If the document cannot be read within the limits.
+            OptionalDependencyError: If the document is a PDF and pypdf is not installed.
+            ToolExecutionError: If the document cannot be parsed within the limits.
         """
         if document.kind == _PDF and find_spec("pypdf") is None:
             raise OptionalDependencyError(
@@ -65,5 +65,5 @@ class Readers:
         )
 
     async def aclose(self) -> None:
-        """End the processes."""
+        """Stop the child processes."""
         await self._readers.aclose()

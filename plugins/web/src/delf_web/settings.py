@@ -10,7 +10,7 @@ from delf.settings import PluginSettings
 
 
 class WebSettings(PluginSettings):
-    """The allowed hosts, the limits, and the rate of requests."""
+    """The settings of ``Web``: allowed hosts, limits, and the request rate."""
 
     hosts: tuple[str, ...] = Field(
         default=(), description='Patterns of hosts: "example.com", "*.example.com".'
@@ -44,5 +44,5 @@ class WebSettings(PluginSettings):
 
     @property
     def other_hosts(self) -> Literal["allow", "ask", "refuse"]:
-        """The treatment of hosts that no pattern names."""
+        """The treatment of hosts that match no pattern of ``hosts``."""
         return self.others or ("refuse" if self.hosts else "allow")

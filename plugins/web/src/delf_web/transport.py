@@ -11,15 +11,15 @@ import httpx
 
 from delf_web.addresses import Guard
 
-_AT_ONCE: Final = 100
+_MAX_CONNECTIONS: Final = 100
 _IDLE_SECONDS: Final = 10.0
 
 
 class PinnedNetwork(httpcore.AsyncNetworkBackend):
-    """Resolves a host once, checks the addresses, and connects to them.
+    """A network backend that connects only to IP addresses that a guard has checked.
 
     Args:
-        guard: Finds and checks addresses.
+        guard: Resolves hosts and checks their IP addresses.
     """
 
     def __init__(self, guard: Guard) -> None:
@@ -34,16 +34,16 @@ class PinnedNetwork(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Connect to the first responding address of the host."""
-        failed: Exception | None = None
+        """Connect to the first IP address of the host that responds."""
+        last_error: Exception | None = None
         for address in await self._guard.addresses(host, port):
             try:
                 return await self._network.connect_tcp(
                     address, port, timeout, local_address, socket_options
                 )
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
-                failed = error
-        raise failed or httpcore.ConnectError("no address")
+                last_error = error
+        raise last_error or httpcore.ConnectError("no address")
 
     async def sleep(self, seconds: float) -> None:
         """Sleep for some seconds."""
@@ -63,19 +63,19 @@ class _Body(httpx.AsyncByteStream):
 
 
 class PinnedTransport:
-    """Sends requests, each by itself: no proxy, cookie, login or redirect.
+    """Sends GET requests to checked IP addresses, without proxies, cookies, logins or redirects.
 
     Args:
-        guard: Finds and checks addresses.
-        timeout: Seconds that any one step may take.
+        guard: Resolves hosts and checks their IP addresses.
+        timeout: The timeout in seconds of each step: connect, read, write, and wait for the pool.
         tls: The TLS context.
     """
 
     def __init__(self, guard: Guard, timeout: float, tls: ssl.SSLContext) -> None:
-        self._steps = dict.fromkeys(("connect", "read", "write", "pool"), timeout)
+        self._timeouts = dict.fromkeys(("connect", "read", "write", "pool"), timeout)
         self._pool = httpcore.AsyncConnectionPool(
             ssl_context=tls,
-            max_connections=_AT_ONCE,
+            max_connections=_MAX_CONNECTIONS,
             keepalive_expiry=_IDLE_SECONDS,
             network_backend=PinnedNetwork(guard),
         )
@@ -85,7 +85,7 @@ class PinnedTransport:
 
         Args:
             url: The URL.
-            headers: The headers in addition to Host.
+            headers: The headers, except ``Host``.
 
         Raises:
             httpcore.NetworkError: If the server cannot be reached.
@@ -98,7 +98,7 @@ class PinnedTransport:
                     scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path
                 ),
                 headers=request.headers.raw,
-                extensions={"timeout": cast("Any", self._steps)},
+                extensions={"timeout": cast("Any", self._timeouts)},
             )
         )
         return httpx.Response(

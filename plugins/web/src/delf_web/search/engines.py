@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from delf.errors import ToolExecutionError
 from delf_web.search.found import Findings
 
-_ASK: Final = (
+_PROMPT: Final = (
     "Search the web for what follows, and say in a few sentences what you found, with the pages "
     "that say so. Name up to {count} pages.\n\n{query}"
 )
@@ -20,12 +20,12 @@ _ERROR: Final = "the search failed: {}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """The query.
+    """A web search.
 
     Args:
-        text: The text of the query.
+        text: The text to search for.
         count: The maximum number of pages.
-        model: The model's name at its provider.
+        model: The name that the provider uses for the model; empty for SearXNG.
         domains: The domains to search; empty for all.
         language: The language of the results; only SearXNG uses it.
     """
@@ -38,34 +38,34 @@ class Query:
 
     @property
     def prompt(self) -> str:
-        """The question for a model."""
-        return _ASK.format(count=self.count, query=self.text)
+        """The prompt that asks a model to search."""
+        return _PROMPT.format(count=self.count, query=self.text)
 
 
 class Engine(Protocol):
-    """A client of one kind of server.
+    """The web search protocol of a model provider.
 
     Attributes:
-        root: The address of the provider.
-        path: The path of searches, with ``{model}`` for the model.
+        root: The provider's base URL.
+        path: The path of requests, with ``{model}`` as placeholder for the model's name.
     """
 
     root: str
     path: str
 
     def headers(self, key: str) -> dict[str, str]:
-        """Return the headers that name the client."""
+        """Return the headers with the API key."""
         ...
 
     def body(self, query: Query) -> dict[str, Any]:
-        """Return the body of the request."""
+        """Return the request body for a search."""
         ...
 
     def read(self, data: Any, findings: Findings) -> dict[str, Any] | None:
-        """Parse the response.
+        """Add the results in a response to the findings.
 
         Returns:
-            The next request body if the answer continues; None at the end.
+            The body of the next request if the answer is incomplete, else None.
 
         Raises:
             ToolExecutionError: If the response reports a failure.
@@ -73,28 +73,26 @@ class Engine(Protocol):
         ...
 
 
-def _table(data: Any, name: str) -> Any:
-    """Return an object of a response, empty if missing."""
+def _object_in(data: Any, name: str) -> Any:
     return data.get(name) or {}
 
 
-def _list(data: Any, name: str) -> Any:
-    """Return a list of a response, empty if missing."""
+def _list_in(data: Any, name: str) -> Any:
     return data.get(name) or []
 
 
 class OpenAI:
-    """The Responses API with its tool ``web_search``."""
+    """OpenAI's Responses API with the tool ``web_search``."""
 
     root = "https://api.openai.com/v1"
     path = "responses"
 
     def headers(self, key: str) -> dict[str, str]:
-        """Return the header with the bearer token."""
+        """Return the ``Authorization`` header."""
         return {"Authorization": f"Bearer {key}"}
 
     def body(self, query: Query) -> dict[str, Any]:
-        """Return the request body, without storage at the provider."""
+        """Return the request body for a search that the provider does not store."""
         tool: dict[str, Any] = {"type": "web_search"}
         if query.domains:
             tool["filters"] = {"allowed_domains": list(query.domains)}
@@ -108,15 +106,17 @@ class OpenAI:
         }
 
     def read(self, data: Any, findings: Findings) -> dict[str, Any] | None:
-        """Collect cited pages with the citing sentences, then the other sources."""
+        """Add the answer, the cited pages, and then the pages without citations."""
         if data.get("error"):
             raise ToolExecutionError(_ERROR.format(data["error"].get("message")))
         findings.is_cut = data.get("status") == "incomplete"
         sources: list[str] = []
-        for item in _list(data, "output"):
+        for item in _list_in(data, "output"):
             if item["type"] == "web_search_call":
-                action = _table(item, "action")
-                sources += [source["url"] for source in _list(action, "sources") if "url" in source]
+                action = _object_in(item, "action")
+                sources += [
+                    source["url"] for source in _list_in(action, "sources") if "url" in source
+                ]
             elif item["type"] == "message":
                 for part in item["content"]:
                     if part["type"] == "output_text":
@@ -128,9 +128,9 @@ class OpenAI:
 
 
 def _collect_citations(part: Any, findings: Findings) -> None:
-    """Collect the pages that a text cites, each with the citing line."""
+    """Add the pages that a text cites, each with the text before the citation as snippet."""
     text: str = part["text"]
-    for note in _list(part, "annotations"):
+    for note in _list_in(part, "annotations"):
         if note.get("type") == "url_citation":
             start = note.get("start_index", 0)
             line = text[text.rfind("\n", 0, start) + 1 : start]
@@ -138,7 +138,7 @@ def _collect_citations(part: Any, findings: Findings) -> None:
 
 
 class Anthropic:
-    """The Messages API with its tool ``web_search``."""
+    """Anthropic's Messages API with the tool ``web_search``."""
 
     root = "https://api.anthropic.com"
     path = "v1/messages"
@@ -147,11 +147,11 @@ class Anthropic:
         self._sent: dict[str, Any] = {}
 
     def headers(self, key: str) -> dict[str, str]:
-        """Return the headers with the key and the version of the protocol."""
+        """Return the headers with the API key and the API version."""
         return {"x-api-key": key, "anthropic-version": "2023-06-01"}
 
     def body(self, query: Query) -> dict[str, Any]:
-        """Return the request body, with a limit on searches."""
+        """Return the request body for an answer from a limited number of searches."""
         tool: dict[str, Any] = {
             "type": "web_search_20250305",
             "name": "web_search",
@@ -168,21 +168,21 @@ class Anthropic:
         return self._sent
 
     def read(self, data: Any, findings: Findings) -> dict[str, Any] | None:
-        """Collect found pages with their cited passages."""
-        failed = ""
-        for block in _list(data, "content"):
+        """Add the answer, and the found pages with cited passages as snippets."""
+        error_code = ""
+        for block in _list_in(data, "content"):
             if block["type"] == "web_search_tool_result":
                 if isinstance(block["content"], dict):
-                    failed = _table(block, "content").get("error_code", "unknown")
+                    error_code = _object_in(block, "content").get("error_code", "unknown")
                     continue
-                for page in _list(block, "content"):
+                for page in _list_in(block, "content"):
                     findings.add(page["url"], page.get("title") or "")
             elif block["type"] == "text":
                 findings.answer += block["text"]
-                for note in _list(block, "citations"):
+                for note in _list_in(block, "citations"):
                     findings.add(note["url"], note.get("title") or "", note.get("cited_text", ""))
-        if failed and not findings.results:
-            raise ToolExecutionError(_ERROR.format(failed))
+        if error_code and not findings.results:
+            raise ToolExecutionError(_ERROR.format(error_code))
         findings.is_cut = data.get("stop_reason") == "max_tokens"
         if data.get("stop_reason") == "pause_turn":  # the model asks to continue
             turn = {"role": "assistant", "content": data["content"]}
@@ -192,13 +192,13 @@ class Anthropic:
 
 
 class Google:
-    """Gemini's ``generateContent``, grounded by Google's search."""
+    """Gemini's ``generateContent`` with the tool ``googleSearch``."""
 
     root = "https://generativelanguage.googleapis.com"
     path = "v1beta/models/{model}:generateContent"
 
     def headers(self, key: str) -> dict[str, str]:
-        """Return the header with the key."""
+        """Return the header with the API key."""
         return {"x-goog-api-key": key}
 
     def body(self, query: Query) -> dict[str, Any]:
@@ -209,32 +209,32 @@ class Google:
         }
 
     def read(self, data: Any, findings: Findings) -> dict[str, Any] | None:
-        """Collect pages that support the answer, with the supported sentences."""
-        candidates = _list(data, "candidates")
+        """Add the answer, and the supporting pages with the supported sentences as snippets."""
+        candidates = _list_in(data, "candidates")
         if not candidates:
-            why = _table(data, "promptFeedback").get("blockReason", "no answer")
-            raise ToolExecutionError(_ERROR.format(why))
+            reason = _object_in(data, "promptFeedback").get("blockReason", "no answer")
+            raise ToolExecutionError(_ERROR.format(reason))
         first = candidates[0]
-        parts = _table(first, "content").get("parts") or ()
+        parts = _object_in(first, "content").get("parts") or ()
         findings.answer += "".join(p.get("text", "") for p in parts if not p.get("thought"))
         findings.is_cut = first.get("finishReason", "STOP") != "STOP"
-        grounds = _table(first, "groundingMetadata")
-        pages = [_table(chunk, "web") for chunk in _list(grounds, "groundingChunks")]
+        grounding = _object_in(first, "groundingMetadata")
+        pages = [_object_in(chunk, "web") for chunk in _list_in(grounding, "groundingChunks")]
         for page in pages:
             findings.add(page.get("uri", ""), page.get("title") or "")
-        for support in _list(grounds, "groundingSupports"):
-            words = _table(support, "segment").get("text", "")
-            for index in _list(support, "groundingChunkIndices"):
+        for support in _list_in(grounding, "groundingSupports"):
+            words = _object_in(support, "segment").get("text", "")
+            for index in _list_in(support, "groundingChunkIndices"):
                 if 0 <= index < len(pages):
                     findings.add(pages[index].get("uri", ""), "", words)
         return None
 
 
 class SearXNG:
-    """A SearXNG server that gives JSON."""
+    """The JSON API of a SearXNG server."""
 
     def query(self, query: Query) -> str:
-        """Return the query string of the URL."""
+        """Return the path and query string of a search's URL."""
         sites = " OR ".join(f"site:{name}" for name in query.domains)
         fields = {"q": f"{query.text} {sites}".strip(), "format": "json"}
         if query.language:
@@ -242,11 +242,11 @@ class SearXNG:
         return f"search?{urlencode(fields)}"
 
     def read(self, data: Any, findings: Findings) -> None:
-        """Add pages and direct answers of engines."""
+        """Add the found pages, and the direct answers of the search engines behind SearXNG."""
         answers = [
             item if isinstance(item, str) else item.get("answer", "")
-            for item in _list(data, "answers")
+            for item in _list_in(data, "answers")
         ]
         findings.answer = "\n".join(filter(None, answers))
-        for page in _list(data, "results"):
+        for page in _list_in(data, "results"):
             findings.add(page.get("url") or "", page.get("title") or "", page.get("content") or "")

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 
 class Result(TypedDict):
-    """A page that was found."""
+    """A page found by a search."""
 
     title: str
     url: str
@@ -16,7 +16,7 @@ class Result(TypedDict):
 
 
 class Found(TypedDict):
-    """The results of a search."""
+    """The result of a search: an answer in words, and the found pages."""
 
     answer: str
     results: list[Result]
@@ -24,12 +24,12 @@ class Found(TypedDict):
 
 @dataclass(slots=True)
 class Findings:
-    """The results collected from an engine.
+    """Collects the results of a search.
 
     Args:
-        answer: The engine's own answer.
-        results: Pages by their address, in the order in which they were first named.
-        is_cut: Whether the engine's answer was truncated.
+        answer: The answer in words, as far as received.
+        results: The found pages by URL, in the order in which they were first named.
+        is_cut: Whether the answer was truncated.
     """
 
     answer: str = ""
@@ -37,7 +37,7 @@ class Findings:
     is_cut: bool = False
 
     def add(self, url: str, title: str = "", snippet: str = "") -> None:
-        """Add a page, merging notes about the same page."""
+        """Add a page; merge titles and snippets of the same page."""
         if not url.startswith(("http://", "https://")):
             return
         result = self.results.setdefault(url, Result(title="", url=url, snippet=""))
@@ -48,6 +48,6 @@ class Findings:
 
 
 def is_below(url: str, domains: tuple[str, ...]) -> bool:
-    """Return True if an address belongs to one of the domains or a subdomain of one."""
+    """Return True if the host of a URL is one of the domains or a subdomain of one."""
     host = (urlsplit(url).hostname or "").lower()
     return any(host == name.lower() or host.endswith(f".{name.lower()}") for name in domains)

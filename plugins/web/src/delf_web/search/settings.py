@@ -10,7 +10,7 @@ from delf.settings import PluginSettings, SecretStr
 
 
 class WebSearchSettings(PluginSettings):
-    """A model that searches, or a SearXNG server."""
+    """The settings of ``WebSearch``: a model that searches, or a SearXNG server."""
 
     llm: str | None = Field(
         default=None,
