@@ -15,26 +15,27 @@ from delf_engine.bound_action import BoundAction
 
 @dataclass(slots=True)
 class Call:
-    """A valid call of a known action.
+    """A tool call whose action exists and whose arguments are valid.
 
     Args:
-        number: The number in the task.
+        number: The call's number in the task.
         bound: The action.
-        arguments: The validated arguments; an edit changes them and the digest.
-        description: The script's ``desc=``.
-        digest: The identity of the call.
-        alone: Whether the script is blocked until the call is answered.
+        arguments: The validated arguments. A person's edit changes ``arguments`` and ``digest``.
+        description: The value of ``desc=`` in the script, if any.
+        digest: The call's :func:`identity`.
+        alone: Whether the script does nothing else until the call is answered.
         line: The line of the call in the script.
-        begun: Whether the journal has its start, perhaps from before a resume.
-        again: Whether the call was interrupted before a resume, with unknown outcome.
-        ended: Whether its end is recorded or being recorded.
+        begun: Whether the journal has the start of the call, perhaps from before a resume.
+        again: Whether an earlier process began the call and was interrupted, so that its outcome is
+            unknown.
+        ended: Whether the end of the call is recorded or being recorded.
         abandoned: Whether the script has stopped waiting for the call.
-        basis: The basis of the preview that a person has approved.
-        files: The content of the task's files that the call has read so far, its check included, by
-            name. A file is read once, so that the call uses the content a person was asked about.
-        edited: The names of the arguments that people have changed.
+        basis: The basis of the approved preview, such as a document's revision.
+        files: A mapping from name to content of the task's files that the call has read so far. A
+            file is read once, so that the call uses the content that a person approved.
+        edited: The names of the arguments that people edited.
         absent: Texts in the arguments that named no readable file when a person was asked about the
-            call.
+            call. The call cannot read files of these names.
     """
 
     number: int
@@ -55,7 +56,7 @@ class Call:
 
     @property
     def files_digest(self) -> str | None:
-        """SHA-256 over the names and contents of the read files; None without files."""
+        """SHA-256 over the names and contents in ``files``; None if no file was read."""
         if not self.files:
             return None
         digest_of_all = hashlib.sha256()
@@ -66,21 +67,22 @@ class Call:
 
 
 def call_digest(name: str, arguments: Mapping[str, Any]) -> str:
-    """SHA-256 over an action's name and its arguments, the identity of a call."""
+    """Return the SHA-256 of an action's name and arguments."""
     return hashlib.sha256(dumps([name, dict(sorted(arguments.items()))])).hexdigest()
 
 
 def identity(name: str, arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
-    """Return a text that identifies a call among all calls that need approval.
+    """Return a digest that is equal only for calls of the same action with the same arguments.
 
-    The identity is computed from the plain arguments of the script, not from the objects that the
-    action makes of them: the text of an object may omit a part, such as a secret, so that two
-    different calls would look equal.
+    The arguments are compared as the script gave them. Objects that the action makes of arguments
+    may omit parts, such as secrets, from their text, so that different calls would look equal. A
+    call whose arguments cannot be encoded equals no other call.
 
     Args:
-        name: The action.
+        name: The full name of the action.
         arguments: The arguments as the script gave them.
-        defaults: The defaults of arguments; an argument that equals its default counts as omitted.
+        defaults: The default values by argument; an argument that equals its default counts as
+            omitted.
     """
     try:
         explicit = {
@@ -94,7 +96,7 @@ def identity(name: str, arguments: Mapping[str, Any], defaults: Mapping[str, Any
 
 
 def _equals_default(value: Any, default: Any) -> bool:
-    """Return True if a value has the default's type and value: 1 does not equal True."""
+    """Return True if a value equals the default and has the same type, unlike ``1 == True``."""
     if type(value) is not type(default):
         return False
     try:

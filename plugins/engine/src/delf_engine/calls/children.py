@@ -23,12 +23,12 @@ from delf_engine.waiting import to_its_end
 
 MAX_LEVELS: Final = 5
 """The maximum number of levels of child tasks below a task."""
-_TOGETHER_SECONDS: Final = 0.05
-"""Seconds without a new call after which concurrent calls count as one complete batch."""
+_BATCH_SECONDS: Final = 0.05
+"""Seconds without a new call after which a batch of concurrent calls is complete."""
 
 
 class _Batch:
-    """Concurrent calls that each start a child task."""
+    """Concurrent calls, each of which wants to start a child task."""
 
     def __init__(self) -> None:
         self.calls: set[int] = set()
@@ -39,14 +39,14 @@ class _Batch:
 class ChildTasks:
     """The child tasks of one task.
 
-    A child keeps running until it ends or its result can no longer be fetched. A script that is
-    repeated after its sandbox died therefore finds its children still running.
+    A child keeps running while the parent may still fetch its result. If a sandbox dies and its
+    script is repeated, the repeated calls find their children still running.
 
     Args:
-        run: The parent.
+        run: The run of the parent task.
         run_child: Runs a child task to its end.
-        claim: Claims the task of an id in the journal for this agent, and returns its events.
-        keep_resumable: Keeps the task of an id resumable if it is cancelled.
+        claim: Claims the task with an id for this agent, and returns the task's events.
+        keep_resumable: Makes the task with an id end resumable if it is cancelled.
     """
 
     def __init__(
@@ -61,32 +61,36 @@ class ChildTasks:
         self._claim = claim
         self._keep_child_resumable = keep_resumable
         self._running: dict[tuple[int, str], asyncio.Task[ChildResult]] = {}
-        """Running children whose results are not fetched yet, by call and id."""
+        """The children whose result is not fetched yet, by call number and child id."""
         self._count = sum(isinstance(event, ChildStarted) for event in run.log.events)
         self._reserved_calls: set[int] = set()
-        """Calls that may still start a child task."""
+        """The numbers of calls that have reserved a child task and not started it yet."""
         self._batch: _Batch | None = None
         self._stays_resumable = False
         self.unfinished: TaskLeftError | None = None
-        """The error of a child without an end, without which the parent cannot continue."""
+        """The error of a child that was left unfinished, so that the parent cannot end either."""
 
     @property
     def depth(self) -> int:
-        """The number of tasks above the parent."""
+        """The number of ancestors of the parent task."""
         return 0 if self._run.request.child is None else self._run.request.child.depth
 
     @property
     def remaining(self) -> int:
-        """The number of child tasks that can still be started."""
+        """The number of child tasks that the parent can still start."""
         return max(0, self._run.config.max_children - self._count)
 
     async def reserve(self, call: Call) -> str | None:
-        """Reserve a child task for a call; return the reason if the limit forbids it.
+        """Reserve a child task for a call.
 
-        If concurrent calls exceed the limit together, all are refused before any of them starts.
+        Concurrent calls are counted together. If they exceed the limit, all are refused before any
+        of them starts.
 
         Args:
-            call: The call; :meth:`release` is called at its end.
+            call: The call, at whose end the caller calls :meth:`release`.
+
+        Returns:
+            None if reserved; the reason if the limit on child tasks is exceeded.
         """
         batch = self._batch
         if batch is None:
@@ -98,24 +102,24 @@ class ChildTasks:
                 size = 0
                 while size < len(batch.calls) and not call.alone:  # until a pause without new calls
                     size = len(batch.calls)
-                    await asyncio.sleep(_TOGETHER_SECONDS)
+                    await asyncio.sleep(_BATCH_SECONDS)
             finally:
                 # First, and even if cancelled: calls that come from now on belong to the next
                 # batch, and those that wait for this one must be woken.
                 self._batch = None
-                self._judge(batch)
+                self._decide_batch(batch)
         else:
             batch.calls.add(call.number)
             await batch.decided.wait()
         return batch.problem
 
-    def _judge(self, batch: _Batch) -> None:
-        """Reserve all children of a batch if the limit allows; else set its problem."""
+    def _decide_batch(self, batch: _Batch) -> None:
+        """Reserve a child for each call of a batch, or set ``batch.problem`` if too few remain."""
         size, remaining = len(batch.calls), self.remaining - len(self._reserved_calls)
         if size <= remaining:
             self._reserved_calls |= batch.calls
         elif size == 1:
-            batch.problem = self._no_more()
+            batch.problem = self._limit_message()
         else:
             batch.problem = (
                 f"{size} calls came together, each for a child task, and the task can have "
@@ -125,29 +129,29 @@ class ChildTasks:
         batch.decided.set()
 
     def release(self, call: Call) -> None:
-        """Release the reservation of a call that ended or was never made."""
+        """Release the reservation of a call, if it has one."""
         self._reserved_calls.discard(call.number)
         if self._batch is not None:
             self._batch.calls.discard(call.number)
 
     def begun(self, call_id: int) -> list[ChildStarted]:
-        """Return the children that a call had started before a resume."""
+        """Return the start events of the children that a call started before a resume."""
         starts = (event for event in self._run.log.events if isinstance(event, ChildStarted))
         return [event for event in starts if event.call_id == call_id]
 
     async def delegate(
         self, call: Call, child: ChildTask, starts: list[ChildStarted]
     ) -> ChildResult:
-        """Run a child task, or continue the recorded child.
+        """Run a child task of a call to its end; continue a recorded child with the same task text.
 
         Args:
-            call: The waiting call.
-            child: The task.
-            starts: Children that the call had started earlier; the continued one is removed from
-                the list.
+            call: The call that waits for the result.
+            child: The child task.
+            starts: The start events of the call's recorded children. The event of the continued
+                child is removed from the list.
 
         Raises:
-            TaskLimitError: If the nesting or the number of children exceeds its limit.
+            TaskLimitError: If the limit on nesting or on the number of children is reached.
         """
         if self.depth >= MAX_LEVELS:
             raise TaskLimitError(
@@ -167,7 +171,7 @@ class ChildTasks:
         if work is None:
             # A task of its own: the child lives on if this call is cancelled with its sandbox, and
             # the repeated call finds it by its key.
-            child_work = self._work(call, request, is_resumed=recorded is not None)
+            child_work = self._run_recorded(call, request, is_resumed=recorded is not None)
             work = self._running[key] = asyncio.create_task(child_work)
         # The child needs a permit itself: parents that keep theirs would block all places forever.
         async with self._run.permit.released():
@@ -178,18 +182,18 @@ class ChildTasks:
         return work.result()
 
     def adopt(self, run: TaskRun) -> None:
-        """Keep the running children for another run of the same task."""
+        """Continue for a new run of the parent, keeping the running children."""
         self._run = run
 
     def keep_resumable(self) -> None:
-        """Keep the parent and its children resumable from now on."""
+        """Let children end resumable when they are cancelled from now on."""
         self._stays_resumable = True
 
     async def end(self, call: Call | None = None) -> None:
         """Cancel children whose results can no longer be fetched.
 
         Args:
-            call: The ended call; None for all calls.
+            call: The ended call, whose children are cancelled; None for the children of all calls.
         """
         ending = [key for key in self._running if call is None or key[0] == call.number]
         # Removed before the cancellation, so that nobody waits for the result of a cancelled child.
@@ -201,8 +205,10 @@ class ChildTasks:
         if works:
             await to_its_end(asyncio.gather(*works, return_exceptions=True))
 
-    async def _work(self, call: Call, request: TaskRequest, *, is_resumed: bool) -> ChildResult:
-        """Run a child, and record its start and end in the parent's journal."""
+    async def _run_recorded(
+        self, call: Call, request: TaskRequest, *, is_resumed: bool
+    ) -> ChildResult:
+        """Run a child task, and record its start and end among the parent's events."""
         log, child_id = self._run.log, request.task_id  # a new run of the task has the same log
         worker = None if request.child is None else request.child.worker
         end_fields: dict[str, Any] = {"call_id": call.number, "child_id": child_id}
@@ -239,31 +245,31 @@ class ChildTasks:
             return ()
 
     def _count_child(self) -> None:
-        """Count a child; raise beyond the limit of the task.
+        """Count a new child.
 
         Raises:
-            TaskLimitError: If the limit is reached.
+            TaskLimitError: If the parent has the maximum number of children already.
         """
         if self._count >= self._run.config.max_children:
-            raise TaskLimitError(self._no_more(), hint="max_children allows more")
+            raise TaskLimitError(self._limit_message(), hint="max_children allows more")
         self._count += 1
 
-    def _no_more(self) -> str:
+    def _limit_message(self) -> str:
         return (
             f"the task has had {self._count} child tasks, and can have no more: do with their "
             "results what can be done, and say what is left"
         )
 
     def _shapers(self) -> list[str]:
-        """Return the people whose decisions shaped the task so far, and thereby its children."""
+        """Return the people whose decisions have shaped the parent, and thereby its children."""
         request = self._run.request
         asker = name_of_holder(request.on_behalf_of)
         shapers = shapers_of(self._run.log.events, asker)
         return list(dict.fromkeys((*request.setup.get(SHAPED, ()), *shapers)))
 
     def _request(self, child: ChildTask, call: Call) -> TaskRequest:
-        """Build the request of a child task; options not given are the parent's."""
-        is_own = child.trust == "own" or child.task in call.arguments.values()
+        """Build the request of a child task, which inherits options from the parent."""
+        has_parent_trust = child.trust == "own" or child.task in call.arguments.values()
         changes: dict[str, Any] = {}
         if child.llm is not None:
             llm = self._run.chosen_llm(child.llm)
@@ -292,7 +298,7 @@ class ChildTasks:
                 worker=child.worker,
                 ledger=ledger,
                 check=child.check,
-                trust=self._run.trust_of(call) if is_own else "outside",
+                trust=self._run.trust_of(call) if has_parent_trust else "outside",
                 tools=None if child.tools is None else as_connections(child.tools),
             ),
             files=self._run.request.files if child.files is None else [str(p) for p in child.files],

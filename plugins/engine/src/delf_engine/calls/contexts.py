@@ -24,61 +24,65 @@ from delf_engine.calls.children import ChildTasks
 from delf_engine.redact import RedactedStream
 from delf_engine.task_run import TaskRun
 
-_MAX_FROZEN: Final = 100 * 1024 * 1024
-"""The maximum number of bytes of a file that is kept in memory while a person is asked."""
+_MAX_FROZEN_BYTES: Final = 100 * 1024 * 1024
+"""The maximum size of a file that is kept in memory while a person is asked, in bytes."""
 
 
 class CallContexts:
-    """Makes the ``CallContext`` of a task's calls.
+    """Creates the ``CallContext`` of each call of a task.
 
     Args:
-        run: The task.
-        children: The child tasks.
+        run: The run of the task.
+        children: The child tasks of the task.
     """
 
     def __init__(self, run: TaskRun, children: ChildTasks) -> None:
         self._run = run
         self.children = children
         self._outputs: dict[int, RedactedStream] = {}
-        """The pending output of each call, held back because its end may be half of a secret."""
+        """The streams of the calls' printed text, which hold back a possible beginning of a secret.
+        """
 
     def has_begun(self, call: Call) -> bool:
-        """Return True if a call has started child tasks."""
+        """Return True if a call started child tasks before a resume."""
         return bool(self.children.begun(call.number))
 
     async def files_written(self) -> None:
-        """Wait until the output files of the script are written, which a call may read."""
+        """Wait until the script's output files are written, because a call may read them."""
         if self._run.output.under_way:
             await self._run.output.flushed()
 
     async def ended(self, call: Call, *, is_cut_off: bool) -> None:
-        """Clean up after an action ended.
+        """Flush a call's printed text and end its child tasks, after its action ended.
 
         Args:
             call: The call.
-            is_cut_off: Whether the script may run again and fetch its child tasks.
+            is_cut_off: Whether the sandbox died. The child tasks then keep running, because the
+                repeated script may fetch their results.
 
         Raises:
-            TaskLeftError: If a child of the call has no end, even if the action caught that error.
+            TaskLeftError: If a child of the call was left unfinished, even if the action caught
+                that error.
         """
         if (output := self._outputs.pop(call.number, None)) is not None:
-            self._tell(call.number, output.end())
+            self._record_print(call.number, output.end())
         # A script that runs again makes the call again, and fetches the results of its children.
         if not is_cut_off:
             await self.children.end(call)
             if self.children.unfinished is not None:
                 raise self.children.unfinished
 
-    def _tell(self, call_id: int, text: str) -> None:
+    def _record_print(self, call_id: int, text: str) -> None:
         if text:
             self._run.log.record_soon(CallPrinted, call_id=call_id, text=text)
 
     def of(self, call: Call, *, again: bool = False) -> CallContext:
-        """Make the context of a call.
+        """Create the context of a call.
 
         Args:
             call: The call.
-            again: Whether the call was started before a resume.
+            again: Whether the call was started before a resume, so that its child tasks are
+                continued.
         """
         # Shared by all children of the call, so that two equal ones continue two recorded ones.
         starts = self.children.begun(call.number) if again else []
@@ -92,7 +96,7 @@ class CallContexts:
 
         def say(text: str) -> None:
             output = self._outputs.setdefault(call.number, RedactedStream(self._run.log.redactor))
-            self._tell(call.number, output.feed(text))
+            self._record_print(call.number, output.feed(text))
 
         return CallContext(
             task_id=self._run.log.task_id,
@@ -120,10 +124,10 @@ class CallContexts:
         )
 
     async def freeze(self, call: Call) -> None:
-        """Read the files that a call names into memory, before a person is asked about the call.
+        """Read the task's files that a call's arguments name into ``call.files``.
 
-        A file that cannot be read now stays unreadable for the call, because nobody approved its
-        content.
+        Called before a person is asked about the call. A file that cannot be read now stays
+        unreadable for the call, because nobody approved its content.
         """
         file_names = self._files()
         texts = _texts_in(call.arguments)
@@ -133,13 +137,13 @@ class CallContexts:
         for name in sorted(argument_texts & {*file_names}):
             # The action itself reports an unreadable file.
             with contextlib.suppress(ToolRefusedError, OSError):
-                await asyncio.to_thread(read_once, call.files, file_names, name, _MAX_FROZEN)
+                await asyncio.to_thread(read_once, call.files, file_names, name, _MAX_FROZEN_BYTES)
         call.absent = argument_texts - call.files.keys()
 
     def _read_file(
         self, call: Call, name: str, max_bytes: int, reader: Callable[[], bytes] | None
     ) -> bytes:
-        """Read a file for a call, once; called in threads."""
+        """Return the content of a file, which is read only once per call. Thread-safe."""
         names = {name, Path(name).name}
         is_kept = not names.isdisjoint(call.files)
         if reader is None and not is_kept and not names.isdisjoint(call.absent):
@@ -159,7 +163,7 @@ class CallContexts:
     async def _ask(
         self, messages: Sequence[Message], llm: str | LLMConfig | None, settings: Mapping[str, Any]
     ) -> ModelReply:
-        """Ask a model on behalf of a call."""
+        """Ask a model on behalf of a call; the cost counts for the task."""
         config = self._run.config.main_llm if llm is None else self._run.chosen_llm(llm)
         request = ModelRequest(messages=tuple(messages), purpose="call", settings=settings)
         return await self._run.models.ask_whole(config, request)
@@ -172,10 +176,20 @@ class CallContexts:
         name: str,
         fit: Callable[[Mapping[str, Any]], dict[str, Any]],
     ) -> Mapping[str, Any] | None:
-        """Ask a person for consent; return the approved arguments, or None if rejected.
+        """Ask a person a question on behalf of a call.
 
-        Consent releases data out of delf's control, so the question counts as an irreversible
-        action.
+        The question counts as an irreversible action, because consent may release data out of
+        delf's control.
+
+        Args:
+            call: The asking call.
+            question: The question.
+            arguments: The proposed arguments, which the person may edit.
+            name: The name of what the person consents to.
+            fit: Validates and converts edited arguments.
+
+        Returns:
+            The approved arguments; None if the person rejected.
         """
         proposed_action = Action(
             name=name,
@@ -205,15 +219,15 @@ class CallContexts:
 
 
 def _texts_in(value: Any) -> set[str]:
-    """Return the texts in arguments at any depth, without dict keys."""
+    """Return all texts and paths in a value at any depth, except dict keys."""
     texts: set[str] = set()
-    waiting: list[Any] = [value]
-    while waiting:
-        item = waiting.pop()
+    pending: list[Any] = [value]
+    while pending:
+        item = pending.pop()
         if isinstance(item, (str, PurePath)):
             texts.add(str(item))
         elif isinstance(item, Mapping):
-            waiting += cast("Mapping[Any, Any]", item).values()
+            pending += cast("Mapping[Any, Any]", item).values()
         elif isinstance(item, (list, tuple, set, frozenset)):
-            waiting += cast("Sequence[Any]", item)
+            pending += cast("Sequence[Any]", item)
     return texts

@@ -67,23 +67,23 @@ from delf_engine.task_run import TaskRun
 from delf_engine.tolerance import fitting
 from delf_engine.toolset import Toolset
 
-_MAX_MESSAGE = 4000
-"""The maximum number of characters of an error, whose text a script controls and a model reads."""
-_MAX_NAME = 200
-"""The maximum number of characters of a tool's name: scripts can write unknown names."""
-_FRAME_HEAD = 1024
-"""The bytes of a frame in addition to the result."""
+_MAX_MESSAGE_LENGTH = 4000
+"""The maximum number of characters of an error message, because scripts can make it long."""
+_MAX_NAME_LENGTH = 200
+"""The maximum number of characters of a tool's name, because scripts can write unknown names."""
+_FRAME_OVERHEAD_BYTES = 1024
+"""The bytes reserved for the rest of the wire frame that carries a result."""
 _MAX_QUESTIONS = 20
-"""The maximum number of questions about a call whose effect keeps changing."""
+"""The maximum number of questions to a person about one call whose effect keeps changing."""
 
 
 class Gate:
-    """Checks and makes the calls of one task.
+    """The only path of a task's calls: checks each call, asks for approval, and makes the call.
 
     Args:
-        run: The task.
-        contexts: The contexts of calls.
-        threads: The threads for plain functions.
+        run: The run of the task.
+        contexts: Creates the contexts of calls.
+        threads: The thread pool for actions that are not async.
     """
 
     def __init__(self, run: TaskRun, contexts: CallContexts, threads: ToolThreads) -> None:
@@ -97,28 +97,28 @@ class Gate:
         self._contexts = contexts
         self._numbers = itertools.count(self._replay.last_call + 1)
         self.answer: Returned | None = None
-        """The latest answer given by a call of ``answer``."""
+        """The result of the latest call of the script's function ``answer``."""
         self._checks: list[str] = []
         self._closed = self._is_abandoned = False
         self._call_tasks: set[asyncio.Task[Any]] = set()
         self._records = CallRecords(run.log)
         frame_bytes = run.resources.limits.frame_bytes
-        results = Results(self._redactor, frame_bytes - _FRAME_HEAD)
+        results = Results(self._redactor, frame_bytes - _FRAME_OVERHEAD_BYTES)
         self._maker = CallMaker(run.log, self._records, threads, results, self._redactor, contexts)
         self._guard: CallGuard | None = None
         self._runs_script = False
         self._is_outdated = False
-        """True once a person has requested changes to the running script."""
+        """Whether a person has requested changes to the running script."""
 
     def use(self, tools: Toolset) -> None:
-        """Replace the callable tools."""
+        """Replace the tools that scripts can call."""
         self._tools = tools
 
     def begin_script(self, guard: CallGuard | None = None) -> None:
-        """Start a script: earlier calls are no longer awaited.
+        """Prepare for the calls of a new script.
 
         Args:
-            guard: The strategy's additional rules for calls.
+            guard: The strategy's additional rules for the script's calls.
         """
         self._records.forget_requests()
         self._guard = guard
@@ -127,19 +127,24 @@ class Gate:
             guard.begin()
 
     def end_script(self) -> None:
-        """Forget requested changes, which concern only the calls of this script."""
+        """End a script; a request to change that script no longer rejects calls."""
         self._runs_script = self._is_outdated = False
 
     def abandon(self, request: int) -> None:
-        """Record that the script stopped waiting for a call, by its session's request number."""
+        """Record that the script stopped waiting for a call.
+
+        Args:
+            request: The sandbox session's request number of the call.
+        """
         self._records.abandon(request)
 
     def close(self, *, is_abandoned: bool = False) -> None:
         """Refuse new calls from now on.
 
         Args:
-            is_abandoned: Whether the task will be resumed. The script then gets no answer, so that
-                it cannot take a path that its replay will not.
+            is_abandoned: Whether the task will be resumed. A new call then raises instead of
+                getting an answer, on which the script could take a path that its replay would not
+                take.
         """
         self._closed = True
         self._is_abandoned = self._is_abandoned or is_abandoned
@@ -147,10 +152,10 @@ class Gate:
     async def wait_for_calls(self, seconds: float) -> None:
         """Wait for the remaining calls after their script ended.
 
-        A call that does not end in time is recorded as cut off.
+        A call that does not end in time is recorded with the cancellation ``cut_off``.
 
         Args:
-            seconds: The longest wait in seconds.
+            seconds: The maximum wait in seconds.
 
         Raises:
             UnrecordedCallError: If the end of a call could not be recorded.
@@ -172,29 +177,29 @@ class Gate:
 
     @property
     def under_way(self) -> list[str]:
-        """The calls in flight and the checks of calls, for messages."""
+        """Descriptions of the calls and connections' checks in flight, for messages."""
         return [*self._checks, *(f"the call {call.bound.name}" for call in self._records.under_way)]
 
     async def until_idle(self) -> None:
-        """Wait until no call is in flight, without a limit."""
+        """Wait, without a time limit, until no call is in flight."""
         while self._call_tasks:
             await asyncio.wait({*self._call_tasks}, return_when=asyncio.FIRST_COMPLETED)
 
     async def call(self, request: CallRequest) -> CallAnswer:
-        """Make a call if allowed; every outcome is returned as an answer.
+        """Make a call of a script if it is allowed and approved; return the answer for the script.
 
         Raises:
-            UnrecordedCallError: If a begun call's end could not be recorded: a resumed task would
-                not know its effect, so no call is made after it.
-            ReplayMismatch: If the call differs from the journal of a resumed task.
-            UndecidedCallError: If nobody decides about an interrupted call.
+            UnrecordedCallError: If the end of this or an earlier call could not be recorded. No
+                further call is made, because a resumed task would not know the effect of that call.
+            ReplayMismatch: If a resumed task's script makes another call than the journal has.
+            UndecidedCallError: If nobody decides whether to repeat an interrupted call.
         """
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a call is made by a task")
         self._call_tasks.add(task)
         try:
-            answer = await self._take(request)
+            answer = await self._validate_and_make(request)
         except TaskLeftError:
             self.close()  # a resume could not replay what the script would do now
             raise
@@ -204,44 +209,44 @@ class Gate:
             self.answer = answer
         return answer
 
-    async def _take(self, request: CallRequest) -> CallAnswer:
-        """Check a call and make it, or answer the script with a refusal."""
+    async def _validate_and_make(self, request: CallRequest) -> CallAnswer:
+        """Validate and make a call; answer the script with a refusal if the call is invalid."""
         # Before anything is awaited: numbers follow the order in which calls came.
         number = next(self._numbers)
         name = f"{request.connection}.{request.method}" if request.method else request.connection
         if self._closed:
-            return self._too_late()
+            return self._answer_after_close()
         try:
             bound_action = self._tools.find(request.connection, request.method)
         except ToolRefusedError as error:
-            return await self._refuse(number, name, "ToolNotAllowed", error, None)
+            return await self._refuse_invalid(number, name, "ToolNotAllowed", error, None)
         try:
             arguments, description = bound_action.bind(request.args, request.kwargs)
             if is_large(arguments):
                 # Checking a large value takes long enough to stop all other tasks of the event
                 # loop.
                 call = await asyncio.to_thread(
-                    self._check, number, bound_action, arguments, description
+                    self._validated_call, number, bound_action, arguments, description
                 )
             else:
-                call = self._check(number, bound_action, arguments, description)
+                call = self._validated_call(number, bound_action, arguments, description)
             # Not arguments of the check: they say how the script waits, and are no part of the
             # identity.
             call.alone, call.line = request.alone, request.line
         except ToolRefusedError as error:
             desc = request.kwargs.get("desc")
-            return await self._refuse(number, name, "ToolArgumentError", error, desc)
+            return await self._refuse_invalid(number, name, "ToolArgumentError", error, desc)
         guard = self._guard
         if guard is None:
-            return await self._do(call, request)
-        view = _seen(call)
+            return await self._make_or_replay(call, request)
+        view = _script_call(call)
         early_answer = guard.before_call(view)
         if early_answer is not None:
             return early_answer
-        return guard.after_call(view, await self._do(call, request))
+        return guard.after_call(view, await self._make_or_replay(call, request))
 
-    async def _do(self, call: Call, request: CallRequest) -> CallAnswer:
-        """Make a call if allowed, or return its recorded end."""
+    async def _make_or_replay(self, call: Call, request: CallRequest) -> CallAnswer:
+        """Make a call if allowed; return its recorded answer if a replay has it."""
         recorded_call = None
         if self._replay.active:
             recorded_call = await self._replay.call(call.digest, alone=request.alone)
@@ -273,8 +278,13 @@ class Gate:
             return await self._ask_whether_again(call, recorded_call)
         return await self._ask_and_make(call, recorded_call)
 
-    def _too_late(self) -> Raised:
-        """Return the answer for a call after the task's end; raise if the script must stop."""
+    def _answer_after_close(self) -> Raised:
+        """Return the answer for a call after :meth:`close`.
+
+        Raises:
+            UnrecordedCallError: If the end of an earlier call could not be recorded.
+            TaskLeftError: If the task will be resumed.
+        """
         if self._records.lost is not None:
             raise self._records.lost
         if self._is_abandoned:
@@ -284,7 +294,7 @@ class Gate:
     async def _ask_and_make(
         self, call: Call, recorded_call: RecordedCall | None = None
     ) -> CallAnswer:
-        """Ask for approval if needed, then make the call; reserve child tasks first."""
+        """Reserve a child task if the call needs one, then ask for approval and make the call."""
         try:
             # The script may have given up a call that waits for a person, for which the task has
             # released its permit: no other call may begin before the permit is acquired again.
@@ -296,31 +306,33 @@ class Gate:
         # Calls that start child tasks first reserve their places, so that no person approves a call
         # that cannot be made.
         if not call.bound.action.resumes:
-            return await self._judge(call, recorded_call)
+            return await self._ask_and_make_reserved(call, recorded_call)
         try:
             problem = await self._contexts.children.reserve(call)
             if problem is not None:
                 await self._records.until_others_ended(call)
                 message = f"{call.bound.name} is not made: {problem}"
-                return await self._turn_down(call, message, "ToolError")
-            return await self._judge(call, recorded_call)
+                return await self._refuse_valid(call, message, "ToolError")
+            return await self._ask_and_make_reserved(call, recorded_call)
         except asyncio.CancelledError:
             await self._records.not_started(call)
             raise
         finally:
             self._contexts.children.release(call)
 
-    async def _judge(self, call: Call, recorded_call: RecordedCall | None) -> CallAnswer:
-        """Check a call, ask for approval if needed, and make the call if allowed."""
+    async def _ask_and_make_reserved(
+        self, call: Call, recorded_call: RecordedCall | None
+    ) -> CallAnswer:
+        """Check a call, ask for approval if needed, and make the call if approved."""
         verdict = await self._verdict(call)
         if isinstance(verdict, Refused):
-            return await self._turn_down(call, _refused(call, verdict.message))
+            return await self._refuse_valid(call, _refused(call, verdict.message))
         if call.bound.name == ASK:
-            return await self._question(call, recorded_call)
+            return await self._ask_question(call, recorded_call)
         # A connection can only be stricter than the settings: ``Allowed`` does not overrule
         # ``confirm``.
-        needs_nobody = not call.bound.asks and isinstance(verdict, Allowed)
-        if needs_nobody and not await self._approvals.requires_review(call):
+        is_allowed = not call.bound.asks and isinstance(verdict, Allowed)
+        if is_allowed and not await self._approvals.requires_review(call):
             if recorded_call is not None:
                 # The rules have changed since the recorded request, which would stay open forever.
                 await self._approvals.close(recorded_call)
@@ -329,13 +341,13 @@ class Gate:
         if isinstance(answer.decision, Approved):
             return await self._make(call)
         if isinstance(answer.decision, RefusedByCheck):
-            return await self._turn_down(call, _refused(call, answer.decision.reason))
+            return await self._refuse_valid(call, _refused(call, answer.decision.reason))
         if isinstance(answer.decision, ChangesRequested):
             self._is_outdated = self._runs_script
         return await self._reject(call, why_not(answer.decision), can_retry=_can_retry(answer))
 
-    async def _question(self, call: Call, recorded_call: RecordedCall | None) -> CallAnswer:
-        """Ask a person a script's question, whose answer is the result of the call."""
+    async def _ask_question(self, call: Call, recorded_call: RecordedCall | None) -> CallAnswer:
+        """Ask a person the question of an ``ask`` call; the result is the person's answer."""
         try:
             answer = await self._approvals.decide(call, recorded_call=recorded_call)
         except asyncio.CancelledError:
@@ -348,19 +360,21 @@ class Gate:
         return await self._reject(call, reason, can_retry=_can_retry(answer))
 
     async def _verdict(self, call: Call) -> Verdict:
-        """Return the combined verdict of the script's guard and the connection."""
-        guarded = Allowed() if self._guard is None else self._guard.check(_seen(call))
-        if isinstance(guarded, Refused):
-            return guarded
-        verdict = await self._checked(call)
-        if isinstance(guarded, Allowed) or isinstance(verdict, Refused):
+        """Return the stricter verdict of the strategy's guard and the connection's check."""
+        guard_verdict = Allowed() if self._guard is None else self._guard.check(_script_call(call))
+        if isinstance(guard_verdict, Refused):
+            return guard_verdict
+        verdict = await self._connection_verdict(call)
+        if isinstance(guard_verdict, Allowed) or isinstance(verdict, Refused):
             return verdict
-        reasons = [guarded.reason, verdict.reason] if isinstance(verdict, NeedsApproval) else ()
-        reason = "; ".join(reasons or [guarded.reason])
+        reasons = (
+            [guard_verdict.reason, verdict.reason] if isinstance(verdict, NeedsApproval) else ()
+        )
+        reason = "; ".join(reasons or [guard_verdict.reason])
         return verdict.asking(reason)
 
-    async def _checked(self, call: Call) -> Verdict:
-        """Return the connection's verdict; a failing check refuses the call."""
+    async def _connection_verdict(self, call: Call) -> Verdict:
+        """Return the verdict of the connection's check; Refused if the check fails."""
         check = call.bound.check
         if check is None:
             return Allowed()
@@ -395,30 +409,30 @@ class Gate:
             return verdict
         return Refused(message=f"it could not be checked: check returned {type(verdict).__name__}")
 
-    async def _turn_down(self, call: Call, reason: str, kind: str = "ToolNotAllowed") -> Raised:
-        """Record a refused call and return its answer."""
-        message, digest = self._redactor.text(reason)[:_MAX_MESSAGE], call.digest
+    async def _refuse_valid(self, call: Call, reason: str, kind: str = "ToolNotAllowed") -> Raised:
+        """Record that a call was refused, and return the answer for the script."""
+        message, digest = self._redactor.text(reason)[:_MAX_MESSAGE_LENGTH], call.digest
         await self._records.end(call, "refused", error=message, error_name=kind, digest=digest)
         return Raised(kind, message)
 
     async def _ask_whether_again(self, call: Call, recorded_call: RecordedCall) -> CallAnswer:
-        """Ask a person whether to repeat an interrupted call."""
-        unfit, edited = None, recorded_call.edited_arguments
+        """Ask a person whether to repeat a call that an earlier process began and did not end."""
+        obstacle, edited = None, recorded_call.edited_arguments
         if edited is not None:
             try:
                 self._edit(call, edited)
             except ToolRefusedError as error:  # its secrets were redacted, or a check has changed
-                unfit = f"its recorded arguments do not fit: {error.message}"
+                obstacle = f"its recorded arguments do not fit: {error.message}"
                 call.arguments = dict(edited)
                 call.digest = (
                     call.digest if recorded_call.started is None else recorded_call.started.digest
                 )
-        if unfit is None and self._is_resumable(call):
+        if obstacle is None and self._is_resumable(call):
             await self._until_others_ended()
             return await self._make(call)
-        verdict = Allowed() if unfit is not None else await self._verdict(call)
+        verdict = Allowed() if obstacle is not None else await self._verdict(call)
         if isinstance(verdict, Refused):
-            unfit, verdict = f"it is refused: {verdict.message}", Allowed()
+            obstacle, verdict = f"it is refused: {verdict.message}", Allowed()
         # The process that began the call may not have noticed that it lost the task: an approval
         # now could have the effect twice.
         if self._replay.before is not None:
@@ -432,8 +446,8 @@ class Gate:
                 return await self._answer_as_made(call, result)
             case Approved() if recorded_call.lost_arguments:
                 reason = "its edited arguments held a secret, which the journal does not have"
-            case Approved() if unfit is not None:
-                reason = unfit
+            case Approved() if obstacle is not None:
+                reason = obstacle
             case Approved():
                 await self._until_others_ended()
                 return await self._make(call)
@@ -442,15 +456,15 @@ class Gate:
         return await self._reject(call, reason)
 
     async def _until_others_ended(self) -> None:
-        """Wait until the previous process of the task has surely stopped its calls."""
+        """Wait until the task's previous process must have stopped its calls."""
         if self._replay.before is not None:
             await self._replay.before.over()
 
     async def _ask_after_unknown_outcome(self, call: Call) -> CallAnswer:
-        """Ask whether to make a call again: the task made it before, with an unknown outcome."""
+        """Ask a person whether to repeat a call of this task with an unknown outcome."""
         verdict = await self._verdict(call)
         if isinstance(verdict, Refused):
-            return await self._turn_down(call, _refused(call, verdict.message))
+            return await self._refuse_valid(call, _refused(call, verdict.message))
         # Stored before the question, because an edit by the person gives the call another digest.
         unknown_digest = call.digest
         reason = "the same call was made before, and its answer was lost: it may have been done"
@@ -466,23 +480,23 @@ class Gate:
                 self._maker.unknown_outcomes.discard(unknown_digest)
                 return await self._make(call)
             case RefusedByCheck(reason=reason):
-                return await self._turn_down(call, _refused(call, reason))
+                return await self._refuse_valid(call, _refused(call, reason))
             case decision:
                 return await self._reject(call, why_not(decision), can_retry=False)
 
     def _is_resumable(self, call: Call) -> bool:
-        """Return True if an interrupted call is repeated without a question."""
+        """Return True if an interrupted call is repeated without asking a person."""
         if call.bound.action.resumes:
             return True
         return self._contexts.has_begun(call)
 
     async def _make(self, call: Call) -> CallAnswer:
         if self._closed:  # closed while a person decided
-            return self._too_late()
+            return self._answer_after_close()
         await self._records.begin(call)
         if self._closed:  # closed while the journal stored the start
             await self._records.not_started(call)
-            return self._too_late()
+            return self._answer_after_close()
         return await self._maker.make(call)
 
     async def _answer_as_made(self, call: Call, result: Any) -> CallAnswer:
@@ -491,20 +505,20 @@ class Gate:
         except UnsupportedValueError as error:
             return await self._reject(call, f"its result cannot be passed on: {error}")
 
-    def _check(
+    def _validated_call(
         self, number: int, bound: BoundAction, keywords: Mapping[str, Any], description: str | None
     ) -> Call:
         keywords, arguments = fitting(bound.action, keywords)
         digest = identity(bound.name, keywords, bound.action.defaults)
         return Call(number, bound, arguments, description, digest)
 
-    async def _refuse(
+    async def _refuse_invalid(
         self, number: int, name: str, kind: str, error: ToolRefusedError, desc: Any
     ) -> Raised:
-        """Record a refused call, which has no start, and return its answer."""
-        message = self._redactor.text(error.message)[:_MAX_MESSAGE]
-        name = self._redactor.text(name)[:_MAX_NAME]
-        desc = None if desc is None else self._redactor.text(str(desc))[:_MAX_MESSAGE]
+        """Record the refusal of an invalid or unknown call; return the script's answer."""
+        message = self._redactor.text(error.message)[:_MAX_MESSAGE_LENGTH]
+        name = self._redactor.text(name)[:_MAX_NAME_LENGTH]
+        desc = None if desc is None else self._redactor.text(str(desc))[:_MAX_MESSAGE_LENGTH]
         await self._log.record(
             CallFinished,
             call_id=number,
@@ -525,12 +539,12 @@ class Gate:
         *,
         outcome_unknown: bool = False,
     ) -> Answer:
-        """Ask for approval of a call, applying edits and repeating if its effect changes.
+        """Ask people for approval of a call, and apply their edits.
 
-        An approved call is checked once more before it is made; if its effect differs from the one
-        shown, the person is asked again. The same holds for an edited call whose basis changed.
+        An approved call is checked again before it is made. If the check now shows another effect
+        or basis, the person is asked again.
         """
-        changed = self._edited_before(call, recorded_call)
+        changed = self._restore_edits(call, recorded_call)
         for _ in range(_MAX_QUESTIONS):
             try:
                 # Files are read before the question, so that the person's answer is about the bytes
@@ -557,21 +571,21 @@ class Gate:
                 return answer
             # A person may take hours: the call is checked again, so that what is made is what was
             # shown.
-            now = await self._verdict(call)
-            if isinstance(now, Refused):
-                return replace(answer, decision=RefusedByCheck(reason=now.message))
-            is_as_shown = isinstance(decision, Edited) or now.digest == verdict.digest
-            if is_as_shown and now.basis == verdict.basis and not answer.asks_again:
-                call.basis = now.basis
+            new_verdict = await self._verdict(call)
+            if isinstance(new_verdict, Refused):
+                return replace(answer, decision=RefusedByCheck(reason=new_verdict.message))
+            is_as_shown = isinstance(decision, Edited) or new_verdict.digest == verdict.digest
+            if is_as_shown and new_verdict.basis == verdict.basis and not answer.asks_again:
+                call.basis = new_verdict.basis
                 return replace(answer, decision=Approved())
-            verdict, recorded_call, changed = now, None, True
+            verdict, recorded_call, changed = new_verdict, None, True
         return Answer(Rejected(reason="its effect changes too quickly for a person to check it"))
 
-    def _edited_before(self, call: Call, recorded_call: RecordedCall | None) -> bool:
-        """Restore the edited arguments of a resumed call's last request; return False if unchanged.
+    def _restore_edits(self, call: Call, recorded_call: RecordedCall | None) -> bool:
+        """Apply a person's recorded edits to a resumed call; return whether any was applied.
 
-        Edited arguments that contained secrets are lost, because the journal has no secrets; the
-        call is then asked about with the script's arguments.
+        Edits that no longer fit are dropped, and the person is asked about the script's arguments.
+        An edit that contained a secret never fits, because the journal stores no secrets.
         """
         if recorded_call is None or recorded_call.started is not None:
             return False
@@ -591,15 +605,19 @@ class Gate:
         return is_edited
 
     def _edit(self, call: Call, arguments: Mapping[str, Any]) -> None:
-        """Replace the arguments of a call after validation.
+        """Validate edited arguments, and set them on a call.
 
         Raises:
-            ToolRefusedError: If they are invalid; the call is unchanged.
+            ToolRefusedError: If the arguments are invalid; the call is then unchanged.
         """
-        checked = self._check(call.number, call.bound, arguments, call.description)
+        checked = self._validated_call(call.number, call.bound, arguments, call.description)
         # A sentinel: None may be the value of an argument that was omitted before.
-        before, nothing = call.arguments, object()
-        call.edited |= {n for n, v in checked.arguments.items() if before.get(n, nothing) != v}
+        old_arguments, missing = call.arguments, object()
+        call.edited |= {
+            name
+            for name, value in checked.arguments.items()
+            if old_arguments.get(name, missing) != value
+        }
         call.arguments, call.digest = checked.arguments, checked.digest
 
     async def _reject(self, call: Call, reason: str, *, can_retry: bool = True) -> Raised:
@@ -616,14 +634,14 @@ class Gate:
 
 
 def _can_retry(answer: Answer) -> bool:
-    """Return whether another script could succeed after a call was not approved."""
+    """Return whether another script could succeed although this call was not approved."""
     # Nobody to ask, nobody who answers, or a bare no is the same for every script.
     is_final = isinstance(answer.decision, Expired) or answer.decision == Rejected()
     return answer.source != "nobody" and not is_final
 
 
-def _seen(call: Call) -> ScriptCall:
-    """Return the view of a call that a :class:`CallGuard` gets."""
+def _script_call(call: Call) -> ScriptCall:
+    """Convert a call to the read-only record that a :class:`CallGuard` gets."""
     bound_action = call.bound
     return ScriptCall(
         name=bound_action.name,

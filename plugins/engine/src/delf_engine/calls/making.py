@@ -32,23 +32,23 @@ from delf_engine.journal.log import TaskLog
 from delf_engine.redact import Redactor
 
 _log = logging.getLogger(__name__)
-_CLEAN = SAFE | {"result"}
-"""Event fields that are not redacted again when a successful call is recorded.
+_UNREDACTED_FIELDS = SAFE | {"result"}
+"""Fields of a ``CallFinished`` event that are not redacted, because they hold no secrets.
 
-The result is among them, because it has already been redacted.
+The result of a successful call is among them: it is redacted before.
 """
 
 
 class CallMaker:
-    """Executes the calls of one task.
+    """Executes approved calls, and records their ends.
 
     Args:
         log: The log that records every call.
-        records: The recorder of starts and ends.
-        threads: The threads for plain functions.
+        records: Records the starts and ends of calls.
+        threads: The thread pool for actions that are not async.
         results: Converts results for scripts.
-        redactor: Redacts failures.
-        contexts: The contexts of calls.
+        redactor: Redacts error messages and declared results.
+        contexts: Creates the contexts of calls.
     """
 
     def __init__(
@@ -67,14 +67,14 @@ class CallMaker:
         self._redactor = redactor
         self._contexts = contexts
         self.unknown_outcomes: set[str] = set()
-        """Digests of failed calls that may have taken effect."""
+        """The digests of this task's failed calls that may have taken effect."""
 
     async def make(self, call: Call) -> CallAnswer:
-        """Execute a call whose start is recorded, record its end, and return its answer.
+        """Execute a call whose start is recorded, and record its end; return the script's answer.
 
         Raises:
             UnrecordedCallError: If the end could not be recorded.
-            TaskLeftError: If an awaited child task has no end.
+            TaskLeftError: If a child task of the call was left unfinished.
         """
         action, arguments = call.bound.action, call.arguments
         if action.context is not None:
@@ -105,7 +105,7 @@ class CallMaker:
         except TaskLeftError:  # from a child task: this call has no end either
             raise
         except ToolException as error:
-            return await self._tell(call, started, error)
+            return await self._handle_tool_exception(call, started, error)
         # The coroutine is being destroyed: awaiting the record of an end is not allowed any more.
         except GeneratorExit:
             raise
@@ -118,7 +118,7 @@ class CallMaker:
             if isinstance(error, (TaskLimitError, BudgetExceededError)):
                 await self._until_others_ended(call, started)
             return await self._fail(call, started, message, cause=error)
-        await self._records.end(call, "ok", started, result=result, public_texts=_CLEAN)
+        await self._records.end(call, "ok", started, result=result, public_texts=_UNREDACTED_FIELDS)
         # After the end, so that a failed warning cannot leave a call without its end in the
         # journal.
         for warning in [*notes, *([] if note is None else [note])]:
@@ -140,7 +140,7 @@ class CallMaker:
         kind: str = "ToolError",
         cause: BaseException | None = None,
     ) -> Raised:
-        """Record a failed call and return its answer."""
+        """Record a failed call, and return the error for the script."""
         message = self._redactor.text(message)
         can_retry = not isinstance(cause, DelfError) or cause.can_retry
         status = _http_status(cause)
@@ -160,8 +160,13 @@ class CallMaker:
         )
         return Raised(kind, message, cause, can_retry, status)
 
-    async def _tell(self, call: Call, started: float, error: ToolException) -> CallAnswer:
-        """Return the answer for a tool that raised ``ToolException``."""
+    async def _handle_tool_exception(
+        self, call: Call, started: float, error: ToolException
+    ) -> CallAnswer:
+        """Record a call whose tool raised ``ToolException``; return the script's answer.
+
+        The action's ``handle_error`` converts the exception to a text; without it the call fails.
+        """
         handler = call.bound.action.handle_error
         if handler is None:
             return await self._fail(call, started, error.message, "ToolException", error)
@@ -175,7 +180,7 @@ class CallMaker:
         return ToolMessage(text)
 
     async def take_as_made(self, call: Call, result: Any) -> CallAnswer:
-        """Answer a call with the result that a person declared.
+        """Record a call as done with the result that a person stated; return the script's answer.
 
         Raises:
             UnsupportedValueError: If the result cannot be encoded.
@@ -191,13 +196,16 @@ def _is_main_thread() -> bool:
 
 
 def is_cancelled() -> bool:
-    """Return True if the current asyncio task is being cancelled, not the tool itself."""
+    """Return True if the current asyncio task is being cancelled.
+
+    False means that a ``CancelledError`` was raised by the tool itself.
+    """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 def describe_failure(error: BaseException) -> str:
-    """Describe a tool's failure for a script and a model."""
+    """Return the error message of a failed tool for the script and the model."""
     if isinstance(error, DelfError):
         text = error.for_model()
         return f"{text} ({error.hint})" if error.hint else text
@@ -205,7 +213,7 @@ def describe_failure(error: BaseException) -> str:
 
 
 def _http_status(error: BaseException | None) -> int | None:
-    """Return the HTTP status of an error, as most HTTP clients' errors have it; else None."""
+    """Return the HTTP error status of an HTTP client's exception; None for other errors."""
     response = getattr(error, "response", None)
     for value in (
         getattr(error, "status", None),

@@ -22,7 +22,7 @@ from delf_engine.journal.log import TaskLog
 
 
 class CallRecords:
-    """Records the starts and ends of one task's calls.
+    """Records the starts and ends of a task's calls as events.
 
     Args:
         log: The task's log.
@@ -32,52 +32,52 @@ class CallRecords:
         self._log = log
         self._under_way: dict[int, Call] = {}
         self._requests: dict[int, Call] = {}
-        self._at_limit: set[int] = set()
-        self._one_ended = asyncio.Event()
+        self._calls_beyond_limit: set[int] = set()
+        self._call_ended = asyncio.Event()
         self.lost: UnrecordedCallError | None = None
-        """The error, if the end of a started call could not be recorded."""
+        """The error of the first started call whose end could not be recorded, if any."""
 
     @property
     def under_way(self) -> Sequence[Call]:
-        """The calls started by this process that have no end yet."""
+        """The calls that this process has started and not ended."""
         return tuple(self._under_way.values())
 
     async def until_others_ended(self, call: Call) -> None:
-        """Wait until all calls in flight have ended, except other calls beyond the limit.
+        """Wait until all calls in flight have ended, except the calls that wait here.
 
-        A script that fails with one call cancels its other calls. So the failure of a call beyond a
-        limit is reported only after the calls within the limit have ended.
+        A script that fails because of one call cancels its other calls. So a call that exceeds a
+        limit fails only after the calls within the limit have ended.
 
         Args:
-            call: The call beyond the limit.
+            call: The call that exceeds a limit.
         """
-        self._at_limit.add(call.number)
+        self._calls_beyond_limit.add(call.number)
         try:
-            while self._under_way.keys() - self._at_limit:
+            while self._under_way.keys() - self._calls_beyond_limit:
                 # Cleared before the wait and set by any end, so that the condition is checked after
                 # each end.
-                self._one_ended.clear()
-                await self._one_ended.wait()
+                self._call_ended.clear()
+                await self._call_ended.wait()
         finally:
-            self._at_limit.discard(call.number)
+            self._calls_beyond_limit.discard(call.number)
 
     def serve(self, request: int, call: Call) -> None:
-        """Track a call that was not answered from the journal, by its request number.
+        """Register a call under its request number, for :meth:`abandon`.
 
         Args:
-            request: The session's request number.
-            call: The call.
+            request: The sandbox session's request number.
+            call: The call, which is not answered from the journal.
         """
         self._requests[request] = call
 
     def forget_requests(self) -> None:
-        """Forget the request numbers of an ended script."""
+        """Unregister all calls, because their script has ended."""
         self._requests.clear()
 
     def abandon(self, request: int) -> None:
-        """Record that the script stopped waiting for a call, ahead of the script's next events.
+        """Record that the script stopped waiting for a call.
 
-        The end of the call may already be recorded, or follow later, because the tool runs on.
+        The tool continues, so the end of the call may be recorded before or after this.
 
         Args:
             request: The session's request number.
@@ -88,10 +88,10 @@ class CallRecords:
             self._log.record_soon(CallAbandoned, call_id=call.number, action=call.bound.name)
 
     async def begin(self, call: Call) -> None:
-        """Record the start of a call; raise if the call is cancelled by then.
+        """Record the start of a call, unless an earlier process recorded it.
 
         Raises:
-            DelfError: If the journal failed to store it; the call must not be made.
+            DelfError: If the journal failed to store the start; the call must not be made.
         """
         # Before the journal has the start: a task that ends now has to wait for this call, too.
         self._under_way[call.number] = call
@@ -110,7 +110,7 @@ class CallRecords:
             )
         except asyncio.CancelledError:
             call.begun = True
-            await self._end_unmade(call)
+            await self._end_not_started(call)
             raise
         except Exception:
             self._under_way.pop(call.number, None)
@@ -118,9 +118,9 @@ class CallRecords:
         call.begun = True
 
     async def not_started(self, call: Call) -> None:
-        """Record a call that was cancelled before it had any effect.
+        """Record a call that was cancelled before it could have any effect.
 
-        If an earlier process began the call, its outcome stays unknown.
+        A call that an earlier process began is recorded as cut off: its outcome stays unknown.
         """
         if call.again:
             await self.cancel(call, "cancelled before it was made again")
@@ -128,14 +128,14 @@ class CallRecords:
         if not call.begun:
             with contextlib.suppress(asyncio.CancelledError):
                 await self.begin(call)
-        await self._end_unmade(call)
+        await self._end_not_started(call)
 
-    async def _end_unmade(self, call: Call) -> None:
+    async def _end_not_started(self, call: Call) -> None:
         reason = "cancelled before it was made"
         await self.end(call, "cancelled", error=reason, cancellation="not_started")
 
     async def cancel(self, call: Call, reason: str, started: float = 0.0) -> None:
-        """Record a cancelled call: by its script, or because its sandbox died."""
+        """Record the cancellation of a call that its script abandoned or whose sandbox died."""
         cancellation: Cancellation = "abandoned" if call.abandoned else "cut_off"
         with contextlib.suppress(TaskLeftError):  # a task that will be resumed records no end
             await self.end(call, "cancelled", started, error=reason, cancellation=cancellation)
@@ -156,21 +156,21 @@ class CallRecords:
         http_status: int | None = None,
         public_texts: Collection[str] = SAFE,
     ) -> None:
-        """Record the end of a call, once.
+        """Record the end of a call. No-op for a call that has ended.
 
         Args:
             call: The call.
             status: The final status.
-            started: The start by ``time.perf_counter()``; 0 if the call was not made.
-            result: The result for the script.
+            started: The start on the clock of ``time.perf_counter()``; 0 if the call was not made.
+            result: The result that the script gets.
             error: The error message.
-            error_name: The exception that the script sees.
-            digest: The identity of a call that has no other event.
-            cancellation: Why it was cancelled.
-            can_retry: Whether another script could succeed.
+            error_name: The name of the exception that the script gets.
+            digest: The call's digest, needed only if the call has no other event.
+            cancellation: The kind of cancellation, for the status ``cancelled``.
+            can_retry: Whether another script could succeed after this error.
             outcome_unknown: Whether the failed call may have taken effect.
-            http_status: The HTTP status of an answer that was an error.
-            public_texts: Names of fields that need no redaction.
+            http_status: The HTTP status of the service's error response, if any.
+            public_texts: The names of event fields that need no redaction.
 
         Raises:
             UnrecordedCallError: If the journal fails to store the end of a started call.
@@ -182,15 +182,15 @@ class CallRecords:
         call.ended = True
         self._under_way.pop(call.number, None)
         # Even if the journal fails below: waiting calls must not hang on an end that has come.
-        self._one_ended.set()
+        self._call_ended.set()
         # A function in a thread runs to its end, which is recorded even if the task is left.
-        is_own = status in ("ok", "error") and not call.bound.action.is_async
+        ran_in_thread = status in ("ok", "error") and not call.bound.action.is_async
         elapsed = (time.perf_counter() - started) * 1000 if started else 0.0
         try:
             await self._log.record(
                 CallFinished,
                 public_texts=public_texts,
-                ends_call=is_own or cancellation == "not_started",
+                ends_call=ran_in_thread or cancellation == "not_started",
                 call_id=call.number,
                 action=call.bound.name,
                 status=status,

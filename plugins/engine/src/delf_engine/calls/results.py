@@ -11,19 +11,19 @@ from delf.values.frozen import freeze
 from delf.values.sizes import is_large, run_in_thread
 from delf_engine.redact import Redactor
 
-_SMALL: Final = frozenset({type(None), bool, int, float})
+_SMALL_TYPES: Final = frozenset({type(None), bool, int, float})
 
 
 class ResultTooLargeError(UnsupportedValueError):
-    """A result exceeds the limit in bytes."""
+    """The encoded result of a tool is larger than the limit."""
 
 
 class Results:
-    """Converts the results of tools for scripts.
+    """Redacts and encodes the results of tools for scripts.
 
     Args:
-        redactor: Redacts results.
-        max_bytes: The largest result, encoded.
+        redactor: Redacts secrets in results.
+        max_bytes: The maximum size of an encoded result in bytes.
     """
 
     def __init__(self, redactor: Redactor, max_bytes: int) -> None:
@@ -31,43 +31,45 @@ class Results:
         self._max_bytes = max_bytes
 
     async def take(self, result: Any) -> tuple[Any, bytes, str | None]:
-        """Return a redacted result, its encoding, and a note about parts converted to text.
+        """Redact and encode a result.
 
-        The result is a frozen copy, because the tool may change its object later. A large result is
+        The tool may change its object later, so a frozen copy is returned. A large result is
         encoded in a thread, and a cancellation waits for that thread. Parts that cannot be encoded
-        become text, because a failure now would make the script repeat a call that has already
-        taken effect.
+        become text: an error would make the script repeat a call that has already taken effect.
+
+        Returns:
+            The redacted copy, its encoding, and a note that names parts converted to text, if any.
 
         Raises:
-            UnsupportedValueError: If the result is too large or cannot be encoded at all.
+            UnsupportedValueError: If the result is too large, or cannot even be converted to text.
         """
         try:
-            return *await self._take(result), None
+            return *await self._redact_and_encode(result), None
         except ResultTooLargeError:
             raise
         except UnsupportedValueError:
             notes: dict[str, None] = {}
             data = await asyncio.to_thread(plain, result, notes)
             note = f"passed as text: {', '.join(notes)}" if notes else None
-            return *await self._take(data), note
+            return *await self._redact_and_encode(data), note
 
-    async def _take(self, result: Any) -> tuple[Any, bytes]:
-        if type(result) not in _SMALL and is_large(result):
-            return await run_in_thread(self._cleaned, result)
-        return self._cleaned(result)
+    async def _redact_and_encode(self, result: Any) -> tuple[Any, bytes]:
+        if type(result) not in _SMALL_TYPES and is_large(result):
+            return await run_in_thread(self._redacted, result)
+        return self._redacted(result)
 
-    def _cleaned(self, result: Any) -> tuple[Any, bytes]:
+    def _redacted(self, result: Any) -> tuple[Any, bytes]:
         encoded = self.encode(result)
         if self._redactor.knows_any and self._redactor.is_in(encoded):
-            decoded = _read(encoded)
-            clean = self._redactor.value(decoded)
-            if clean is not decoded:
-                return freeze(clean), self.encode(clean)
+            decoded = _decode(encoded)
+            redacted = self._redactor.value(decoded)
+            if redacted is not decoded:
+                return freeze(redacted), self.encode(redacted)
         # Frozen from the encoding, so that it equals the result of the script.
-        return result if type(result) in PLAIN else freeze(_read(encoded)), encoded
+        return result if type(result) in PLAIN else freeze(_decode(encoded)), encoded
 
     def encode(self, result: Any) -> bytes:
-        """Encode a result without conversion.
+        """Encode a result without redaction and without conversion of unsupported parts.
 
         Raises:
             UnsupportedValueError: If the result cannot be encoded or is too large.
@@ -81,8 +83,12 @@ class Results:
         return encoded
 
 
-def _read(encoded: bytes) -> Any:
-    """Decode a result into plain data, keeping every type that the wire supports."""
+def _decode(encoded: bytes) -> Any:
+    """Decode an encoded result to plain data.
+
+    Raises:
+        UnsupportedValueError: If a value is too large for its type, such as a very long path.
+    """
     try:
         return loads(encoded)
     except ValueError as error:  # such as a path of 11,000 characters

@@ -14,10 +14,10 @@ Ended = tuple[Any, BaseException | None]
 
 
 class ToolThreads:
-    """A thread pool with one queue of functions.
+    """A thread pool for functions that would block the event loop.
 
     Args:
-        max_threads: The maximum number of concurrent functions.
+        max_threads: The maximum number of functions that run at the same time.
     """
 
     def __init__(self, max_threads: int) -> None:
@@ -32,13 +32,13 @@ class ToolThreads:
 
         A function that is cancelled before its start is never called.
 
-        A started function cannot be stopped: a cancellation waits for its end, a second
-        cancellation does not.
+        A started function cannot be stopped. A first cancellation therefore waits for the
+        function's end; a second cancellation does not wait.
 
         Args:
-            function: Called without arguments; its exception is raised here.
-            abandoned: Returns True if the script has stopped waiting; a cancellation then does not
-                wait either.
+            function: The function, called without arguments. An exception of it is raised here.
+            abandoned: Returns True if the script has stopped waiting for the function; a
+                cancellation then does not wait either.
 
         Raises:
             RuntimeError: After :meth:`close`, or if no thread can be started.
@@ -49,7 +49,7 @@ class ToolThreads:
         del function
         job: Future[Ended] = Future()
         try:
-            self._pool.submit(_call, job, pending_work)
+            self._pool.submit(_run_job, job, pending_work)
         except RuntimeError:  # no new thread can be started: a running one will take the job
             if self._closed or not self._jobs:
                 pending_work.clear()
@@ -57,7 +57,7 @@ class ToolThreads:
         self._jobs.add(job)
         job.add_done_callback(self._jobs.discard)
         try:
-            await _end_of(job)
+            await _completion(job)
         except asyncio.CancelledError:
             # Only a job that has not begun can be cancelled; then the tool is certainly not called.
             if job.cancel():
@@ -65,7 +65,7 @@ class ToolThreads:
                 raise
             if abandoned():
                 raise
-            await _end_of(job)
+            await _completion(job)
         if job.cancelled():
             raise RuntimeError("the agent was stopped before the function began")
         result, error = job.result()
@@ -77,27 +77,28 @@ class ToolThreads:
         return result
 
     def close(self) -> None:
-        """Start no further functions, without waiting for running ones."""
+        """Cancel queued functions and refuse new ones, without waiting for running functions."""
         self._closed = True
         for job in tuple(self._jobs):
             job.cancel()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _end_of(job: Future[Ended]) -> asyncio.Future[None]:
-    """Return a future that is done once a job is; cancelling it leaves the job alone.
+def _completion(job: Future[Ended]) -> asyncio.Future[None]:
+    """Return an asyncio future that is done when a job is done.
 
-    ``asyncio.wrap_future`` and ``asyncio.wait`` take two more turns of the loop, which is a third
-    of the time of a short function.
+    Cancelling the returned future does not cancel the job. ``asyncio.wrap_future`` and
+    ``asyncio.wait`` would take two more iterations of the event loop, a third of the time of a
+    short function.
     """
     loop = asyncio.get_running_loop()
     end: asyncio.Future[None] = loop.create_future()
 
-    def tell(_job: Future[Ended]) -> None:
+    def wake_loop(_job: Future[Ended]) -> None:
         with suppress(RuntimeError):  # the loop is closed, and nobody waits
             loop.call_soon_threadsafe(_finish, end)
 
-    job.add_done_callback(tell)
+    job.add_done_callback(wake_loop)
     return end
 
 
@@ -106,8 +107,11 @@ def _finish(end: asyncio.Future[None]) -> None:
         end.set_result(None)
 
 
-def _call(job: Future[Ended], pending_work: list[Callable[[], Any]]) -> None:
-    """Run a queued function unless it was withdrawn, and pass any exception to its future."""
+def _run_job(job: Future[Ended], pending_work: list[Callable[[], Any]]) -> None:
+    """Run a queued function in a pool thread, and store the result or exception in its job.
+
+    A job that was cancelled before is skipped.
+    """
     # Decided by the job's own lock: the withdrawal on the loop and this start cannot both succeed.
     if not job.set_running_or_notify_cancel():
         return
