@@ -19,37 +19,38 @@ from delf_engine.waiting import to_its_end
 
 _log = logging.getLogger(__name__)
 _RELEASE_SECONDS: Final = 2.0
-"""The longest wait for the journal when releasing a claim; the lease expires anyway."""
+"""The maximum wait for the journal when a claim is released; an unreleased claim expires."""
 _TORN: Final = "the process that forked the task died before all events were copied"
 
 
 @dataclass(frozen=True)
 class Predecessor:
-    """The previous process of a claimed task, which may still be alive.
+    """The process that owned a claimed task before, and may still be alive.
 
     Args:
-        process: The process, such as ``pid 7 on host``.
-        until: The time by which that process must have noticed the loss of its claim.
+        process: A description of the process, such as ``pid 7 on host``.
+        until: The time, on the clock of ``time.monotonic()``, by which the process must have
+            noticed that it lost its claim.
     """
 
     process: str
     until: float
 
     async def over(self) -> None:
-        """Wait for one lease period, after which the previous process has stopped its calls."""
+        """Wait until the previous process's lease has expired, so that it has stopped its calls."""
         # Waits only for the rest of the lease: the question to a person took a part of it already.
         if (seconds := self.until - monotonic()) > 0:
             await sleep(seconds)
 
 
 class Claims:
-    """The tasks claimed by one agent; the journal knows those of other agents."""
+    """The tasks that one agent has claimed."""
 
     def __init__(self) -> None:
         self.claimed: set[str] = set()
-        """The ids of the claimed tasks."""
+        """The ids of the tasks that this agent has claimed."""
         self.before: dict[str, Predecessor] = {}
-        """Previous processes that may still be alive, by the ids of the tasks claimed from them."""
+        """The previous owners that may still be alive, by id of the claimed task."""
 
     async def release(self, journal: Journal, task_id: str) -> None:
         """Release the claim on an unfinished task.
@@ -76,19 +77,19 @@ class Claims:
     async def claim(
         self, journal: Journal, task_id: str, *, past_limit: bool = False
     ) -> Sequence[Event]:
-        """Claim a task of the journal for this agent, unless the task is over.
+        """Claim a task for this agent, unless the task is over; return its events.
 
         Args:
             journal: The journal.
             task_id: The task.
-            past_limit: Whether to claim a task that ended at its timeout or budget, too.
+            past_limit: Whether to claim the task even if it ended at its timeout or budget.
 
         Returns:
-            The events.
+            The task's events.
 
         Raises:
             UnknownTaskError: If the journal does not have the task.
-            DelfError: If this agent, another one, or a live process works on it.
+            DelfError: If this agent or another live process works on the task.
         """
         if task_id in self.claimed:
             raise DelfError(f"task {task_id} is being worked on by this agent", hint="wait for it")
@@ -103,9 +104,11 @@ class Claims:
             if isinstance(journal, SharedJournal):
                 claiming = asyncio.ensure_future(_claim(journal, task_id, events))
                 # To its end: a claim cut off now could succeed unnoticed and never be released.
-                before = await to_its_end(claiming)
-                if before is not None:
-                    self.before[task_id] = Predecessor(before.process, monotonic() + before.lease)
+                predecessor = await to_its_end(claiming)
+                if predecessor is not None:
+                    self.before[task_id] = Predecessor(
+                        predecessor.process, monotonic() + predecessor.lease
+                    )
                 # Read again: the last owner may have appended between the first read and the claim.
                 events = await journal.read(task_id)
             if is_torn(events) and not is_over(events):  # its process died while it copied events
@@ -135,11 +138,11 @@ def _has_succeeded(claiming: asyncio.Future[Any] | None) -> bool:
 
 
 def is_over(events: Sequence[Event]) -> bool:
-    """Return True if a task ended and was not continued afterwards."""
+    """Return True if a task has ended and was not continued afterwards."""
     return end_event(events) is not None
 
 
 def ended_at_limit(events: Sequence[Event]) -> bool:
-    """Return True if a task ended at its timeout or budget."""
+    """Return True if a task has ended because it reached its timeout or budget."""
     end = end_event(events)
     return end is not None and end.at_limit

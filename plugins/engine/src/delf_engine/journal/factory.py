@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def durable_journal(host: PluginHost) -> str | None:
-    """Return the installed durable journal, preferring a shared one.
+    """Return the name of an installed durable journal, shared ones first; None if there is none.
 
     Args:
         host: The plugins.
@@ -43,9 +43,9 @@ def make_journal(
     Args:
         host: The plugins.
         name: The journal's name; :data:`~delf.types.IN_PROCESS` for the in-memory journal.
-        options: Options by plugin.
-        environ: The variables for settings.
-        more: Options that override the others, such as ``url``.
+        options: The options of plugins, by plugin name and option name.
+        environ: The environment variables from which settings are read.
+        more: Options that override ``options``, such as ``url``.
 
     Raises:
         PluginError: If no plugin provides the journal.
@@ -59,15 +59,15 @@ def make_journal(
 
 
 def need_durable_journal(host: PluginHost, purpose: str) -> str:
-    """Return the installed durable journal; raise if there is none.
+    """Return the name of an installed durable journal; raise if there is none.
 
     Args:
         host: The plugins.
         purpose: The feature that needs a journal, for the message.
 
     Raises:
-        OptionalDependencyError: If none is installed, with the package to install.
-        PluginError: If the installed one cannot be used, with the reason.
+        OptionalDependencyError: If no durable journal is installed; the error names the package.
+        PluginError: If an installed journal cannot be loaded; the error names the reason.
     """
     name = durable_journal(host)
     if name is not None:
@@ -83,5 +83,5 @@ def need_durable_journal(host: PluginHost, purpose: str) -> str:
 
 
 def durable_package() -> str:
-    """Return the recommended package with a durable journal, for hints."""
+    """Return the name of the recommended package with a durable journal, for hints."""
     return packages("journal")[usual("journal")]

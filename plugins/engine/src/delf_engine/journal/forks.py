@@ -41,7 +41,7 @@ from delf_engine.task import new_task_id
 from delf_engine.views.copies import COPIED, PERSON, copied_events
 
 _NOT_COPIED: Final = (TaskQueued, TaskFinished, TaskPostponed)
-"""Events that are not copied: a fork is not queued and has its own end."""
+"""Events that a fork does not copy, because it is not queued and gets its own end."""
 
 
 async def fork(
@@ -53,12 +53,13 @@ async def fork(
     setup: Mapping[str, Any] | None = None,
     script: str | None = None,
 ) -> str:
-    """Store the events of a new task that continues from an event of another task.
+    """Create a task that continues from an event of another task; return its id.
 
     Args:
         journal: The journal of both tasks.
-        task_id: The other task.
-        at: The number of the last event to copy; when None, the event before its last script.
+        task_id: The id of the other task.
+        at: The sequence number of the last event to copy; None for the event before the model call
+            for the last script.
         key: As for :func:`forked`.
         setup: As for :func:`forked`.
         script: As for :func:`forked`.
@@ -70,34 +71,34 @@ async def fork(
         UnknownTaskError: If :func:`forked` raises it.
     """
     events = await journal.read(task_id)
-    name = new_task_id()
-    begin = last_script(events) if at is None else at
-    events = await asyncio.to_thread(with_own_files, events, begin)
-    for event in forked(events, begin, name, key, setup, script):
+    new_id = new_task_id()
+    last_event = last_script(events) if at is None else at
+    events = await asyncio.to_thread(with_own_files, events, last_event)
+    for event in forked(events, last_event, new_id, key, setup, script):
         await journal.append(event)
     if isinstance(journal, SharedJournal):
-        await journal.release(name)  # claimed by the process that resumes the fork
-    return name
+        await journal.release(new_id)  # claimed by the process that resumes the fork
+    return new_id
 
 
 def is_torn(events: Sequence[Event]) -> bool:
-    """Return True for a fork whose process died before all events were copied.
+    """Return True if a fork's process died before it had copied all events.
 
-    A resumed part of a fork would make recorded calls again.
+    An incomplete fork must not be resumed: it would repeat calls whose events were not copied.
     """
     return len(events) < copied_events(events)
 
 
 def last_script(events: Sequence[Event]) -> int:
-    """Return the number of the event before the model was asked for the last script; 0 if none."""
+    """Return the sequence number of the event before the last model call; 0 without model calls."""
     call_places = (e.seq for e in reversed(events) if isinstance(e, ModelCalled))
     return next(call_places, 1) - 1
 
 
 def with_own_files(events: Sequence[Event], at: int) -> list[Event]:
-    """Return the events of a task with copies of its output files, owned by the fork.
+    """Copy a task's output files; return its events with the paths of the copies.
 
-    Blocking. A missing file is omitted, and written again when its script is replayed.
+    Blocking. The event of a missing file is omitted, so that a replay writes the file again.
 
     Args:
         events: The task's events.
@@ -115,13 +116,13 @@ def with_own_files(events: Sequence[Event], at: int) -> list[Event]:
             copies[path] = Path(shutil.copyfile(path, target))
         except OSError:
             continue  # no longer on this machine
-    own_events: list[Event] = []
+    changed_events: list[Event] = []
     for event in events:
         if not isinstance(event, FileWritten) or event.seq > at:
-            own_events.append(event)
+            changed_events.append(event)
         elif event.path in copies:
-            own_events.append(replace(event, path=str(copies[event.path])))
-    return own_events
+            changed_events.append(replace(event, path=str(copies[event.path])))
+    return changed_events
 
 
 def forked(
@@ -132,23 +133,24 @@ def forked(
     setup: Mapping[str, Any] | None = None,
     script: str | None = None,
 ) -> list[Event]:
-    """Return the events of a new task that continues from an event of another task.
+    """Build the events of a new task that continues from an event of another task.
 
-    A call that started before the fork keeps its result, even if the result came later. Approvals
-    of unfinished calls and remembered approvals are not copied. Copied model answers cost
-    nothing, because the other task paid for them. The new task does not continue a conversation.
+    A call that started before that event keeps its result, even if it ended later. Approvals of
+    unfinished calls are not copied, and copied approvals are not remembered. Copied model answers
+    cost nothing, because the other task paid for them. The new task does not continue a
+    conversation.
 
     Args:
         events: The events of the other task.
         at: The number of the last event to copy.
-        task_id: The new task.
-        key: The owner, if not the local user.
-        setup: Setup data to add to that of the other task.
-        script: The script to run instead of the model's next script.
+        task_id: The id of the new task.
+        key: The owner of the new task; None for the local user.
+        setup: Setup data to add to the other task's setup data.
+        script: A script that replaces the model's next script after that event.
 
     Raises:
-        UnknownTaskError: If the task had not started by then, has no such event, or no script
-            followed it.
+        UnknownTaskError: If the task has no such event, had not started before it, or wrote no
+            script after it although ``script`` is given.
     """
     start = next((event for event in events if isinstance(event, TaskStarted)), None)
     if start is None or not start.seq <= at <= events[-1].seq:
@@ -158,29 +160,29 @@ def forked(
             f"the task cannot be forked at event {at}",
             hint=f"it has events from {first} to {last}: delf runs events {other} shows them",
         )
-    before = [e for e in events if e.seq <= at and not isinstance(e, _NOT_COPIED)]
-    open_calls = {event.call_id for event in before if isinstance(event, CallStarted)}
-    open_calls -= {event.call_id for event in before if isinstance(event, CallFinished)}
-    before += [
+    copied_before = [e for e in events if e.seq <= at and not isinstance(e, _NOT_COPIED)]
+    open_calls = {event.call_id for event in copied_before if isinstance(event, CallStarted)}
+    open_calls -= {event.call_id for event in copied_before if isinstance(event, CallFinished)}
+    copied_before += [
         event
         for event in events
         if event.seq > at and isinstance(event, CallFinished) and event.call_id in open_calls
     ]
-    before = _without_approvals(before)
+    copied_before = _without_approvals(copied_before)
     if script is not None:
-        before += _written_by_a_person(events, at, script)
+        copied_before += _replaced_script(events, at, script)
     warning = (
         f"forked from {start.task_id} at event {at}: what came before is not done again, and "
         "its answers of models cost nothing here"
     )
-    before.append(Warned(task_id=task_id, seq=0, at=before[-1].at, message=warning))
-    names: dict[str, str] = {}
-    copied: list[Event] = []
-    for number, event in enumerate(before, 1):
-        changed = replace(_unpaid(event), task_id=task_id, seq=number)
+    copied_before.append(Warned(task_id=task_id, seq=0, at=copied_before[-1].at, message=warning))
+    new_request_ids: dict[str, str] = {}
+    result: list[Event] = []
+    for number, event in enumerate(copied_before, 1):
+        changed = replace(_without_cost(event), task_id=task_id, seq=number)
         if isinstance(changed, TaskStarted):
             kept_setup = {name: v for name, v in changed.setup.items() if name != ASKED_FROM}
-            own_setup = {**kept_setup, **(setup or {}), COPIED: len(before)}
+            own_setup = {**kept_setup, **(setup or {}), COPIED: len(copied_before)}
             if changed.key != key:  # the task's text was written by the other task's owner
                 asker = name_of_holder(changed.key)
                 own_setup[SHAPED] = list(dict.fromkeys((*kept_setup.get(SHAPED, ()), asker)))
@@ -189,16 +191,16 @@ def forked(
             )
         elif (request_id := getattr(changed, "request_id", None)) is not None:
             # With the old id, an answer to the other task's request would count here, too.
-            name = names.setdefault(request_id, f"req_{secrets.token_hex(8)}")
-            changed = replace(changed, request_id=name)
+            new_request_id = new_request_ids.setdefault(request_id, f"req_{secrets.token_hex(8)}")
+            changed = replace(changed, request_id=new_request_id)
             if isinstance(changed, ApprovalDecided):
                 changed = replace(changed, remember="no", key=None, project=None)
-        copied.append(changed)
-    return copied
+        result.append(changed)
+    return result
 
 
-def _unpaid(event: Event) -> Event:
-    """Return a copied event without its cost, which the other task has paid."""
+def _without_cost(event: Event) -> Event:
+    """Return an event with zero cost."""
     if isinstance(event, ModelReplied):
         return replace(event, usage=Usage(), cost_usd=0.0)
     if isinstance(event, ChildFinished):
@@ -207,7 +209,7 @@ def _unpaid(event: Event) -> Event:
 
 
 def _without_approvals(events: Sequence[Event]) -> list[Event]:
-    """Remove questions, votes and approvals of unfinished calls."""
+    """Remove the approval events of calls and scripts without an end."""
     ended_calls = {event.call_id for event in events if isinstance(event, CallFinished)}
     last = max((e.seq for e in events if isinstance(e, ScriptFinished)), default=0)
     open_requests = {
@@ -224,11 +226,16 @@ def _without_approvals(events: Sequence[Event]) -> list[Event]:
     ]
 
 
-def _written_by_a_person(events: Sequence[Event], at: int, script: str) -> list[Event]:
-    """Return the events of the next model call for a script, with a person's script as the answer.
+def _replaced_script(events: Sequence[Event], at: int, script: str) -> list[Event]:
+    """Return the events of the next model call for a script, answered with another script.
+
+    Args:
+        events: The events of the task.
+        at: The number of the event after which the model call is searched.
+        script: The script, which a person wrote.
 
     Raises:
-        UnknownTaskError: If no script followed the event.
+        UnknownTaskError: If the model wrote no script after the event.
     """
     later_events = [event for event in events if event.seq > at]
     replied = next((e for e in later_events if isinstance(e, ModelReplied) and is_script(e)), None)
@@ -248,5 +255,5 @@ def _written_by_a_person(events: Sequence[Event], at: int, script: str) -> list[
 
 
 def is_script(event: ModelReplied) -> bool:
-    """Return True if a model's reply is a script of the main loop."""
+    """Return True if a model's reply is a script for the task, not an answer in another step."""
     return event.purpose == "generate" and not event.calls

@@ -38,9 +38,9 @@ class InProcessJournal:
     Several agents may share it.
 
     Args:
-        max_tasks: The maximum number of finished tasks to keep; the oldest are dropped first.
-            Running tasks are always kept.
-        max_bytes: The approximate most bytes of finished tasks.
+        max_tasks: The maximum number of tasks. Beyond it the oldest finished tasks are dropped;
+            running tasks are always kept.
+        max_bytes: The approximate maximum size of all tasks in bytes, with the same rule.
     """
 
     def __init__(self, *, max_tasks: int = 1000, max_bytes: int = 64 * 1024 * 1024) -> None:
@@ -54,7 +54,7 @@ class InProcessJournal:
         self._queues: WeakKeyDictionary[asyncio.Queue[Event], str | None] = WeakKeyDictionary()
 
     async def append(self, event: Event) -> None:
-        """Append an event; the first one claims the task for the agent until its end or release."""
+        """Append an event. No-op if the event is stored already."""
         entry = self._tasks.get(event.task_id)
         if entry is None:
             entry = self._tasks[event.task_id] = _Entry()
@@ -79,7 +79,7 @@ class InProcessJournal:
         self._forget_old()
 
     async def read(self, task_id: str, after: int = 0) -> Sequence[Event]:
-        """Return a task's events after a sequence number, in order."""
+        """Return a task's events with a sequence number above ``after``, in order."""
         entry = self._tasks.get(task_id)
         if entry is None:
             raise UnknownTaskError(
@@ -92,13 +92,13 @@ class InProcessJournal:
         return tuple(event for event in events if event.seq > after)
 
     def subscribe(self, task_id: str | None = None) -> AsyncIterator[Event]:
-        """Yield events from now on, including events appended before the first read."""
+        """Yield the events that are appended after this call, of one task or all tasks."""
         queue: asyncio.Queue[Event] = asyncio.Queue()
         self._queues[queue] = task_id
         return _events_of(queue)
 
     async def find(self, limit: int = 100) -> Sequence[TaskRecord]:
-        """Return the newest tasks first."""
+        """Return the records of the newest tasks, newest first."""
         records: list[TaskRecord] = []
         for entry in reversed(self._tasks.values()):
             if len(records) >= limit:
@@ -122,21 +122,21 @@ class InProcessJournal:
                     self._remembered[event.request_id] = decision
 
     async def remembered(self) -> Sequence[RememberedDecision]:
-        """Return the lasting decisions, the oldest first."""
+        """Return the remembered approval decisions, oldest first."""
         return tuple(self._remembered.values())
 
     async def revoke(self, request_id: str, by: str) -> RememberedDecision:
-        """Revoke a decision; ``by`` is not recorded, because only this process sees the journal."""
+        """Revoke a remembered decision; the person ``by`` is not recorded."""
         decision = self._remembered.pop(request_id, None)
         if decision is None:
             raise UnknownRequestError(f"no remembered decision {request_id!r} holds")
         return decision
 
     async def aclose(self) -> None:
-        """No-op: the journal holds memory only."""
+        """Do nothing, because the journal is in memory."""
 
     def _forget_old(self) -> None:
-        """Drop the oldest finished tasks while a limit is exceeded."""
+        """Drop the oldest finished tasks until the journal is within its limits."""
         if len(self._tasks) <= self._max_tasks and self._size <= self._max_bytes:
             return
         # Keep the newest task: it may still run, and its events are needed.

@@ -34,18 +34,18 @@ from delf_engine.redact import RedactedStream, Redactor
 _log = logging.getLogger(__name__)
 
 Listener = Callable[[Event], None]
-"""A callback for journalled events; must be quick and must not raise."""
+"""A callback for recorded events, which must return quickly and should not raise."""
 
 
 class TaskLog:
-    """Writes one task's events, redacted, in the context of the task.
+    """Records the events of one task: numbers, redacts and journals them in order.
 
     Args:
-        task_id: The task.
+        task_id: The id of the task.
         journal: The journal; None if events are not kept.
-        listeners: The listeners, called after the journal.
-        redactor: Redacts events.
-        replay: The replay of a resumed task, whose recorded events are not written again.
+        listeners: Functions called with each event after the journal has stored it.
+        redactor: Redacts secrets in events.
+        replay: The replay of a resumed task; events that it finds recorded are not written again.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class TaskLog:
     ) -> None:
         self.task_id = task_id
         self.context = copy_context()
-        """The ContextVars of the task's caller, in copies of which work for the task runs."""
+        """The context variables of the task's caller; work for the task runs in copies of them."""
         self._journal = journal
         self._listeners = tuple(listeners)
         self.redactor = Redactor() if redactor is None else redactor
@@ -66,33 +66,35 @@ class TaskLog:
         self.events: list[Event] = list(self._replay.events)
         self._lock = asyncio.Lock()
         self._printed: list[str] = []
-        self._prints = RedactedStream(self.redactor)
+        self._print_stream = RedactedStream(self.redactor)
         self._readings: list[int] = []
         self._turns: list[int] = []
         # Events without their numbers: a number is given at the write, so that no cancelled event
         # leaves a gap.
-        self._waiting: list[tuple[type[Event], dict[str, Any]]] = []
+        self._queued_events: list[tuple[type[Event], dict[str, Any]]] = []
         self._unconfirmed: Event | None = None
-        """An event whose append was cancelled, so that it is unknown if the journal stored it."""
-        self._only_outcomes = False
+        """An event whose append was cancelled, so that the journal may or may not have stored it.
+        """
+        self._has_left = False
         self._over = False
         self._deadline: float | None = None
         self._model_calls = sum(isinstance(event, ModelCalled) for event in self.events)
         self.prompted: dict[str, tuple[Message, ...]] = {}
-        """The latest requests to models, by purpose, to journal only what changed."""
+        """The messages of the latest model request by purpose; only changed messages are recorded.
+        """
         self._flushing: asyncio.Task[None] | None = None
 
     def restart(self, replay: Replay) -> None:
-        """Restart the log from the task's beginning, after its sandbox died.
+        """Replay the task from its beginning, after its sandbox died.
 
         Args:
-            replay: The replay of the events so far.
+            replay: The replay of the events recorded so far.
         """
         self._replay = replay
-        self._prints.end()
+        self._print_stream.end()
 
     def next_model_call(self) -> int:
-        """Return the number for the next model call."""
+        """Return a new number for a model call."""
         self._model_calls += 1
         return self._model_calls
 
@@ -104,30 +106,32 @@ class TaskLog:
         ends_call: bool = False,
         **fields: Any,
     ) -> None:
-        """Append an event to the journal; return only once the journal has kept it.
+        """Record an event, and wait until the journal has stored it.
 
-        If the caller is cancelled, the event is appended before later ones.
+        If the caller is cancelled, the event is recorded in the background before all later events.
 
         Args:
             kind: The event's class.
-            public_texts: Names of fields that need no redaction.
+            public_texts: The names of fields that need no redaction.
             ends_call: Whether the event is the outcome of a call, which is recorded even after
                 :meth:`leave`.
-            fields: The event's own fields; task, sequence number and time are added.
+            fields: The fields of the event, except task, sequence number and time, which are added.
 
         Raises:
             TaskLeftError: If the task has already ended in this process.
             DelfError: If the journal fails.
         """
-        if self._over or (self._only_outcomes and not ends_call):
-            raise self._ended(kind)
+        if self._over or (self._has_left and not ends_call):
+            raise self._ended_error(kind)
         if self.redactor.knows_any:
             fields = self._without_secrets(fields, public_texts)
         # Before the first await, because the caller may change its objects afterwards.
-        large = any(type(value) not in PLAIN and is_large(value) for value in fields.values())
+        has_large_value = any(
+            type(value) not in PLAIN and is_large(value) for value in fields.values()
+        )
         fields = (
             await run_in_thread(frozen_fields, kind, fields)
-            if large
+            if has_large_value
             else frozen_fields(kind, fields)
         )
         if self._deadline is None:
@@ -141,39 +145,39 @@ class TaskLog:
                 "the journal does not answer", hint="once it does, delf runs list shows the task"
             ) from error
 
-    def _ended(self, kind: type[Event]) -> TaskLeftError:
+    def _ended_error(self, kind: type[Event]) -> TaskLeftError:
         name = getattr(kind, "__name__", "event")
         return TaskLeftError(f"task {self.task_id} has ended in this process: no {name} is kept")
 
     def hurry(self, seconds: float) -> None:
-        """Limit the total time to wait for the journal from now on, because the task must end."""
+        """Set a deadline for all further waits for the journal."""
         if self._deadline is None:
             self._deadline = asyncio.get_running_loop().time() + seconds
 
     async def _record(self, kind: type[Event], fields: dict[str, Any]) -> None:
-        """Write an event after the queued ones; queue the event if the caller is cancelled."""
+        """Write an event after all queued events; queue the event if the caller is cancelled."""
         is_written = False
         try:
             async with self._lock:
                 if self._has_more:
-                    await self._write_waiting()
+                    await self._write_queued()
                 # Set before the write: a cancelled append is kept in ``_unconfirmed``, and queueing
                 # the event once more would journal it twice.
                 is_written = True
                 await self._write(kind, fields)
         except asyncio.CancelledError:
             if not is_written:
-                self._waiting.append((kind, fields))
+                self._queued_events.append((kind, fields))
             self._flush_soon()
             raise
 
     @asynccontextmanager
     async def step(self, name: str, attempt: int = 1) -> AsyncGenerator[None]:
-        """Record the start of a step and, if the block does not fail, its end.
+        """Record the start of a step, and its end if the ``with`` block does not raise.
 
         Args:
-            name: The name for people.
-            attempt: The pass through the loop, from 1.
+            name: The step's name, as shown to people.
+            attempt: The number of the iteration of the task's loop, from 1.
         """
         started, name = time.perf_counter(), str(name)
         await self.record(StepStarted, step=name, attempt=attempt)
@@ -182,7 +186,7 @@ class TaskLog:
         await self.record(StepFinished, step=name, attempt=attempt, duration_ms=elapsed)
 
     def record_soon(self, kind: type[Event], **fields: Any) -> None:
-        """Append an event in the background, ahead of all later events.
+        """Record an event in the background, before all later events.
 
         Best effort: the event is dropped if the task has ended.
 
@@ -193,24 +197,24 @@ class TaskLog:
         if self.redactor.knows_any:
             fields = self._without_secrets(fields, SAFE)
         self._queue_output()
-        self._waiting.append((kind, frozen_fields(kind, fields)))
+        self._queued_events.append((kind, frozen_fields(kind, fields)))
         self._flush_soon()
 
     def _without_secrets(
         self, fields: dict[str, Any], public_texts: Collection[str]
     ) -> dict[str, Any]:
-        clean = self.redactor.value
+        redact = self.redactor.value
         return {
-            name: value if name in public_texts else clean(value) for name, value in fields.items()
+            name: value if name in public_texts else redact(value) for name, value in fields.items()
         }
 
     def leave(self) -> None:
-        """From now on record only outcomes of calls, so that the task can be resumed."""
-        self._only_outcomes = True
+        """Refuse all further events except outcomes of calls, so that the task can be resumed."""
+        self._has_left = True
 
     async def end(self) -> None:
         """Flush buffered events, then refuse all further events."""
-        self._only_outcomes = True
+        self._has_left = True
         try:
             async with asyncio.timeout_at(self._deadline):
                 await self._flush()
@@ -220,36 +224,41 @@ class TaskLog:
             self._over = True
 
     def say(self, text: str) -> None:
-        """Buffer printed text for the journal, to be flushed before any other event.
+        """Buffer text that a script printed; it is recorded before any other event.
 
-        A possible beginning of a secret is held until more is printed, or the script ends.
+        A possible beginning of a secret is held back until more text arrives or the script ends.
         """
-        self._print(self._prints.feed(text))
+        self._print(self._print_stream.feed(text))
 
     def end_prints(self) -> None:
-        """Flush held-back text, because the script has ended."""
-        self._print(self._prints.end())
+        """Record text that was held back as a possible beginning of a secret."""
+        self._print(self._print_stream.end())
 
     def _print(self, text: str) -> None:
         if self._replay.active:  # compared after redaction, as the journal stores text
             text = self._replay.unknown_part(text)
-        if text and not self._only_outcomes:
+        if text and not self._has_left:
             self._printed.append(text)
             self._flush_soon()
 
     def clock_read(self, readings: Sequence[int]) -> None:
-        """Buffer the script's clock reads for the journal, to be flushed before any other event.
+        """Buffer clock reads of a script; they are recorded before any other event.
 
         Args:
-            readings: Unix times in nanoseconds.
+            readings: The returned Unix times in nanoseconds.
         """
-        if not self._only_outcomes:
+        if not self._has_left:
             self._readings += readings
             self._flush_soon()
 
     def turns_taken(self, turns: Sequence[int]) -> None:
-        """Buffer the turns of a script's answers, to be flushed before any other event."""
-        if not self._only_outcomes:
+        """Buffer event-loop turns of a script; they are recorded before any other event.
+
+        Args:
+            turns: The numbers of the iterations of the script's event loop in which answers
+                arrived.
+        """
+        if not self._has_left:
             self._turns += turns
             self._flush_soon()
 
@@ -260,7 +269,7 @@ class TaskLog:
             self._flushing.add_done_callback(self._log_failure)
 
     def _log_failure(self, flushing: asyncio.Task[None]) -> None:
-        """Log a failed background flush; the next event repeats the flush and raises errors."""
+        """Log a failed background flush. The next event repeats the flush and raises the error."""
         error = None if flushing.cancelled() else flushing.exception()
         if error is not None:
             message = f"the journal did not take an event of task {self.task_id}"
@@ -268,52 +277,52 @@ class TaskLog:
 
     @property
     def _has_more(self) -> bool:
-        """True if buffered events must be written before the next event."""
-        queued = self._readings or self._turns or self._printed or self._waiting
+        """True if events are buffered that must be written before the next event."""
+        queued = self._readings or self._turns or self._printed or self._queued_events
         return bool(queued) or self._unconfirmed is not None
 
     async def _flush(self) -> None:
         while self._has_more:  # release the lock between batches, for other events
             async with self._lock:
-                await self._write_waiting()
+                await self._write_queued()
 
     def _queue_output(self) -> None:
-        """Queue buffered output and clock reads behind earlier events."""
+        """Convert buffered output and clock reads to events at the end of the queue."""
         if self._readings or self._turns:
             observations = {"readings": tuple(self._readings), "turns": tuple(self._turns)}
-            self._waiting.append((ClockRead, observations))
+            self._queued_events.append((ClockRead, observations))
             self._readings.clear()
             self._turns.clear()
         if self._printed:  # as one event: a script may print thousands of short texts
-            self._waiting.append((Printed, {"text": "".join(self._printed)}))
+            self._queued_events.append((Printed, {"text": "".join(self._printed)}))
             self._printed.clear()
 
-    async def _write_waiting(self) -> None:
-        """Write queued events; events that the journal fails to store stay queued."""
+    async def _write_queued(self) -> None:
+        """Write the queued events in order; events that the journal fails to store stay queued."""
         # First: the journal may have stored this event, so that the next number is not free.
         if self._unconfirmed is not None:
             await self._confirm(self._unconfirmed)
         self._queue_output()
-        while self._waiting:
+        while self._queued_events:
             if self._over:
-                dropped = len(self._waiting)
-                _log.debug("task %s is over: %d events are dropped", self.task_id, dropped)
-                self._waiting.clear()
+                dropped_count = len(self._queued_events)
+                _log.debug("task %s is over: %d events are dropped", self.task_id, dropped_count)
+                self._queued_events.clear()
                 return
             try:
-                await self._write(*self._waiting[0])
+                await self._write(*self._queued_events[0])
             except asyncio.CancelledError:
-                del self._waiting[0]  # kept in self._unconfirmed
+                del self._queued_events[0]  # kept in self._unconfirmed
                 raise
-            del self._waiting[0]
+            del self._queued_events[0]
 
     async def _write(self, kind: type[Event], fields: dict[str, Any]) -> None:
-        """Append an event to the journal, unless a replay finds it recorded."""
+        """Number an event and append it to the journal, unless a replay finds it recorded."""
         # Before the check of the end: events of a replay are in the journal already, and harmless.
         if self._replay.recorded and self._replay.knows(kind, fields):
             return
         if self._over:
-            raise self._ended(kind)
+            raise self._ended_error(kind)
         # Under the lock, which makes numbers and the order in the journal the same.
         seq = len(self.events) + 1
         self._unconfirmed = event = kind(task_id=self.task_id, seq=seq, at=time.time(), **fields)
@@ -324,20 +333,20 @@ class TaskLog:
             raise
 
     async def _confirm(self, event: Event) -> None:
-        """Append an event whose first append may have failed; a journal ignores the repetition."""
+        """Append an event to the journal, which ignores an event that it has stored already."""
         if self._journal is not None:
             await self._journal.append(event)
         self._unconfirmed = None
-        self._add(event)
+        self._append_recorded(event)
 
-    def _add(self, event: Event) -> None:
+    def _append_recorded(self, event: Event) -> None:
         # After a postponement, any process may continue the task.
         self._over = self._over or isinstance(event, (TaskFinished, TaskPostponed))
         self.events.append(event)
         self.show(event)
 
     def show(self, event: Event) -> None:
-        """Pass a journalled event to the listeners."""
+        """Pass a recorded event to the listeners; log exceptions of listeners."""
         for listener in self._listeners:
             try:
                 in_context(self.context, listener, event)

@@ -22,7 +22,7 @@ from delf_engine.redact import Redactor
 
 _log = logging.getLogger(__name__)
 CLOSE_SECONDS = 5.0
-"""The seconds for an observer's last events, so that a hanging one cannot delay a stop."""
+"""The maximum time for delivering an observer's last events when the agent stops, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +30,20 @@ class Observers:
     """The observers of a started agent.
 
     Args:
-        feeds: The queues that deliver every event.
-        notes: Functions that return setup data for a submitted task.
+        feeds: The queues of the observers, each of which gets every event.
+        notes: Functions of the observers that return setup data for each submitted task.
     """
 
     feeds: Sequence[ObserverFeed]
     notes: Sequence[Callable[[], Mapping[str, Any]]]
 
     def tell(self, change: PersonChange) -> None:
-        """Pass a change of a person on to the observers."""
+        """Send a change of a person's account to the observers."""
         for feed in self.feeds:
             feed(change)
 
     async def aclose(self) -> None:
-        """Flush queued events, then close each observer."""
+        """Deliver queued events, then close each observer."""
         await all_ended(feed.aclose() for feed in self.feeds)
 
 
@@ -53,7 +53,7 @@ def open_observers(
     make: Callable[[type[ObserverSpec], str], Observer],
     redactor: Redactor,
 ) -> Observers:
-    """Start the observers that an agent requests, and the observers that are always on.
+    """Create the requested observers of an agent, and all observers that are on by default.
 
     Args:
         host: The plugins.
@@ -69,9 +69,10 @@ def open_observers(
 
 
 class ObserverFeed:
-    """A queue in front of one observer, which is dropped if it fails.
+    """Delivers events to one observer in order and in the background.
 
-    Each event is observed in the context in which it was queued, the task's own.
+    An observer that fails gets no further events. Each event is delivered with the context
+    variables of the task that queued it.
 
     Args:
         name: The observer's name, for the log.
@@ -84,20 +85,20 @@ class ObserverFeed:
         self._redactor = redactor
         self._observer = observer
         self._queue: asyncio.Queue[tuple[Event | PersonChange, Context] | None] = asyncio.Queue()
-        self._task = shared_task(self._work())
+        self._task = shared_task(self._deliver_all())
         self._failed = False
 
     def __call__(self, event: Event | PersonChange) -> None:
-        """Queue an event, or a change of a person."""
+        """Queue an event, or a change of a person's account."""
         if not self._failed:
             self._queue.put_nowait((event, copy_context()))
 
-    async def _work(self) -> None:
-        while await self._take():
+    async def _deliver_all(self) -> None:
+        while await self._deliver_next():
             pass
 
-    async def _take(self) -> bool:
-        """Wait for an event and deliver it; return False at the end."""
+    async def _deliver_next(self) -> bool:
+        """Deliver the next event; return False after the last event or a failure."""
         queued = await self._queue.get()
         if queued is None:
             return False
@@ -117,7 +118,7 @@ class ObserverFeed:
             await self._observer.observe_person(event)
 
     async def aclose(self) -> None:
-        """Flush queued events, then close the observer."""
+        """Deliver queued events, then close the observer."""
         self._queue.put_nowait(None)
         _, unfinished = await asyncio.wait({self._task}, timeout=CLOSE_SECONDS)
         if unfinished:

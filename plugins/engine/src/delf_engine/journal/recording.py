@@ -16,24 +16,25 @@ from delf_engine.redact import REDACTED
 
 @dataclass(kw_only=True)
 class RecordedCall:
-    """A call in the journal.
+    """The events of one call in the journal.
 
     Args:
-        call_id: The number.
-        action: The action.
-        digest: SHA-256 over the action and the script's arguments.
-        request: The request for approval, if one was made.
-        decision: The decision.
+        call_id: The number of the call in the task.
+        action: The full name of the action.
+        digest: The SHA-256 of the action and the arguments as the script gave them.
+        request: The latest request for approval, if any.
+        decision: The decision about that request, if any.
         started: The start event, if the call was started.
-        repeat_request: The request whether to repeat the call, from an earlier resume.
-        repeat_decision: The decision about that request.
-        finished: The end event, if known.
-        lapsed: Whether the request was closed because the sandbox died.
-        cut_off: Whether the sandbox died during the call, which is not an end of the call.
+        repeat_request: The question, from an earlier resume, whether to repeat the interrupted
+            call.
+        repeat_decision: The answer to that question, if any.
+        finished: The end event, if the call has ended.
+        lapsed: Whether the request for approval was closed because the sandbox died.
+        cut_off: Whether the sandbox died during the call, so that its outcome is unknown.
         is_over: Whether the script ended without waiting for the call.
-        unseen: Whether the script stopped waiting before the end.
-        edits: Requests that a person answered with edited arguments and that led to a further
-            request, with these answers.
+        unseen: Whether the script stopped waiting before the call ended.
+        edits: Earlier requests with the edits of arguments by which a person answered them; each
+            edit led to a new request.
     """
 
     call_id: int
@@ -55,7 +56,7 @@ class RecordedCall:
 
     @property
     def was_abandoned(self) -> bool:
-        """True if the script cancelled the call and never got an answer."""
+        """True if the script abandoned the call and never got an answer."""
         if self.unseen:
             return True
         # A call that was cut off has no answer: a script that has ended never asks for the answer,
@@ -66,7 +67,7 @@ class RecordedCall:
 
     @property
     def edited_arguments(self) -> Mapping[str, Any] | None:
-        """The arguments of the started call, if a person had edited them."""
+        """The arguments of the started call if a person had edited them, else None."""
         started = self.started
         return None if started is None or started.digest == self.digest else started.arguments
 
@@ -79,11 +80,11 @@ class RecordedCall:
     def request_for(
         self, *, outcome_unknown: bool
     ) -> tuple[ev.ApprovalRequested | None, ev.ApprovalDecided | None]:
-        """Return the recorded request about the call, and its decision if still valid.
+        """Return a recorded request about the call, and the decision if it is still valid.
 
         Args:
-            outcome_unknown: Whether to return the request to repeat an interrupted call. An
-                approval of that request is valid once, because the call may have been made since.
+            outcome_unknown: True for the question whether to repeat the interrupted call, whose
+                approval is valid only once; False for the request for approval.
         """
         if not outcome_unknown:
             return (None, None) if self.lost_arguments else (self.request, self.decision)
@@ -94,7 +95,11 @@ class RecordedCall:
         return self.repeat_request, self.repeat_decision
 
     def answer(self) -> CallAnswer:
-        """Return the answer that the script got."""
+        """Return the recorded answer that the script got.
+
+        Raises:
+            ValueError: If the call has no recorded end.
+        """
         end = self.finished
         if end is None:
             raise ValueError("the call has no recorded end")
@@ -110,20 +115,20 @@ class RecordedCall:
 
 @dataclass(kw_only=True)
 class RecordedScript:
-    """The journal of one script, or of the strategy's own work between scripts.
+    """The events of one script, or of the strategy's own work between scripts.
 
     Args:
-        attempt: The script's number; 0 for the strategy's own calls.
-        calls: The calls in the order in which they came.
-        steps: The order of its calls: the negative number of a call that came, the number of a call
-            that was answered.
-        clock: The clock reads, in nanoseconds.
-        turns: The turns of its event loop in which answers arrived.
-        printed: The printed text.
-        left_to_print: The number of printed characters not yet replayed.
-        finished: The end event, if known.
-        request: The request for the script as a whole, if one was made.
-        decision: The decision about that request.
+        attempt: The script's number; 0 for the strategy's own work.
+        calls: The calls in the order in which the script made them.
+        steps: The order of calls and answers: ``-n`` if call ``n`` was made, ``n`` if it was
+            answered.
+        clock: The times that the script read from the clock, in nanoseconds.
+        turns: The numbers of the iterations of its event loop in which answers arrived.
+        printed: The printed text, in pieces.
+        left_to_print: The number of printed characters that a replay has not printed yet.
+        finished: The end event, if the script has ended.
+        request: The request for approval of the script as a whole, if any.
+        decision: The decision about that request, if any.
     """
 
     attempt: int
@@ -144,10 +149,10 @@ class RecordedScript:
 
 
 class Recording:
-    """A task's events, grouped by script, call and purpose.
+    """A task's events, grouped by script, by call, and by purpose of model calls.
 
     Args:
-        events: All of them, in order.
+        events: All events of the task in order.
     """
 
     def __init__(self, events: Sequence[ev.Event] = ()) -> None:
@@ -166,7 +171,7 @@ class Recording:
         for event in events:
             if isinstance(event, ev.ScriptGenerated):
                 script = self.scripts[event.attempt] = RecordedScript(attempt=event.attempt)
-            self._take(event, script)
+            self._add(event, script)
             if isinstance(event, ev.ScriptFinished):
                 # What comes between scripts is the strategy's own: counted to the last script, its
                 # calls would be expected from that script.
@@ -185,13 +190,13 @@ class Recording:
                 call.is_over = is_finished
 
     def knows(self, kind: type[ev.Event], fields: Mapping[str, Any]) -> bool:
-        """Return True if an event is recorded; each recorded event matches once."""
+        """Return True if an equal event is recorded and not yet matched; mark it as matched."""
         if not self.unmatched:
             return False
         if kind is ev.CallFinished and fields["status"] == "refused":
             # A call refused before it had a digest is matched by its message: its number may differ
             # in a replay, where calls come in another order.
-            key = _refusal(fields["action"], fields["error"])
+            key = _refusal_key(fields["action"], fields["error"])
         else:
             names = kind.replay_key
             if names is None:
@@ -202,8 +207,8 @@ class Recording:
         self.unmatched[key] -= 1
         return True
 
-    def _take(self, event: ev.Event, script: RecordedScript) -> None:
-        """Sort an event into its script, call or purpose."""
+    def _add(self, event: ev.Event, script: RecordedScript) -> None:
+        """Add an event to its script, call or purpose."""
         match event:
             case ev.ScriptFinished():
                 script.finished = event
@@ -213,8 +218,7 @@ class Recording:
             case ev.Printed():
                 script.printed.append(event.text)
                 script.left_to_print += len(event.text)
-            # A call with neither reply nor failure was cut off by the end of its process. What the
-            # model had written is paid for and may have started calls, so it counts as the reply.
+            # An earlier model call without an end was cut off together with its process.
             case ev.ModelCalled():
                 self._end_draft(event.purpose)
                 self._drafts[event.purpose] = []
@@ -243,22 +247,26 @@ class Recording:
             case ev.ApprovalDecided() if event.request_id in self._script_by_request:
                 self._script_by_request[event.request_id].decision = event
             case ev.ApprovalRequested():
-                self._take_request(event, self._call(event, event.digest, script))
+                self._add_request(event, self._call(event, event.digest, script))
             case ev.ApprovalDecided():
-                self._take_decision(event)
+                self._add_decision(event)
             case ev.ApprovalRemembered() if event.call_id:
                 self._call(event, event.digest, script)
             case ev.CallStarted():
                 self._call(event, event.digest, script).started = event
             case ev.CallFinished():
-                self._take_end(event, script)
+                self._add_end(event, script)
             case ev.CallAbandoned():
-                self._take_abandoned(event)
+                self._add_abandonment(event)
             case _:
                 pass
 
     def _end_draft(self, purpose: str) -> None:
-        """Turn the journalled pieces of a truncated answer into a recorded reply."""
+        """Make a reply of the recorded pieces of a model's answer that has no end.
+
+        What the model wrote before its process died is paid for and may have started calls, so it
+        counts as the reply.
+        """
         deltas = self._drafts.pop(purpose, ())
         if deltas:
             text = "".join(event.text for event in deltas)
@@ -272,7 +280,7 @@ class Recording:
         digest: str,
         script: RecordedScript,
     ) -> RecordedCall:
-        """Return the recorded call of an event, creating it for the call's first event."""
+        """Return the recorded call of an event, which is created for the call's first event."""
         recorded_call = self._calls.get(event.call_id)
         if recorded_call is None:
             recorded_call = RecordedCall(
@@ -289,8 +297,8 @@ class Recording:
             script.steps.append(-recorded_call.call_id)
         return recorded_call
 
-    def _take_request(self, event: ev.ApprovalRequested, recorded_call: RecordedCall) -> None:
-        """Record a request for approval with its call."""
+    def _add_request(self, event: ev.ApprovalRequested, recorded_call: RecordedCall) -> None:
+        """Add a request for approval to its call."""
         if event.action != recorded_call.action:
             return  # a tool's own question during the call
         self._call_by_request[event.request_id] = recorded_call
@@ -298,13 +306,17 @@ class Recording:
         if event.outcome_unknown:
             recorded_call.repeat_request, recorded_call.repeat_decision = event, None
         else:
-            before, decision = recorded_call.request, recorded_call.decision
-            if before is not None and decision is not None and decision.decision == "edited":
-                recorded_call.edits.append((before, decision))
+            edited_request, decision = recorded_call.request, recorded_call.decision
+            if (
+                edited_request is not None
+                and decision is not None
+                and decision.decision == "edited"
+            ):
+                recorded_call.edits.append((edited_request, decision))
             recorded_call.request, recorded_call.decision = event, None
 
-    def _take_decision(self, event: ev.ApprovalDecided) -> None:
-        """Record a decision with the request that it answers."""
+    def _add_decision(self, event: ev.ApprovalDecided) -> None:
+        """Add a decision to the call whose request it answers."""
         recorded_call = self._call_by_request.get(event.request_id)
         if recorded_call is None:
             return
@@ -323,7 +335,7 @@ class Recording:
             if event.source == "changed":  # the changed call has not been asked about
                 recorded_call.request = recorded_call.decision = None
 
-    def _take_abandoned(self, event: ev.CallAbandoned) -> None:
+    def _add_abandonment(self, event: ev.CallAbandoned) -> None:
         self.last_call = max(self.last_call, event.call_id)
         recorded_call = self._calls.get(event.call_id)
         if recorded_call is None:
@@ -331,14 +343,14 @@ class Recording:
             return
         recorded_call.unseen = True
 
-    def _take_end(self, event: ev.CallFinished, script: RecordedScript) -> None:
-        """Record the end of a call, unless the call may have gone on."""
+    def _add_end(self, event: ev.CallFinished, script: RecordedScript) -> None:
+        """Add the end of a call, unless the call may have continued after that event."""
         self.last_call = max(self.last_call, event.call_id)
         recorded_call = self._calls.get(event.call_id)
         if recorded_call is None and event.digest is not None:
             recorded_call = self._call(event, event.digest, script)
         if recorded_call is None:
-            self.unmatched[_refusal(event.action, event.error)] += 1
+            self.unmatched[_refusal_key(event.action, event.error)] += 1
             return
         # Not an end: the call may have gone on after its sandbox died, so a resume has to ask.
         if event.cancellation == "cut_off":
@@ -351,5 +363,5 @@ class Recording:
         self._callers[event.call_id].steps.append(event.call_id)
 
 
-def _refusal(action: str, error: str | None) -> tuple[Any, ...]:
+def _refusal_key(action: str, error: str | None) -> tuple[Any, ...]:
     return (ev.CallFinished, action, error)

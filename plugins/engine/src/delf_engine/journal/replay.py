@@ -20,26 +20,31 @@ from delf_engine.journal.claims import Predecessor
 from delf_engine.journal.recording import RecordedCall, RecordedScript, Recording
 from delf_engine.journal.retrying import without_attempts
 
-_REPLAYED: Final[frozenset[Purpose]] = frozenset({"generate", "prefilter", "learn", "outline"})
-"""Purposes of the loop's own model calls; a script's model calls belong to its recorded calls."""
+_REPLAYED_PURPOSES: Final[frozenset[Purpose]] = frozenset(
+    {"generate", "prefilter", "learn", "outline"}
+)
+"""The purposes of model calls whose recorded replies are replayed.
+
+Model calls of a script's tools are not replayed, because they belong to recorded tool calls.
+"""
 
 _AFTER_ANSWERS: Final = 0
-"""The position of calls without a recorded end: after all recorded answers."""
+"""The key of waiting calls that have no recorded end; their turn is after all recorded answers."""
 
 _AFTER_RECORD: Final = -1
-"""The position of new calls: after everything recorded."""
+"""The key of waiting calls that are not recorded; their turn is after all recorded steps."""
 
 
-class _Course:
-    """The recorded order of a script's calls and answers, followed during replay.
+class _CallOrder:
+    """The recorded order of a script's calls and answers, which its replay must follow.
 
-    A recorded answer is given once everything recorded before it has happened again: earlier calls
-    and earlier answers. A call without a recorded end proceeds after all recorded answers, and a
-    new call after everything recorded. A call whose turn never comes waits until the task's
-    timeout, because no clock distinguishes a slow script from a different one.
+    A recorded answer is given when all calls and answers recorded before it have happened again. A
+    call without a recorded end proceeds after all recorded answers. A new call proceeds after all
+    recorded calls and answers. A call whose turn never comes waits until the task's timeout,
+    because a slow script cannot be distinguished from a different script.
 
     Args:
-        script: The journal of the script.
+        script: The recorded events of the script.
     """
 
     def __init__(self, script: RecordedScript) -> None:
@@ -53,14 +58,14 @@ class _Course:
         self._steps = deque(step for step in script.steps if abs(step) in self._expected)
         # Counted once and then decreased: a search through the steps at each call would be
         # quadratic.
-        self._answers = sum(step > 0 for step in self._steps)
+        self._remaining_answers = sum(step > 0 for step in self._steps)
         self._waiting: defaultdict[int, list[asyncio.Future[None]]] = defaultdict(list)
-        self._count = 0
+        self._waiting_count = 0
 
     @property
     def is_waiting(self) -> bool:
-        """True if a call waits for its turn."""
-        return self._count > 0
+        """Whether any call waits for its turn."""
+        return self._waiting_count > 0
 
     @property
     def expected(self) -> Sequence[RecordedCall]:
@@ -68,13 +73,13 @@ class _Course:
         return tuple(self._expected.values())
 
     def take(self, digest: str) -> RecordedCall | None:
-        """Return the first unreplayed call with a digest; None if there is none."""
+        """Return the first recorded call with a digest that is not replayed yet, else None."""
         if not self._unclaimed.get(digest):
             return None
         # Equal calls are interchangeable: coroutines may make them in another order than before.
         recorded_call = self._unclaimed[digest].popleft()
         self._expected.pop(recorded_call.call_id, None)
-        self._move()
+        self._advance()
         return recorded_call
 
     async def turn(self, recorded_call: RecordedCall | None, *, alone: bool) -> None:
@@ -90,7 +95,7 @@ class _Course:
         if recorded_call is None:
             number, is_turn = _AFTER_RECORD, not self._steps
         elif recorded_call.finished is None:
-            number, is_turn = _AFTER_ANSWERS, not self._answers
+            number, is_turn = _AFTER_ANSWERS, not self._remaining_answers
         else:
             number = recorded_call.call_id
             is_turn = bool(self._steps) and self._steps[0] == number
@@ -98,29 +103,29 @@ class _Course:
             if alone:
                 # A blocked script makes no other call, so the steps before this one never happen:
                 # waiting would last until the task's timeout.
-                raise self._stuck(recorded_call)
+                raise self._wrong_order_error(recorded_call)
             await self._wait(number)
         # The step goes once its turn has come: removed earlier, it would let the next answer
         # overtake this one.
         if number > 0:
             self._steps.popleft()
-            self._answers -= 1
-            self._move()
+            self._remaining_answers -= 1
+            self._advance()
 
     async def _wait(self, number: int) -> None:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[number].append(waiter)
-        self._count += 1
+        self._waiting_count += 1
         try:
             await waiter
         finally:
-            self._count -= 1
+            self._waiting_count -= 1
 
-    def _move(self) -> None:
-        """Advance past recorded steps that have happened again."""
+    def _advance(self) -> None:
+        """Remove the steps of calls made again, and wake the call whose turn it is."""
         while self._steps and self._steps[0] < 0 and -self._steps[0] not in self._expected:
             self._steps.popleft()
-        if not self._answers:
+        if not self._remaining_answers:
             self._wake(_AFTER_ANSWERS)
         self._wake(self._steps[0] if self._steps else _AFTER_RECORD)
 
@@ -130,7 +135,7 @@ class _Course:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def _stuck(self, recorded_call: RecordedCall | None) -> ReplayMismatch:
+    def _wrong_order_error(self, recorded_call: RecordedCall | None) -> ReplayMismatch:
         expected = ", ".join(_named(call) for call in self.expected[:3]) or "an earlier answer"
         description = (
             "a call that is not recorded" if recorded_call is None else _named(recorded_call)
@@ -139,68 +144,68 @@ class _Course:
 
 
 class Replay:
-    """The journal of a resumed task, consumed step by step; empty for a new task.
+    """Answers a resumed task's model calls, tool calls and notes from its recorded events.
 
     Args:
-        events: The task's events.
+        events: The task's events; none for a new task.
     """
 
     def __init__(self, events: Sequence[ev.Event] = ()) -> None:
         self.events = tuple(events)
-        began = next((e for e in self.events if isinstance(e, ev.TaskStarted)), None)
-        self.resumed = began is not None
-        """True if the task had started before, not only been queued."""
-        self.seed = "" if began is None else began.seed
-        """The seed of randomness in the task's scripts."""
-        self.zone = None if began is None or not began.zone else Zone(began.zone, began.zone_name)
-        """The time zone at the start of the task."""
+        start = next((e for e in self.events if isinstance(e, ev.TaskStarted)), None)
+        self.resumed = start is not None
+        """Whether the task had started before; False if it was only queued."""
+        self.seed = "" if start is None else start.seed
+        """The random seed of the task's scripts; empty for a new task."""
+        self.zone = None if start is None or not start.zone else Zone(start.zone, start.zone_name)
+        """The time zone that was recorded at the start of the task, if any."""
         self.before: Predecessor | None = None
-        """The previous process of the task, if it may still be alive."""
+        """The process that owned the task before, if that process may still be alive."""
         self._recording = Recording(without_attempts(self.events))
         self.recorded = self._recording.unmatched
-        """The recorded events not yet replayed."""
+        """The recorded events that no replayed event has matched yet."""
         self.last_call = self._recording.last_call
-        """The highest call number in the journal."""
-        self._own = _Course(self._recording.scripts[0]) if self.resumed else None
-        self._follow(self._own)
+        """The highest number of a recorded call; 0 without calls."""
+        self._strategy_order = _CallOrder(self._recording.scripts[0]) if self.resumed else None
+        self._follow(self._strategy_order)
 
-    def _follow(self, course: _Course | None) -> None:
-        self._course = course
-        self.active = course is not None
-        """True while the running script or strategy is still within the journal."""
+    def _follow(self, order: _CallOrder | None) -> None:
+        self._order = order
+        self.active = order is not None
+        """Whether the running script or strategy is compared with a record."""
 
     # -- facts --------------------------------------------------------------------------
 
     def selected(self) -> ev.ToolsSelected | None:
-        """Return the recorded selection of tools, if any."""
+        """Return the recorded event with the tools selected for the task, if any."""
         return next((e for e in self.events if isinstance(e, ev.ToolsSelected)), None)
 
     def has_reply(self, purpose: Purpose) -> bool:
-        """Return whether the next answer of a model is recorded."""
-        return purpose in _REPLAYED and bool(self._recording.replies[purpose])
+        """Return True if another recorded reply is left for a purpose of model calls."""
+        return purpose in _REPLAYED_PURPOSES and bool(self._recording.replies[purpose])
 
     def reply(self, purpose: Purpose) -> ModelReply | None:
-        """Return the next recorded answer of a model, if any is left."""
+        """Return the next recorded reply for a purpose of model calls; None if none is left."""
         if not self.has_reply(purpose):
             return None
         return self._recording.replies[purpose].popleft()
 
     def note(self, topic: str) -> str | None:
-        """Return the next recorded note on a topic, if any is left."""
+        """Return the next recorded note on a topic; None if none is left."""
         notes = self._recording.notes.get(topic)
         return notes.popleft() if notes else None
 
     # -- what is in the journal already ---------------------------------------------------
 
     def knows(self, kind: type[ev.Event], fields: Mapping[str, Any]) -> bool:
-        """Return True if an event is recorded; each recorded event matches once."""
+        """Return True if an equal event is recorded and not yet matched; mark it as matched."""
         return self._recording.knows(kind, fields)
 
     def unknown_part(self, text: str) -> str:
-        """Return the part of a printed text that is not recorded yet."""
-        if self._course is None:
+        """Return the end of a printed text that goes beyond the recorded text."""
+        if self._order is None:
             return text
-        script = self._course.script
+        script = self._order.script
         recorded_length = min(script.left_to_print, len(text))
         script.left_to_print -= recorded_length
         return text[recorded_length:]
@@ -208,26 +213,26 @@ class Replay:
     # -- scripts --------------------------------------------------------------------------
 
     def begin_script(self, attempt: int) -> RecordedScript | None:
-        """Start a script; return its record, if any."""
+        """Start the replay of a script; return its recorded events, if any."""
         script = self._recording.scripts.get(attempt)
-        self._follow(None if script is None else _Course(script))
+        self._follow(None if script is None else _CallOrder(script))
         return script
 
     def end_script(self, status: ev.ScriptStatus, message: str) -> None:
-        """Check the end of a script against its record.
+        """Compare the end of a script with its record.
 
         Raises:
-            ReplayMismatch: If the record differs.
+            ReplayMismatch: If the script ended otherwise, or without a recorded call.
         """
-        course = self._course
-        self._follow(self._own)
+        order = self._order
+        self._follow(self._strategy_order)
         # A sandbox that died now says nothing about the script: the calls it had not made are no
         # mismatch, because the script is run again.
-        if course is None or course is self._own or status == "crashed":
+        if order is None or order is self._strategy_order or status == "crashed":
             return
-        script = course.script
-        if course.expected:
-            raise _mismatch(f"the script ended without the recorded {_named(course.expected[0])}")
+        script = order.script
+        if order.expected:
+            raise _mismatch(f"the script ended without the recorded {_named(order.expected[0])}")
         if script.finished is not None and script.finished.status != status:
             raise _mismatch(
                 f"a script that ended as {script.finished.status!r} ended as {status!r} this "
@@ -235,17 +240,17 @@ class Replay:
             )
 
     def plan(self, attempt: int) -> tuple[ev.ApprovalRequested | None, ev.ApprovalDecided | None]:
-        """Return the recorded request for a script as a whole, and its decision."""
+        """Return the recorded request for approval of a script as a whole, and its decision."""
         script = self._recording.scripts.get(attempt)
         return (None, None) if script is None else (script.request, script.decision)
 
     # -- calls ----------------------------------------------------------------------------
 
     async def call(self, digest: str, *, alone: bool = False) -> RecordedCall | None:
-        """Wait for a call's turn, and return its record.
+        """Wait for a call's turn in the recorded order; return its record, None for a new call.
 
         Args:
-            digest: The identity of the call.
+            digest: The digest of the call.
             alone: Whether the script is blocked until the answer arrives, so that the script cannot
                 take any other recorded step first.
 
@@ -253,34 +258,34 @@ class Replay:
             The recorded call; None for a new call.
 
         Raises:
-            ReplayMismatch: If the script differs from its record.
+            ReplayMismatch: If the script makes other calls than its record.
         """
-        course = self._course
-        if course is None:
+        order = self._order
+        if order is None:
             return None
-        recorded_call, script_end = course.take(digest), course.script.finished
+        recorded_call, script_end = order.take(digest), order.script.finished
         if recorded_call is not None and recorded_call.was_abandoned:
             if alone and script_end is not None:
-                raise _beyond(script_end)
+                raise _further_call_error(script_end)
             # The script gave this call up before its end, and will do so again: no answer may reach
             # it.
             await asyncio.get_running_loop().create_future()  # until it is given up again
         # Before the check below: until its turn comes, the recorded calls of other coroutines may
         # still be due.
-        await course.turn(recorded_call, alone=alone)
+        await order.turn(recorded_call, alone=alone)
         if recorded_call is None and script_end is not None:
-            raise _beyond(script_end)
+            raise _further_call_error(script_end)
         return recorded_call
 
     def unfinished(self) -> ReplayMismatch | None:
-        """Return the error for a script whose time ran out while it waited for a recorded step."""
-        if self._course is None or not self._course.is_waiting:
+        """Return the error for a timeout while a call waited for its turn, else None."""
+        if self._order is None or not self._order.is_waiting:
             return None
-        expected = ", ".join(map(_named, self._course.expected[:3])) or "an earlier answer"
+        expected = ", ".join(map(_named, self._order.expected[:3])) or "an earlier answer"
         return _mismatch(f"the task's time was over before {expected} came again")
 
 
-def _beyond(script_end: ev.ScriptFinished) -> ReplayMismatch:
+def _further_call_error(script_end: ev.ScriptFinished) -> ReplayMismatch:
     return _mismatch(f"a script that was {script_end.status!r} makes a further call")
 
 

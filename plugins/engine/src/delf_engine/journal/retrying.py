@@ -19,35 +19,36 @@ from delf.errors import (
     UnrecordedCallError,
 )
 
-_BUSY: Final = frozenset({408, 409, 425, 429})
-_LONGEST: Final = 3600.0
-"""The longest pause in seconds, so that the end of a long outage is noticed within an hour."""
+_TEMPORARY_STATUSES: Final = frozenset({408, 409, 425, 429})
+_MAX_PAUSE_SECONDS: Final = 3600.0
+"""The maximum pause, so that the end of a long outage is noticed within an hour."""
 _PROGRESS: Final = (ev.ScriptGenerated, ev.RetryScheduled, ev.RerunRequested, ev.StepStarted)
 
 
 def next_try(
     error: BaseException, events: Sequence[ev.Event], retries: int, after: float
 ) -> float | None:
-    """Return the seconds until a failed task is retried; None for no retry.
+    """Return the seconds until a failed task is retried; None if it is not retried.
 
     Args:
-        error: The error of the task.
+        error: The error with which the task failed.
         events: The task's events.
         retries: The maximum number of retries.
-        after: Seconds until the first retry; the pause doubles each time, up to an hour.
+        after: The seconds until the first retry; each further pause is twice as long, up to an
+            hour.
     """
     attempts = sum(isinstance(event, ev.TaskPostponed) for event in events)
-    if attempts >= retries or not any(map(_was_away, (error, error.__cause__))):
+    if attempts >= retries or not any(map(_is_temporary, (error, error.__cause__))):
         return None
-    if _has_open_change(events) or isinstance(error, UnrecordedCallError):
+    if _has_unknown_write(events) or isinstance(error, UnrecordedCallError):
         return None
     if _failed_after_script(events) and _failed_read(events) is None:
         return None
-    return min(after * 2.0**attempts, _LONGEST)
+    return min(after * 2.0**attempts, _MAX_PAUSE_SECONDS)
 
 
 def without_attempts(events: Sequence[ev.Event]) -> list[ev.Event]:
-    """Remove the failures after which the task was retried or continued."""
+    """Remove the failures after which the task was retried or continued from its events."""
     kept_events: list[ev.Event] = []
     for event in events:
         if isinstance(event, ev.TaskFinished) and event.code != BudgetExceededError.code:
@@ -60,15 +61,15 @@ def without_attempts(events: Sequence[ev.Event]) -> list[ev.Event]:
     return kept_events
 
 
-def _was_away(error: BaseException | None) -> bool:
-    """Return True for an error of a service that may be available again later."""
+def _is_temporary(error: BaseException | None) -> bool:
+    """Return True for an error of a model, connection or sandbox that may be temporary."""
     if isinstance(error, LLMExecutionError):
         status = error.status
-        return status is None or status in _BUSY or status >= 500
+        return status is None or status in _TEMPORARY_STATUSES or status >= 500
     return isinstance(error, (ConnectionUnavailableError, SandboxUnavailableError))
 
 
-def _has_open_change(events: Sequence[ev.Event]) -> bool:
+def _has_unknown_write(events: Sequence[ev.Event]) -> bool:
     """Return True if a write call has an unknown outcome."""
     ends = {e.call_id: e.status for e in events if isinstance(e, ev.CallFinished)}
     starts = (e for e in events if isinstance(e, ev.CallStarted) and e.effect != "read")
@@ -84,10 +85,10 @@ def _failed_after_script(events: Sequence[ev.Event]) -> bool:
 
 
 def _failed_read(events: Sequence[ev.Event]) -> int | None:
-    """Return the index of the failed end of the read call that made the last script fail.
+    """Return the index of the end of the failed read call because of which a task failed.
 
-    None if there is none, or if the script did anything after that read, because its course would
-    differ with another answer.
+    None if the script did anything after that call, because with another answer the script could
+    have acted differently, or if the task failed for another reason.
     """
     if not _failed_after_script(events):
         return None
