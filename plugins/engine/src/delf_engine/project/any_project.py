@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class AnyProject(Protocol):
-    """The parts of a project that ``Agent(project=…)`` and ``from_project`` use."""
+    """The protocol of project objects for ``Agent(project=…)`` and ``from_project``."""
 
     @property
     def root(self) -> Path:
@@ -32,7 +32,7 @@ class AnyProject(Protocol):
 
     @property
     def agent(self) -> AgentConfig:
-        """The agent's configuration, with only the given fields in ``model_fields_set``."""
+        """The agent's configuration, whose ``model_fields_set`` has only the configured fields."""
         ...
 
     @property
@@ -42,17 +42,17 @@ class AnyProject(Protocol):
 
     @property
     def connections(self) -> Collection[str]:
-        """The names of its connections."""
+        """The names of the project's connections."""
         ...
 
     @property
     def plugin_options(self) -> Mapping[str, Mapping[str, Any]]:
-        """Options by plugin name."""
+        """The options of plugins, by plugin name and option name."""
         ...
 
     @property
     def environ(self) -> Mapping[str, str]:
-        """The variables in which settings and keys are looked up."""
+        """The environment variables in which settings and API keys are looked up."""
         ...
 
     @property
@@ -61,7 +61,7 @@ class AnyProject(Protocol):
         ...
 
     def connector(self, host: PluginHost) -> Connect:
-        """Make the function that creates connections, by name or by type.
+        """Return a function that creates connections by their name or type.
 
         Args:
             host: The plugins.
@@ -76,15 +76,15 @@ class AnyProject(Protocol):
 def project_at(
     path: str | os.PathLike[str] | AnyProject, trust: bool | Trust = False
 ) -> AnyProject:
-    """Load the project of a directory or ``delf.toml``; return a project object unchanged.
+    """Load the project of a folder or of a ``delf.toml``; return a project object unchanged.
 
     Args:
-        path: The directory, the file, or a project object.
-        trust: Trust the folder, whose files otherwise have no effect until the user trusts them.
+        path: The path of the folder or file, or a project object.
+        trust: True to trust the folder. Otherwise the user must have trusted the folder's files.
 
     Raises:
-        FolderNotTrustedError: If its files are not trusted.
-        ConfigurationError: If the path is neither, or the file is invalid.
+        FolderNotTrustedError: If the folder's files are not trusted.
+        ConfigurationError: If the path does not exist, or the ``delf.toml`` is invalid.
     """
     from delf_engine.project.project import load_project
 
@@ -103,8 +103,8 @@ def project_at(
 def trust_of(project: AnyProject | None) -> Trust:
     """Return the trust decisions that apply to a project's folder.
 
-    The project object of a program may have its own Trust as ``trust``; otherwise the user's
-    decisions about the folder apply.
+    A project object may have its own :class:`Trust` as attribute ``trust``. Otherwise the decisions
+    that the user has stored apply.
 
     Args:
         project: The project.
@@ -118,13 +118,13 @@ def trust_of(project: AnyProject | None) -> Trust:
 def connector_of(
     project: AnyProject | None, host: PluginHost, environ: Mapping[str, str], folder: Path
 ) -> Connect:
-    """Make the function that creates connections, also without a project.
+    """Return a function that creates connections, with or without a project.
 
     Args:
-        project: The project.
+        project: The project; None without one.
         host: The plugins.
-        environ: The variables for settings, without a project.
-        folder: The folder for relative paths, without a project.
+        environ: The environment variables for settings, used without a project.
+        folder: The folder for relative paths in settings, used without a project.
     """
     if project is not None:
         return project.connector(host)
@@ -135,7 +135,9 @@ def connector_of(
 
 
 def journal_name(project: AnyProject, host: PluginHost) -> str:
-    """Return the name of a project's journal: the configured one, else a durable one.
+    """Return the name of a project's journal.
+
+    An installed durable journal is used if none is configured, and otherwise the journal in memory.
 
     Args:
         project: The project.

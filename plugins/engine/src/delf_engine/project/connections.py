@@ -31,15 +31,15 @@ from delf_engine.project.values import Values
 
 @dataclass(frozen=True, kw_only=True)
 class Connector:
-    """Creates connections by name, or from given settings.
+    """Creates connections by name, by type, or from settings.
 
     Implements :class:`delf.tools.context.Connect`.
 
     Args:
         host: The plugins.
-        entries: The named instances.
-        environ: The variables for settings and references.
-        folder: The folder for relative paths.
+        entries: The configured connections by name.
+        environ: The environment variables for settings and ``${…}`` references.
+        folder: The folder for relative paths in settings.
         trust: The trust decisions about the folder.
     """
 
@@ -57,42 +57,42 @@ class Connector:
         settings: Mapping[str, Any] | None = None,
         where: str | None = None,
     ) -> Connection:
-        """Create a connection; see the protocol."""
+        """Create a connection, as :class:`delf.tools.context.Connect` describes."""
         with using_environ(self.environ, self.folder, self.trust):
             if kind is None and settings is None:
                 return _named(self.host, self.entries, self.environ, name)
             where = where or f"connection {name!r}"
-            return self._of_settings(name, kind or name, settings or {}, where)
+            return self._from_settings(name, kind or name, settings or {}, where)
 
-    def _of_settings(
-        self, name: str, kind: str, settings: Mapping[str, Any], place: str
+    def _from_settings(
+        self, name: str, kind: str, settings: Mapping[str, Any], location: str
     ) -> Connection:
-        """Create a connection from given settings, as from a section of ``delf.toml``."""
-        values, own_settings = Values(), dict(settings)
+        """Create a connection from settings like those in a section of ``delf.toml``."""
+        values, type_settings = Values(), dict(settings)
         permissions = {
-            key: own_settings.pop(key, None) for key in ("allow", "confirm", "trust", "contents")
+            key: type_settings.pop(key, None) for key in ("allow", "confirm", "trust", "contents")
         }
-        for key, value in own_settings.items():
-            values.put((key,), value, lambda at: f"{place} {'.'.join(at)}", self.folder)
+        for key, value in type_settings.items():
+            values.put((key,), value, lambda at: f"{location} {'.'.join(at)}", self.folder)
         entry = ConnectionEntry(
-            name=name, type=kind, where=place, values=values, environ=self.environ, **permissions
+            name=name, type=kind, where=location, values=values, environ=self.environ, **permissions
         )
         if "." in kind:
-            return _make(_class_at(kind, place), entry, kind)
-        return _of_type(self.host, entry)
+            return _create(_import_class(kind, location), entry, kind)
+        return _from_entry(self.host, entry)
 
 
-def _class_at(path: str, place: str) -> type[Connection]:
-    """Return the class at a dotted path."""
+def _import_class(path: str, location: str) -> type[Connection]:
+    """Import the connection class at a dotted path such as ``package.Class``."""
     module, _, name = path.rpartition(".")
     try:
         attribute = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise ConfigurationError(
-            f"{place}: there is no {path}: {error}", hint="the path of a class, as package.Class"
+            f"{location}: there is no {path}: {error}", hint="the path of a class, as package.Class"
         ) from None
     if not (isinstance(attribute, type) and issubclass(attribute, Connection)):
-        raise ConfigurationError(f"{place}: {path} is not a class of connections")
+        raise ConfigurationError(f"{location}: {path} is not a class of connections")
     return cast("type[Connection]", attribute)
 
 
@@ -102,11 +102,11 @@ def _named(
     environ: Mapping[str, str],
     name: str,
 ) -> Connection:
-    """Create a configured connection, or one of a type with its default settings."""
+    """Create the connection of a configured name, or of a type with default settings."""
     entry = entries.get(name)
     if entry is not None:
-        return _of_type(host, entry)
-    spec = _type(host, entries, name)
+        return _from_entry(host, entry)
+    spec = _find_spec(host, entries, name)
     entry = ConnectionEntry(
         name=name.replace("-", "_"),
         type=name,
@@ -114,10 +114,10 @@ def _named(
         values=Values(),
         environ=environ,
     )
-    return _of_spec(host, spec, entry)
+    return _from_spec(host, spec, entry)
 
 
-def _of_type(host: PluginHost, entry: ConnectionEntry) -> Connection:
+def _from_entry(host: PluginHost, entry: ConnectionEntry) -> Connection:
     try:
         spec = host.spec(ConnectionSpec, entry.type)
     except PluginError as error:
@@ -125,19 +125,21 @@ def _of_type(host: PluginHost, entry: ConnectionEntry) -> Connection:
         if entry.type == entry.name and package_of("connection", entry.type) is None:
             hint = f'say what it is, as type = "sql"; {hint}'
         raise PluginError(f"{entry.where}: {error.message}", hint=hint) from None
-    return _of_spec(host, spec, entry)
+    return _from_spec(host, spec, entry)
 
 
-def _of_spec(host: PluginHost, spec: ConnectionSpec, entry: ConnectionEntry) -> Connection:
+def _from_spec(host: PluginHost, spec: ConnectionSpec, entry: ConnectionEntry) -> Connection:
     factory = host.resolve(spec)
     owner = host.origin(spec)
     if not callable(factory):
         raise PluginError(f"{owner}: {spec.factory} is not a connection, but {factory!r}")
-    return _make(factory, entry, owner)
+    return _create(factory, entry, owner)
 
 
-def _type(host: PluginHost, entries: Mapping[str, ConnectionEntry], name: str) -> ConnectionSpec:
-    """Find the spec of a connection type; suggest a configured name in the error."""
+def _find_spec(
+    host: PluginHost, entries: Mapping[str, ConnectionEntry], name: str
+) -> ConnectionSpec:
+    """Return the plugin's spec of a connection type."""
     try:
         return host.spec(ConnectionSpec, name)
     except PluginError as error:
@@ -152,8 +154,8 @@ def _type(host: PluginHost, entries: Mapping[str, ConnectionEntry], name: str) -
         ) from None
 
 
-def _make(factory: Any, entry: ConnectionEntry, owner: str) -> Connection:
-    """Call a connection's factory, with errors that name the file or table of its settings."""
+def _create(factory: Any, entry: ConnectionEntry, owner: str) -> Connection:
+    """Create a connection; errors name the location of its settings."""
     settings_class: Any = getattr(factory, "Settings", None)
     settings = entry.settings_under(
         settings_class.model_fields if settings_class is not None else ()
@@ -166,7 +168,7 @@ def _make(factory: Any, entry: ConnectionEntry, owner: str) -> Connection:
         **{key: item for key, item in flow_options.items() if item is not None},
         **settings,
     }
-    _check_arguments(factory, entry, arguments)
+    _require_accepted(factory, entry, arguments)
     try:
         connection = factory(**arguments)
     except (ConnectionConfigurationError, AgentConfirmationError) as error:
@@ -179,8 +181,8 @@ def _make(factory: Any, entry: ConnectionEntry, owner: str) -> Connection:
     return connection
 
 
-def _check_arguments(factory: Any, entry: ConnectionEntry, arguments: Mapping[str, Any]) -> None:
-    """Raise for settings that a connection's own constructor does not take."""
+def _require_accepted(factory: Any, entry: ConnectionEntry, arguments: Mapping[str, Any]) -> None:
+    """Raise for settings that a constructor does not accept, and for missing settings."""
     try:
         signature = inspect.signature(factory)
     except (TypeError, ValueError):

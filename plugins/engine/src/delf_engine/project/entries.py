@@ -15,23 +15,23 @@ from delf_engine.config import PREFIX
 from delf_engine.project.texts import scalar
 from delf_engine.project.values import Given, Values
 
-_OWN_KEYS: Final = ("type", "allow", "confirm")
-_OWN_TABLES: Final = ("trust", "contents")
+_COMMON_KEYS: Final = ("type", "allow", "confirm")
+_COMMON_TABLES: Final = ("trust", "contents")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionEntry:
-    """A named instance, ``[connections.NAME]``.
+    """A connection configured as ``[connections.NAME]``.
 
     Args:
         name: The variable's name in scripts.
-        type: The name of its type.
+        type: The name of the connection's type.
         allow: The unchecked value.
         confirm: The unchecked value; checked when the connection is created.
         trust: The unchecked value; checked when the connection is created.
         contents: The unchecked value; checked when the connection is created.
-        where: The location of the configuration, for messages.
-        values: The settings with their origins.
+        where: The location of the section, for messages.
+        values: All other settings, with their origins.
         environ: The variables for references.
     """
 
@@ -47,32 +47,35 @@ class ConnectionEntry:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Return the settings with references resolved.
+        """The settings, with references to environment variables resolved.
 
         Raises:
-            EnvironmentKeyError: If a referenced variable is not set.
+            EnvironmentKeyError: If a referenced environment variable is not set.
         """
         return self.values.resolve(self.environ)
 
     def settings_under(self, fields: Collection[str]) -> dict[str, Any]:
-        """Return the settings except those that a ``DELF_<NAME>_…`` variable overrides.
+        """Return the resolved settings that no ``DELF_<NAME>_…`` environment variable overrides.
 
         Args:
-            fields: The fields that such variables can set.
+            fields: The names of settings that such variables can set.
         """
         prefix = f"{PREFIX}{self.name.upper()}_"
         in_environ = {key for key in fields if self.environ.get(f"{prefix}{key.upper()}")}
-        stronger = {path[0] for path, setting in self.values.leaves() if not setting.from_file}
-        return self.values.resolve(self.environ, without=in_environ - stronger)
+        set_outside_file = {
+            path[0] for path, setting in self.values.leaves() if not setting.from_file
+        }
+        return self.values.resolve(self.environ, without=in_environ - set_outside_file)
 
 
 class PluginOptions(Mapping[str, Mapping[str, Any]]):
-    """``[plugins.NAME]`` by name; references are resolved when a section is read.
+    """The options in ``[plugins.NAME]`` by plugin name.
 
-    A ``DELF_<NAME>_<OPTION>`` variable overrides an option of the file.
+    References to environment variables are resolved when the options of a plugin are read. A
+    ``DELF_<NAME>_<OPTION>`` environment variable overrides an option of the file.
 
     Args:
-        sections: The sections by plugin name.
+        sections: The unresolved options by plugin name.
         environ: The variables for references.
     """
 
@@ -86,11 +89,11 @@ class PluginOptions(Mapping[str, Mapping[str, Any]]):
         return {**options, **variables}
 
     def leaves(self, name: str) -> Iterator[tuple[tuple[str, ...], Given]]:
-        """Yield the options of a plugin as written, with their origins."""
+        """Yield the path and the unresolved value, with its origin, of each option of a plugin."""
         return self.sections[name].leaves()
 
     def _variables(self, name: str) -> dict[str, Any]:
-        """Return the values of variables that override options of the file."""
+        """Return the values of environment variables that override options of the file."""
         prefix = f"{PREFIX}{name.upper().replace('-', '_')}_"
         variables: dict[str, Any] = {}
         for path, setting in self.sections[name].leaves():
@@ -114,63 +117,67 @@ def entries_of(
     connections: Mapping[str, Values],
     environ: Mapping[str, str],
 ) -> dict[str, ConnectionEntry]:
-    """Return the connections of the file and ``--set``.
+    """Return the connections configured in ``delf.toml`` and by ``--set``, by name.
 
     Args:
-        path: The file.
-        document: The content.
-        connections: The settings of each.
+        path: The ``delf.toml``, if any.
+        document: The content of ``delf.toml``.
+        connections: The settings of each connection by name.
         environ: The variables for references.
 
     Raises:
-        ConfigurationError: For an invalid name or section.
+        ConfigurationError: If a connection's name or type is invalid.
     """
     file_entries: Collection[str] = document.get("connections", {})
     entries: dict[str, ConnectionEntry] = {}
     for name, values in connections.items():
-        place = (
+        location = (
             f"{path} [connections.{name}]" if name in file_entries else f"--set connections.{name}"
         )
-        own_values = {key: _take(values, key, place) for key in _OWN_KEYS}
+        common_values = {key: _pop_value(values, key, location) for key in _COMMON_KEYS}
         suggestion = did_you_mean(name, file_entries)
-        if name not in file_entries and suggestion and own_values["type"] is None:
+        if name not in file_entries and suggestion and common_values["type"] is None:
             raise ConfigurationError(
-                f"{place}: there is no such connection{suggestion}",
+                f"{location}: there is no such connection{suggestion}",
                 hint=f"a new one needs its type: --set connections.{name}.type=…",
             )
-        kind: Any = name if own_values["type"] is None else own_values["type"]
+        kind: Any = name if common_values["type"] is None else common_values["type"]
         if not isinstance(kind, str):
             raise ConfigurationError(
-                f"{place} type: it is {type(kind).__name__}, not a name",
+                f"{location} type: it is {type(kind).__name__}, not a name",
                 hint='the name of a type of connection, as in type = "sql"',
             )
         entries[name] = ConnectionEntry(
             name=name,
             type=kind,
-            allow=own_values["allow"],
-            confirm=own_values["confirm"],
-            **{key: _take_table(values, key) for key in _OWN_TABLES},
-            where=place,
+            allow=common_values["allow"],
+            confirm=common_values["confirm"],
+            **{key: _pop_table(values, key) for key in _COMMON_TABLES},
+            where=location,
             values=values,
             environ=environ,
         )
     return entries
 
 
-def _take(values: Values, key: str, place: str) -> Any:
-    """Remove and return a value that is not one of the type's settings."""
+def _pop_value(values: Values, key: str, location: str) -> Any:
+    """Remove and return a value of a connection; None if absent.
+
+    Raises:
+        ConfigurationError: If the value is a table.
+    """
     settings = [(path, setting) for path, setting in values.leaves() if path[0] == key]
     values.drop((key,))
     if any(len(path) > 1 for path, _ in settings):
         raise ConfigurationError(
-            f"{place} {key}: it cannot be a table",
+            f"{location} {key}: it cannot be a table",
             hint="a name" if key == "type" else "true, false, an action's name or a list of names",
         )
     return settings[0][1].value if settings else None
 
 
-def _take_table(values: Values, key: str) -> Any:
-    """Remove and return a text, list or table; None if absent."""
+def _pop_table(values: Values, key: str) -> Any:
+    """Remove and return a value of a connection that may be a table; None if absent."""
     single: Any = None
     table: dict[str, Any] = {}
     for path, setting in values.leaves():

@@ -15,21 +15,21 @@ from delf_engine.config import LLM_KEYS, AgentConfig
 
 SECTIONS: Final = ("agent", "connections", "plugins", "journal")
 PREFER: Final = "prefer"
-"""The key of ``[plugins]`` with the preferred plugins for disputed names."""
+"""The key of ``[plugins]`` with the plugins that win where several provide the same name."""
 
 # The parser reports the position in its message only.
-_PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
-_RESERVED: Final = ("name", "metadata")
+_TOML_POSITION = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+_RESERVED_KEYS: Final = ("name", "metadata")
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Read the document, and check its sections and keys but not the values.
+    """Parse a ``delf.toml``, and check its sections and keys, but not the values.
 
     Args:
-        path: The file.
+        path: The path of the file.
 
     Raises:
-        ConfigurationError: For an invalid file, with the line or key.
+        ConfigurationError: If the file is invalid; the error names the line or key.
     """
     content = read_file(path, path.parent)
     if content is None:
@@ -41,22 +41,22 @@ def read_config(path: Path) -> dict[str, Any]:
         raise ConfigurationError(f"{path} is not UTF-8 text") from error
     except ValueError as error:  # invalid TOML, or a number too large for Python
         raise ConfigurationError(
-            f"{path}{_position(str(error))}: {_PLACE.sub('', str(error))}",
+            f"{path}{_position(str(error))}: {_TOML_POSITION.sub('', str(error))}",
             hint="the file is TOML: https://toml.io",
         ) from error
-    _check(path, document)
+    _require_known_keys(path, document)
     return document
 
 
 def _position(message: str) -> str:
-    place_match = _PLACE.search(message)
+    place_match = _TOML_POSITION.search(message)
     if place_match is None:
         return ""
     return f", line {place_match[1]}, column {place_match[2]}" if place_match[1] else ", at its end"
 
 
-def _check(path: Path, document: Mapping[str, Any]) -> None:
-    """Raise for an unknown section or key of a document."""
+def _require_known_keys(path: Path, document: Mapping[str, Any]) -> None:
+    """Raise ConfigurationError for an unknown section or key."""
     fields = tuple(AgentConfig.model_fields)
     for section, content in document.items():
         is_table = isinstance(cast("object", content), Mapping)
@@ -94,10 +94,14 @@ def _check_prefer(path: Path, content: object) -> None:
 
 
 def check_agent_key(place: str, key: str) -> None:
-    """Raise for an unknown key of ``[agent]``.
+    """Check that a key of ``[agent]`` is known.
+
+    Args:
+        place: The location of the key, for the message.
+        key: The key.
 
     Raises:
-        ConfigurationError: If a key is unknown; the error suggests a known one.
+        ConfigurationError: If the key is unknown; the error suggests a known key.
     """
     fields = tuple(AgentConfig.model_fields)
     if key in fields:
@@ -109,10 +113,14 @@ def check_agent_key(place: str, key: str) -> None:
 
 
 def check_instance_name(place: str, name: str) -> None:
-    """Raise for a connection name that is not a valid variable name.
+    """Check that a connection's name is a valid variable name.
+
+    Args:
+        place: The location of the name, for the message.
+        name: The name.
 
     Raises:
-        ConfigurationError: If the section is invalid; the error names it.
+        ConfigurationError: If the name is invalid.
     """
     try:
         check_name(name, "the connection name")
@@ -121,12 +129,16 @@ def check_instance_name(place: str, name: str) -> None:
 
 
 def check_connection_key(place: str, key: str) -> None:
-    """Check that a connection's section may set a key, which becomes a constructor's argument.
+    """Check that a connection's section may set a key.
+
+    Args:
+        place: The location of the key, for the message.
+        key: The key, which becomes an argument of the connection's constructor.
 
     Raises:
-        ConfigurationError: If delf itself passes that argument; the error names the section.
+        ConfigurationError: If delf sets that argument itself.
     """
-    if key in _RESERVED:
+    if key in _RESERVED_KEYS:
         raise ConfigurationError(
             f"{place}: {key!r} cannot be set here",
             hint="a connection's name is the name of its section",

@@ -52,25 +52,28 @@ _INSTRUCTION_SUFFIXES: Final = frozenset(
         ".yml",
     ]
 )
-"""Suffixes of files with instructions; other named files are data and may change."""
+"""Suffixes of files with settings or code, whose changes need the user's trust again.
+
+Other files that settings name are data.
+"""
 _DATA_SETTINGS: Final = frozenset({"tokens", "path", "cache_dir", "record", "output_dir", "files"})
-"""Settings that name a file of data, or a file that delf writes."""
-_LONGEST_PATH: Final = 1000
+"""Names of settings whose value is the path of a data file or of delf's own output."""
+_MAX_PATH_LENGTH: Final = 1000
 _MAX_BYTES: Final = 500_000_000
-"""The maximum number of bytes, in all, of a folder's files with settings or instructions."""
+"""The maximum total size of a folder's files with settings or code, in bytes."""
 _MAX_FILES: Final = 5000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Folder:
-    """The contents of a folder's files.
+    """The contents of a project's files that need the user's trust.
 
     Args:
         root: The folder.
         file: The ``delf.toml``, if it exists.
         document: The content of ``delf.toml``.
-        env: The ``.env`` of the folder.
-        items: All contents with an effect, by file and key.
+        env: The ``.env`` file of the folder.
+        items: A mapping from each file that affects the project to its values or digest by key.
     """
 
     root: Path
@@ -86,13 +89,14 @@ def read_folder(
     environ: Mapping[str, str],
     host: PluginHost | None = None,
 ) -> Folder:
-    """Read the files of a project without giving them any effect.
+    """Read the files of a project that need trust, without applying their settings.
 
     Args:
         begin: The folder from which ``delf.toml`` is searched upwards.
-        file: The file to use instead of searching.
-        environ: The process's variables, for paths that refer to them.
-        host: The plugins, which name further files; all installed ones when omitted.
+        file: The ``delf.toml`` to use instead of searching.
+        environ: The environment variables to which paths in settings may refer.
+        host: The plugins, which name further files that they read; all installed plugins when
+            omitted.
 
     Raises:
         ConfigurationError: If a file is not a regular file, is too large, or leads out of the
@@ -118,7 +122,7 @@ def read_folder(
     variables = {**env.variables(environ), **environ}
     remaining_bytes = _MAX_BYTES
     host = host or PluginHost.discover(environ=environ)
-    for path in _further_files(root, document, env, variables, host):
+    for path in _named_and_plugin_files(root, document, env, variables, host):
         name = path.relative_to(root).as_posix()
         if name in items:
             continue
@@ -126,33 +130,33 @@ def read_folder(
             raise ConfigurationError(f"{root} has more than {_MAX_FILES:,} files that decide")
         items[name], size = _digest(path, root, remaining_bytes)
         remaining_bytes -= size
-    named_files = list(_named(root, document, env, variables))
+    named_files = list(_named_files(root, document, env, variables))
     if starts_program(document, named_files, [name for name, _ in env.entries]):
-        items |= files_of_programs(root, items, _data(root, document))
+        items |= files_of_programs(root, items, _data_paths(root, document))
     return Folder(root=root, file=file, document=document, env=env, items=items)
 
 
-def _further_files(
+def _named_and_plugin_files(
     root: Path,
     document: Mapping[str, Any],
     env: EnvFile,
     environ: Mapping[str, str],
     host: PluginHost,
 ) -> Iterator[Path]:
-    """Yield the files that influence a project, other than ``delf.toml``, ``.env`` and prices."""
-    yield from _named(root, document, env, environ)
-    folder = UntrustedFolder(root=root.resolve(), document=_looked_up(document, environ))
+    """Yield the files named by settings and by plugins, which also affect a project."""
+    yield from _named_files(root, document, env, environ)
+    folder = UntrustedFolder(root=root.resolve(), document=_expand_variables(document, environ))
     for function in host.project_files():
         yield from function(folder)
 
 
-def _looked_up(value: Any, environ: Mapping[str, str]) -> Any:
-    """Expand the variables in a setting; leave texts unchanged that refer to unset variables."""
+def _expand_variables(value: Any, environ: Mapping[str, str]) -> Any:
+    """Expand the environment variables in a setting; keep texts with unset variables unchanged."""
     if isinstance(value, Mapping):
         table = cast("Mapping[str, Any]", value)
-        return {key: _looked_up(item, environ) for key, item in table.items()}
+        return {key: _expand_variables(item, environ) for key, item in table.items()}
     if isinstance(value, list):
-        return [_looked_up(item, environ) for item in cast("list[Any]", value)]
+        return [_expand_variables(item, environ) for item in cast("list[Any]", value)]
     try:
         return substitute(value, environ, "")
     except ConfigurationError:
@@ -160,18 +164,18 @@ def _looked_up(value: Any, environ: Mapping[str, str]) -> Any:
 
 
 def _env_file(root: Path, begin: Path) -> EnvFile:
-    """Read the ``.env`` next to ``delf.toml``, else of the folder where the search began."""
-    places = [root, begin] if begin.is_relative_to(root) else [root]
-    for place in places:
-        if is_file(place / ENV_FILE):
-            return EnvFile.read(place / ENV_FILE, root)
+    """Read the ``.env`` file of the project's folder, or else of the folder ``begin``."""
+    folders = [root, begin] if begin.is_relative_to(root) else [root]
+    for folder in folders:
+        if is_file(folder / ENV_FILE):
+            return EnvFile.read(folder / ENV_FILE, root)
     return EnvFile(root / ENV_FILE)
 
 
-def _named(
+def _named_files(
     root: Path, document: Mapping[str, Any], env: EnvFile, environ: Mapping[str, str]
 ) -> Iterator[Path]:
-    """Yield files with instructions that the settings name."""
+    """Yield the files with settings or code that values of settings name."""
     texts = [value for _, value in env.entries]
     for path, value in leaves(document):
         if path[0] in ("connections", "plugins") and _DATA_SETTINGS.isdisjoint(path):
@@ -186,18 +190,18 @@ def _named(
             yield path
 
 
-def _data(root: Path, document: Mapping[str, Any]) -> frozenset[Path]:
-    """Return the paths that the settings name as data or as delf's own output."""
+def _data_paths(root: Path, document: Mapping[str, Any]) -> frozenset[Path]:
+    """Return the paths in the settings of :data:`_DATA_SETTINGS`."""
     path_values = (value for path, value in leaves(document) if not _DATA_SETTINGS.isdisjoint(path))
     texts = (
-        text for value in path_values for text in texts_in(value) if len(text) <= _LONGEST_PATH
+        text for value in path_values for text in texts_in(value) if len(text) <= _MAX_PATH_LENGTH
     )
     return frozenset(Path(os.path.normpath(root / text)) for text in texts if "\0" not in text)
 
 
 def _in_folder(root: Path, name: str) -> Path | None:
-    """Return the file in the folder that a text names, if it exists."""
-    if not name or len(name) > _LONGEST_PATH or not name.isprintable() or "://" in name:
+    """Return the path of the file inside the folder that a text names; None if there is none."""
+    if not name or len(name) > _MAX_PATH_LENGTH or not name.isprintable() or "://" in name:
         return None
     path = Path(os.path.normpath(root / os.path.expanduser(name)))  # noqa: PTH111
     is_inside = path.is_relative_to(root) and is_file(path)
@@ -205,7 +209,7 @@ def _in_folder(root: Path, name: str) -> Path | None:
 
 
 def _digest(path: Path, root: Path, max_bytes: int) -> tuple[Mapping[str, str], int]:
-    """Return the digest of a file, as items, and the file's size.
+    """Return the digest of a file under the key ``""``, and the file's size in bytes.
 
     Raises:
         ConfigurationError: If the file is a link out of the folder, too large or unreadable.

@@ -15,18 +15,18 @@ from delf.providers import Providers
 
 PRICES_FILE: Final = "pricing.json"
 KEYS: Final = ("input", "cached_input", "output")
-"""The keys of a model's prices."""
-_LONG: Final = "_per_million"
+"""The keys of a model's prices in the file."""
+_PER_MILLION: Final = "_per_million"
 _HINT: Final = 'write {"gpt-*": {"input": 2.5, "output": 10}}, in USD per million tokens'
 
 
 class Prices:
-    """The user's own prices.
+    """The prices of models that the user has configured.
 
     Args:
         prices: Prices by model name or pattern (``gpt-*``), with or without a provider
             (``openai:gpt-*``); the most specific pattern wins.
-        providers: The providers, for spellings of model names.
+        providers: The model providers, which know other spellings of model names.
     """
 
     def __init__(self, prices: Mapping[str, Price], providers: Providers | None = None) -> None:
@@ -35,11 +35,11 @@ class Prices:
 
     @classmethod
     def read(cls, path: Path, providers: Providers | None = None) -> Self:
-        """Read the prices of a file by :func:`read_prices`."""
+        """Create the prices from a file, as :func:`read_prices` describes."""
         return cls(read_prices(path), providers)
 
     def find(self, model: str) -> Price | None:
-        """Return the price of a model under any spelling of its name."""
+        """Return the prices of a model, found by any spelling of its name; None if unknown."""
         if model in self._prices:
             return self._prices[model]
         names = {model, model.rpartition("/")[2]}
@@ -61,18 +61,18 @@ def _specificity(pattern: str) -> tuple[int, str]:
 
 
 def read_prices(path: Path) -> dict[str, Price]:
-    """Read the prices in a file, by model.
+    """Read a price file; return the prices by model name or pattern.
 
     The file is JSON: ``{"gpt-*": {"input": 2.5, "cached_input": 1.25, "output": 10}}``, in
-    USD per million tokens. ``cached_input`` may be left out; names may end in
-    ``_per_million``; the models may be under a key ``models``; keys that begin with ``_`` are
+    USD per million tokens. ``cached_input`` is optional. The names of prices may end in
+    ``_per_million``. The models may be under a key ``models``. Keys that begin with ``_`` are
     comments.
 
     Args:
         path: The file.
 
     Raises:
-        ConfigurationError: For an invalid file, with the entry.
+        ConfigurationError: If the file is invalid; the error names the entry.
     """
     try:
         content: Any = json.loads(path.read_text("utf-8"))
@@ -86,41 +86,40 @@ def read_prices(path: Path) -> dict[str, Price]:
     prices: dict[str, Price] = {}
     for name, entry in models.items():
         try:
-            prices[name] = _price(entry)
+            prices[name] = _parse_price(entry)
         except ValueError as error:
             raise ConfigurationError(f"{path}: {name}: {error}", hint=_HINT) from None
     return prices
 
 
 def _entries(content: Any) -> dict[str, Any] | None:
-    """Return a JSON object without its comments; None for another value."""
+    """Return a JSON object without keys that begin with ``_``; None if the value is no object."""
     if not isinstance(content, dict):
         return None
     entries = cast("dict[str, Any]", content)
     return {name: value for name, value in entries.items() if not name.startswith("_")}
 
 
-def _price(entry: Any) -> Price:
-    """Parse the prices of one model."""
+def _parse_price(entry: Any) -> Price:
     fields = _entries(entry)
     if fields is None:
         raise ValueError(f"{entry!r} is not an object with prices")
-    amounts = {name.removesuffix(_LONG): value for name, value in fields.items()}
-    unknown = [name for name in fields if name.removesuffix(_LONG) not in KEYS]
+    amounts = {name.removesuffix(_PER_MILLION): value for name, value in fields.items()}
+    unknown = [name for name in fields if name.removesuffix(_PER_MILLION) not in KEYS]
     if unknown:
         raise ValueError(f"unknown key {min(unknown)!r}{did_you_mean(min(unknown), KEYS)}")
     missing = {"input", "output"} - amounts.keys()
     if missing:
         raise ValueError(f"{min(missing)!r} is missing")
     return Price(
-        input=_amount(amounts["input"]),
-        output=_amount(amounts["output"]),
-        cached_input=_amount(amounts.get("cached_input", amounts["input"])),
+        input=_parse_amount(amounts["input"]),
+        output=_parse_amount(amounts["output"]),
+        cached_input=_parse_amount(amounts.get("cached_input", amounts["input"])),
     )
 
 
-def _amount(value: Any) -> float:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or value < 0:
+def _parse_amount(value: Any) -> float:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value) or value < 0:
         raise ValueError(f"{value!r} is not a price")
     return float(value)

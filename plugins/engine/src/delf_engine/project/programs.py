@@ -17,92 +17,97 @@ from typing import Any, Final, cast
 from delf.errors import ConfigurationError
 from delf.trust.folders import leaves
 
-_STARTING: Final = frozenset(
+_PROGRAM_SETTINGS: Final = frozenset(
     {"args", "argv", "arguments", "cmd", "command", "commands", "entrypoint", "exec", "executable"}
     | {"program", "run", "script"}
 )
-"""Keys of settings that hold a program or its arguments."""
-_CODE: Final = frozenset(
+"""Names of settings whose value is a program or its arguments."""
+_CODE_SUFFIXES: Final = frozenset(
     {".bat", ".cjs", ".cmd", ".exe", ".jar", ".js", ".mjs", ".php", ".pl", ".ps1", ".py", ".pyz"}
     | {".rb", ".sh", ".ts", ".wasm"}
 )
-_NAMED_IN: Final = (b'"command"', b"command:", b"command =", b"'command'")
-"""Texts by which a settings file, such as mcp.json, names a program."""
-_SETTINGS: Final = frozenset({".json", ".jsonc", ".toml", ".yaml", ".yml"})
-_DATA: Final = frozenset(
+_PROGRAM_KEYS: Final = (b'"command"', b"command:", b"command =", b"'command'")
+"""Texts that show that a settings file, such as mcp.json, names a program."""
+_SETTINGS_SUFFIXES: Final = frozenset({".json", ".jsonc", ".toml", ".yaml", ".yml"})
+_DATA_FILE_SUFFIXES: Final = frozenset(
     {".arrow", ".csv", ".db", ".docx", ".duckdb", ".eml", ".feather", ".gif", ".ics", ".jpeg"}
     | {".jpg", ".jsonl", ".log", ".md", ".mp3", ".mp4", ".ndjson", ".ods", ".odt", ".parquet"}
     | {".pdf", ".png", ".pptx", ".rst", ".sqlite", ".sqlite3", ".svg", ".tsv", ".txt", ".wav"}
     | {".webp", ".xls", ".xlsx"}
 )
-"""Suffixes of data and prose, which no program executes and which change often."""
-_DATA_SUFFIXES: Final = ("-journal", "-shm", "-wal")
-"""Suffixes of files that a database creates next to its own."""
-_DECIDING: Final = ("requirements", "constraints")
-"""Prefixes of text files that declare which packages are installed."""
-_LEFT_OUT: Final = frozenset(
+"""Suffixes of data and text files, which programs do not execute."""
+_DATABASE_TEMPORARY_SUFFIXES: Final = ("-journal", "-shm", "-wal")
+"""Suffixes of the temporary files that SQLite creates beside its database."""
+_REQUIREMENTS_PREFIXES: Final = ("requirements", "constraints")
+"""Prefixes of the names of text files that declare packages to install."""
+_SKIPPED_FOLDERS: Final = frozenset(
     {".git", ".hg", ".jj", ".svn", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
 )
-"""Folders from which no program loads code by itself, such as ``.git``."""
-_INSTALLED: Final = frozenset({"node_modules", "site-packages", ".venv", "venv"})
-_ENVIRONMENT: Final = "pyvenv.cfg"
-_MAX_READ: Final = 1000
-"""The maximum number of files that are digested one by one."""
+"""Names of folders from which no program loads code by itself."""
+_PACKAGE_FOLDERS: Final = frozenset({"node_modules", "site-packages", ".venv", "venv"})
+_ENVIRONMENT_FILE: Final = "pyvenv.cfg"
+_MAX_DIGESTED_FILES: Final = 1000
+"""The maximum number of files that get a digest of their own."""
 _MAX_BYTES: Final = 20_000_000
-"""The maximum number of bytes read for digests."""
-_MAX_SEEN: Final = 200_000
-"""The maximum number of files and folders visited."""
+"""The maximum total number of bytes of files whose content is digested."""
+_MAX_ENTRIES: Final = 200_000
+"""The maximum number of files and folders in the tree."""
 REST: Final = "(the other files)"
-"""The entry for all files that are too many or too large to digest at each start."""
+"""The key of the common digest of all files beyond the limits."""
 
 
 def starts_program(document: Mapping[str, Any], paths: list[Path], words: list[str]) -> bool:
-    """Return True if the settings of a folder start a program, or may do so.
+    """Return True if the settings of a folder start, or may start, a program.
 
     Args:
         document: The content of ``delf.toml``.
-        paths: Files that the settings name.
-        words: Names of the variables in ``.env``.
+        paths: The files that the settings name.
+        words: The names of the variables in ``.env``.
     """
     for path, value in leaves(document):
-        if path[0] in ("connections", "plugins") and not _STARTING.isdisjoint(path[1:]) and value:
+        if (
+            path[0] in ("connections", "plugins")
+            and not _PROGRAM_SETTINGS.isdisjoint(path[1:])
+            and value
+        ):
             return True
-    if any(name.lower().rpartition("_")[2] in _STARTING for name in words):
+    if any(name.lower().rpartition("_")[2] in _PROGRAM_SETTINGS for name in words):
         return True
     return any(_is_program(path) for path in paths)
 
 
 def _is_program(path: Path) -> bool:
-    """Return True for a file of code, or a file that names a program."""
-    if path.suffix in _CODE or os.access(path, os.X_OK):
+    """Return True for a file with code, and for a settings file that may name a program."""
+    if path.suffix in _CODE_SUFFIXES or os.access(path, os.X_OK):
         return True
-    if path.suffix not in _SETTINGS:
+    if path.suffix not in _SETTINGS_SUFFIXES:
         return False
     try:
         content = path.read_bytes()[:_MAX_BYTES]
     except OSError:
         return True
-    return any(words in content for words in _NAMED_IN)
+    return any(words in content for words in _PROGRAM_KEYS)
 
 
 def files_of_programs(
     root: Path, programs: Mapping[str, object], data: frozenset[Path] = frozenset()
 ) -> dict[str, Mapping[str, str]]:
-    """Return the digests of all files that a program in a folder could run or import.
+    """Digest all files that a program in a folder could run or import.
 
     Args:
         root: The folder.
-        programs: The files that have a digest already.
-        data: Files and folders that the settings declare as data; code among them still counts.
+        programs: A mapping whose keys are the files that already have a digest.
+        data: The files and folders that the settings declare as data. Code files in these folders
+            are digested nevertheless.
 
     Returns:
-        The digests by path. Installed packages have one digest of modification times for each
-            folder, and files beyond the limits have one under :data:`REST`.
+        The digests by path relative to the folder. A folder of installed packages has one digest of
+        its files' metadata. All files beyond the limits have one common digest under :data:`REST`.
 
     Raises:
         ConfigurationError: If the folder has too many files.
     """
-    files_by_program: dict[str, Mapping[str, str]] = {}
+    digests: dict[str, Mapping[str, str]] = {}
     rest = hashlib.sha256()
     remaining_bytes, has_rest = _MAX_BYTES, False
     for path, status in _files(root):
@@ -110,39 +115,42 @@ def files_of_programs(
         if name in programs or (status is not None and _is_data(path, data)):
             continue
         if status is None:  # a folder of installed packages
-            files_by_program[f"{name}/"] = {"": _mark_of_tree(path)}
+            digests[f"{name}/"] = {"": _metadata_digest(path)}
         elif stat.S_ISLNK(status.st_mode):
-            files_by_program[name] = {"": _digest(b"link " + os.fsencode(path.readlink()))}
-        elif len(files_by_program) < _MAX_READ and status.st_size <= remaining_bytes:
+            digests[name] = {"": _digest(b"link " + os.fsencode(path.readlink()))}
+        elif len(digests) < _MAX_DIGESTED_FILES and status.st_size <= remaining_bytes:
             remaining_bytes -= status.st_size
-            files_by_program[name] = {"": _digest(_content(path))}
+            digests[name] = {"": _digest(_content(path))}
         else:
             has_rest = True
-            rest.update(_mark(name, status))
+            rest.update(_metadata_of(name, status))
     if has_rest:
-        files_by_program[REST] = {"": rest.hexdigest()}
-    return files_by_program
+        digests[REST] = {"": rest.hexdigest()}
+    return digests
 
 
 def _files(root: Path) -> Iterator[tuple[Path, os.stat_result | None]]:
-    """Yield each file and link with its status; a folder of installed packages with None."""
+    """Yield the path and status of each file and link below a folder.
+
+    A folder of installed packages is yielded as (path, None) instead of its files.
+    """
     count = 0
     pending = [root]
     while pending:
         folder = pending.pop()
         for entry in _entries(folder):
             count += 1
-            if count > _MAX_SEEN:
+            if count > _MAX_ENTRIES:
                 raise ConfigurationError(
-                    f"{root} has more than {_MAX_SEEN:,} files, and its settings start a program "
+                    f"{root} has more than {_MAX_ENTRIES:,} files, and its settings start a program "
                     "that may load any of these",
                     hint="put delf.toml and the program in a folder of their own",
                 )
             path = Path(entry.path)
             if entry.is_dir(follow_symlinks=False):
-                if entry.name in _INSTALLED or (path / _ENVIRONMENT).exists():
+                if entry.name in _PACKAGE_FOLDERS or (path / _ENVIRONMENT_FILE).exists():
                     yield path, None
-                elif entry.name not in _LEFT_OUT:
+                elif entry.name not in _SKIPPED_FOLDERS:
                     pending.append(path)
             else:
                 status = entry.stat(follow_symlinks=False)
@@ -160,30 +168,30 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 def _is_data(path: Path, data: frozenset[Path]) -> bool:
     name = path.name.lower()
-    if path.suffix in _SETTINGS and not data.isdisjoint((path, *path.parents)):
+    if path.suffix in _SETTINGS_SUFFIXES and not data.isdisjoint((path, *path.parents)):
         return True
-    if name.startswith(_DECIDING):
+    if name.startswith(_REQUIREMENTS_PREFIXES):
         return False
-    return path.suffix.lower() in _DATA or name.endswith(_DATA_SUFFIXES)
+    return path.suffix.lower() in _DATA_FILE_SUFFIXES or name.endswith(_DATABASE_TEMPORARY_SUFFIXES)
 
 
-def _mark_of_tree(folder: Path) -> str:
-    """Hash the modification times in a folder, because reading all files takes seconds."""
-    mark = hashlib.sha256()
-    for place, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in _LEFT_OUT)
+def _metadata_digest(folder: Path) -> str:
+    """Hash the metadata of all files in a folder, because reading the files would take seconds."""
+    digest = hashlib.sha256()
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in _SKIPPED_FOLDERS)
         for name in sorted([*names, *folders]):
-            path = os.path.join(place, name)  # noqa: PTH118 - a hundred thousand of them
+            path = os.path.join(parent, name)  # noqa: PTH118 - a hundred thousand of them
             try:
                 status = os.lstat(path)
             except OSError:
                 continue
             if not stat.S_ISDIR(status.st_mode):
-                mark.update(_mark(os.path.relpath(path, folder), status))
-    return mark.hexdigest()
+                digest.update(_metadata_of(os.path.relpath(path, folder), status))
+    return digest.hexdigest()
 
 
-def _mark(name: str, status: os.stat_result) -> bytes:
+def _metadata_of(name: str, status: os.stat_result) -> bytes:
     # st_ctime, because programs cannot set it.
     parts = (name, status.st_mode, status.st_size, status.st_ctime_ns, status.st_ino)
     return repr(cast("Any", parts)).encode("utf-8", "surrogateescape")

@@ -27,32 +27,34 @@ from delf_engine.secrets import secrets_of_headers, secrets_of_options
 if TYPE_CHECKING:
     from delf.plugins.host import PluginHost
 
-_SENT_ALONG: Final = frozenset(
+_SECRET_TABLES: Final = frozenset(
     {"headers", "params", "path_params", "credentials", "env", "cookies"}
 )
-"""Tables of connections whose values may be keys, whatever their names: the types declare the
-secret fields, but are not loaded for unselected connections.
+"""Tables of connections whose values all count as secrets.
+
+A connection's type declares its secret fields, but types of unused connections are not loaded.
 """
-_KEYS: Final = frozenset({"providers", "api_key_for"})
-_ENDPOINT: Final = frozenset({"base_url", "api_key", "headers", "provider"})
-"""The endpoint settings of a model: address, headers and extra request data."""
+_API_KEY_TABLES: Final = frozenset({"providers", "api_key_for"})
+_ENDPOINT_SETTINGS: Final = frozenset({"base_url", "api_key", "headers", "provider"})
+"""The settings of a model's endpoint."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Project:
-    """A project: flags, ``--set``, ``DELF_*``, ``.env`` and ``delf.toml`` merged.
+    """The merged settings of a project.
 
-    Implements :class:`delf_engine.project.any_project.AnyProject`.
+    The sources, strongest first: flags, ``--set``, ``DELF_*`` environment variables, ``.env`` and
+    ``delf.toml``. Implements :class:`delf_engine.project.any_project.AnyProject`.
 
     Args:
-        root: The directory of ``delf.toml``, or the one where the search began.
+        root: The folder of ``delf.toml``; without one, the folder where the search began.
         file: The ``delf.toml``, if it exists.
-        connections: The named instances.
-        plugin_options: Options by plugin.
-        environ: The process's variables on top of those of ``.env``.
-        warnings: Warnings for the user.
+        connections: The configured connections by name.
+        plugin_options: The options of plugins, by plugin name and option name.
+        environ: The environment variables of the process and, if not set there, of ``.env``.
+        warnings: Warnings for the user about settings that may be wrong.
         agent_values: The agent's settings with their origins.
-        trust: The trust decisions about its folder.
+        trust: The trust decisions about the folder.
     """
 
     root: Path
@@ -68,8 +70,8 @@ class Project:
     def agent(self) -> AgentConfig:
         """The agent's configuration.
 
-        Validated on access, so that a missing key does not prevent commands that need only a
-        connection.
+        The settings are validated on access, so that a missing API key does not stop commands that
+        need only a connection.
 
         Raises:
             EnvironmentKeyError: If a referenced variable is not set.
@@ -85,12 +87,12 @@ class Project:
 
     @property
     def journal(self) -> str | None:
-        """The journal's name, if configured; other settings are not validated.
+        """The configured name of the journal, if any; other settings are not validated.
 
         Raises:
             EnvironmentKeyError: If a referenced variable is not set.
         """
-        journal_name = self._only("journal")
+        journal_name = self._unvalidated_setting("journal")
         return None if journal_name is None else str(journal_name)
 
     @property
@@ -100,20 +102,20 @@ class Project:
         Raises:
             EnvironmentKeyError: If a referenced variable is not set.
         """
-        observer_names = self._only("observers") or ()
+        observer_names = self._unvalidated_setting("observers") or ()
         return (
             (observer_names,)
             if isinstance(observer_names, str)
             else tuple(map(str, observer_names))
         )
 
-    def _only(self, name: str) -> Any:
-        """Return one setting of the agent as given; None if not given."""
+    def _unvalidated_setting(self, name: str) -> Any:
+        """Return one setting of the agent without validation; None if it is not configured."""
         other_names = {path[0] for path, _ in self.agent_values.leaves()} - {name}
         return self.agent_values.resolve(self.environ, without=other_names).get(name)
 
     def connector(self, host: PluginHost) -> Connector:
-        """Make the function that creates connections by name.
+        """Return a function that creates connections by their name or type.
 
         Args:
             host: The plugins.
@@ -127,7 +129,7 @@ class Project:
         )
 
     def secrets(self) -> Iterator[str]:
-        """Yield every configured secret, used or not."""
+        """Yield all configured secrets, including overridden and unused ones."""
         sections = [self.agent_values, *self.plugin_options.sections.values()]
         sections += [entry.values for entry in self.connections.values()]
         for path, setting in (leaf for values in sections for leaf in values.written()):
@@ -135,9 +137,9 @@ class Project:
                 value = substitute(setting.value, self.environ, setting.origin)
             except ConfigurationError:
                 value = setting.value  # a variable is missing; the other parts are still secret
-            if not _SENT_ALONG.isdisjoint(path[:-1]) and isinstance(value, str):
+            if not _SECRET_TABLES.isdisjoint(path[:-1]) and isinstance(value, str):
                 yield from secrets_of_headers({path[-1]: value})
-            elif not _KEYS.isdisjoint(path[:-1]) and isinstance(value, str):
+            elif not _API_KEY_TABLES.isdisjoint(path[:-1]) and isinstance(value, str):
                 yield value
             else:
                 yield from secrets_of_options({path[-1]: value})
@@ -153,24 +155,27 @@ def load_project(
     trust: bool | Trust = False,
     host: PluginHost | None = None,
 ) -> Project:
-    """Read the configuration that applies in a directory.
+    """Load the project that applies in a folder.
 
     Structural errors (TOML syntax, sections, keys) are raised here; values are validated on use.
 
     Args:
-        start: The folder from which ``delf.toml`` is searched, up to the root of the repository;
-            the working directory when omitted.
+        start: The folder from which ``delf.toml`` is searched upwards, to the root of the
+            repository; the working directory when omitted.
         overrides: ``KEY=VALUE`` texts, as from ``--set``.
-        flags: Fields of ``AgentConfig``, as from the command line; None means not given.
-        environ: The process's environment; ``os.environ`` over kept keys when omitted.
-        file: The file to use instead of searching.
-        trust: Trust the folder as the program's own. Otherwise the user must have trusted it, by
+        flags: The fields of ``AgentConfig`` that the command line sets; None values are ignored.
+        environ: The environment variables; when omitted, ``os.environ`` and the user's stored API
+            keys.
+        file: The ``delf.toml`` to use instead of searching.
+        trust: True to trust the folder. Otherwise the user must have trusted the folder's files, by
             `delf trust` or ``DELF_TRUST``.
-        host: The plugins, which name further files; all installed ones when omitted.
+        host: The plugins, which name further files that they read; all installed plugins when
+            omitted.
 
     Raises:
         FolderNotTrustedError: If the folder's files are not trusted.
-        ConfigurationError: For an invalid setting, with its origin and the allowed values.
+        ConfigurationError: If a setting is invalid; the error names its origin and the allowed
+            values.
     """
     begin = _directory(start)
     process = dict(os.environ if environ is None else environ)
@@ -182,17 +187,17 @@ def load_project(
     trust.check(folder.root, folder.items)
     variables = {**stored_keys, **folder.env.variables({**stored_keys, **process}), **process}
     document = {name: dict(section) for name, section in folder.document.items()}
-    _place_journal(folder.file, document)
+    _move_journal_section(folder.file, document)
     if prefer := document.get("plugins", {}).pop(PREFER, None):
         variables.setdefault("DELF_PREFER_PLUGINS", ",".join(prefer))
 
     agent, connections, plugins = _from_file(folder.file, document)
-    _put_layer(agent, list(_of_variables(variables, folder.env.path)))
-    _put_layer(agent, _put_overrides(overrides, connections, plugins))
+    _merge_settings(agent, list(_settings_of_environ(variables, folder.env.path)))
+    _merge_settings(agent, _put_overrides(overrides, connections, plugins))
     set_flags = [(key, value) for key, value in (flags or {}).items() if value is not None]
-    _put_layer(
+    _merge_settings(
         agent,
-        [((key,), value, f"{key} on the command line", _TYPED) for key, value in set_flags],
+        [((key,), value, f"{key} on the command line", _COMMAND_LINE) for key, value in set_flags],
     )
     entries = entries_of(folder.file, document, connections, variables)
     return Project(
@@ -207,8 +212,8 @@ def load_project(
     )
 
 
-def _place_journal(path: Path | None, document: dict[str, dict[str, Any]]) -> None:
-    """Move ``[journal]`` into the options of delf's journal plugin."""
+def _move_journal_section(path: Path | None, document: dict[str, dict[str, Any]]) -> None:
+    """Move the section ``[journal]`` into the options of delf's journal plugin."""
     journal_table = document.pop("journal", None)
     if journal_table is None:
         return
@@ -223,9 +228,9 @@ def _place_journal(path: Path | None, document: dict[str, dict[str, Any]]) -> No
     plugins[name] = {**plugins.get(name, {}), **journal_table}
 
 
-_TYPED: Final[Source] = "command line"
+_COMMAND_LINE: Final[Source] = "command line"
 _Setting = tuple[tuple[str, ...], Any, str, Source]
-"""A setting as path, value, origin and source."""
+"""A setting: its path, value, origin in words, and kind of source."""
 
 
 def _directory(start: str | os.PathLike[str] | None) -> Path:
@@ -238,7 +243,7 @@ def _directory(start: str | os.PathLike[str] | None) -> Path:
 def _from_file(
     path: Path | None, document: Mapping[str, Any]
 ) -> tuple[Values, dict[str, Values], dict[str, Values]]:
-    """Return the ``agent``, ``connections`` and ``plugins`` sections with their origins."""
+    """Return the values of ``[agent]``, of each connection by name, and of each plugin by name."""
     agent = Values()
     for key, value in document.get("agent", {}).items():
         _put_from_file(agent, path, "agent", key, value)
@@ -253,8 +258,8 @@ def _from_file(
     return agent, groups[0], groups[1]
 
 
-def _of_variables(environ: Mapping[str, str], env_file: Path) -> Iterator[_Setting]:
-    """Yield the agent's settings among the variables."""
+def _settings_of_environ(environ: Mapping[str, str], env_file: Path) -> Iterator[_Setting]:
+    """Yield the settings of the agent that environment variables set."""
     for name, key, value in texts.from_environ(environ):
         source = source_of(environ[name], "environment")
         yield key, value, name if source == "environment" else f"{env_file}: {name}", source
@@ -270,25 +275,26 @@ def _put_from_file(values: Values, path: Path | None, section: str, key: str, va
 def _put_overrides(
     overrides: Sequence[str], connections: dict[str, Values], plugins: dict[str, Values]
 ) -> list[_Setting]:
-    """Apply overrides of connections and plugins; return the overrides of the agent."""
+    """Apply ``--set`` overrides to connections and plugins; return the agent's overrides."""
     agent_settings: list[_Setting] = []
     for section, key, value in map(texts.from_override, overrides):
         label = f"--set {section}.{'.'.join(key)}"
         if section == "agent":
-            agent_settings.append((key, value, label, _TYPED))
+            agent_settings.append((key, value, label, _COMMAND_LINE))
         else:
             group = connections if section == "connections" else plugins
             values = group.setdefault(key[0], Values())
-            values.put(key[1:], value, lambda _, at=label: at, source=_TYPED)
+            values.put(key[1:], value, lambda _, at=label: at, source=_COMMAND_LINE)
     return agent_settings
 
 
-def _put_layer(agent: Values, settings: Sequence[_Setting]) -> None:
-    """Merge the settings of a source over the settings of weaker sources.
+def _merge_settings(agent: Values, settings: Sequence[_Setting]) -> None:
+    """Merge the agent's settings of one source over the settings of weaker sources.
 
-    An endpoint in ``delf.toml`` belongs to the model there: if another source names another model,
-    that address and key are not used. Endpoint variables apply to any model. A new ``llm`` is for
-    everything and replaces a weaker source's ``light_llm`` and ``heavy_llm``.
+    If this source names another model than ``delf.toml``, the file's address and API key are
+    dropped, because they belong to the file's model. Endpoint settings in environment variables
+    apply to any model. A new ``llm`` also replaces the ``light_llm`` and ``heavy_llm`` of weaker
+    sources.
     """
     prepared: list[_Setting] = [
         (path, {"model": value} if _is_model(path, value) else value, origin, source)
@@ -298,14 +304,14 @@ def _put_layer(agent: Values, settings: Sequence[_Setting]) -> None:
         agent.drop(("light_llm",))
         agent.drop(("heavy_llm",))
     for path, value, *_ in prepared:
-        if (name := _named(path, value)) is not None:
-            _leave_endpoint(agent, path[0], name)
+        if (name := _model_name(path, value)) is not None:
+            _drop_file_endpoint(agent, path[0], name)
     for path, value, origin, source in prepared:
         agent.put(path, value, lambda _, at=origin: at, source=source)
 
 
-def _named(path: tuple[str, ...], value: object) -> object:
-    """Return the model name in a setting; None if absent."""
+def _model_name(path: tuple[str, ...], value: object) -> object:
+    """Return the model name that a setting of the agent contains; None if there is none."""
     if path[0] not in LLM_FIELDS:
         return None
     if path[1:] == ("model",):
@@ -314,8 +320,8 @@ def _named(path: tuple[str, ...], value: object) -> object:
     return cast("Mapping[str, object]", value).get("model") if is_table else None
 
 
-def _leave_endpoint(agent: Values, field: str, name: object) -> None:
-    """Drop the endpoint of a file when another source replaces the file's model."""
+def _drop_file_endpoint(agent: Values, field: str, name: object) -> None:
+    """Drop the endpoint of ``delf.toml`` if ``name`` is another model than the file's."""
     file_fields = {
         path: setting for path, setting in agent.leaves() if path[0] == field and setting.from_file
     }
@@ -323,7 +329,7 @@ def _leave_endpoint(agent: Values, field: str, name: object) -> None:
     if model is None or model.value == name:
         return
     for path in file_fields:
-        if path[1:2] and path[1] in _ENDPOINT:
+        if path[1:2] and path[1] in _ENDPOINT_SETTINGS:
             agent.drop(path)
 
 

@@ -20,32 +20,32 @@ OTHER_VARIABLES: Final = (
     "DELF_PYTHON",
     "DELF_TRUST",
 )
-"""``DELF_*`` variables that are not settings of the agent."""
+"""Environment variables with the prefix ``DELF_`` that are not settings of the agent."""
 
-_LISTS: Final = frozenset(
+_LIST_FIELDS: Final = frozenset(
     name for name, info in AgentConfig.model_fields.items() if get_origin(info.annotation) is tuple
 )
-_TABLES: Final = frozenset(
+_TABLE_FIELDS: Final = frozenset(
     name
     for name, info in AgentConfig.model_fields.items()
     if get_origin(info.annotation) is dict or info.annotation is MemoryConfig
 )
 _LLM_TABLES: Final = ("headers", "settings")
 # A less similar name is probably the variable of a connection.
-_LIKENESS: Final = 0.85
+_MIN_SIMILARITY: Final = 0.85
 
 
 def from_environ(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...], Any]]:
-    """Yield the agent's settings among the variables, as variable, path and value.
+    """Yield (variable, path, value) for each environment variable that sets an agent's setting.
 
-    ``DELF_TIMEOUT=5`` sets ``timeout``, ``DELF_LLM__BASE_URL=…`` sets ``llm.base_url``. Empty
-    variables count as unset. Shorter paths come first, so that the more specific setting wins.
+    ``DELF_TIMEOUT=5`` sets ``timeout``, and ``DELF_LLM__BASE_URL=…`` sets ``llm.base_url``. Empty
+    variables are ignored. Shorter paths come first, so that more specific settings win.
 
     Args:
         environ: All variables.
 
     Raises:
-        ConfigurationError: For an unknown key below a model, with a suggestion.
+        ConfigurationError: If a variable names an unknown key of a model; the error suggests a key.
     """
     # DELF_LLM before DELF_LLM__API_KEY: the whole first, then its parts.
     for variable in sorted(environ, key=lambda name: (name.count(NESTED), name)):
@@ -57,11 +57,11 @@ def from_environ(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, .
 
 
 def stray(environ: Mapping[str, str], instances: Collection[str]) -> Iterator[str]:
-    """Yield a warning for each variable that looks like a mistyped agent setting.
+    """Yield a warning for each environment variable that looks like a misspelt agent setting.
 
     Args:
         environ: All variables.
-        instances: Names of connections, which are prefixes of their variables.
+        instances: The names of connections, whose variables begin with ``DELF_<NAME>_``.
     """
     nested = [f"{field}{NESTED}{key}" for field in sorted(LLM_FIELDS) for key in LLM_KEYS]
     option_names = [name.upper() for name in (*AgentConfig.model_fields, *nested)]
@@ -74,21 +74,23 @@ def stray(environ: Mapping[str, str], instances: Collection[str]) -> Iterator[st
             or variable.startswith(prefixes)
         ):
             continue
-        rest = variable.removeprefix(PREFIX).removeprefix(f"AGENT{NESTED}")
-        if close_names := difflib.get_close_matches(rest, option_names, n=1, cutoff=_LIKENESS):
+        option_name = variable.removeprefix(PREFIX).removeprefix(f"AGENT{NESTED}")
+        if close_names := difflib.get_close_matches(
+            option_name, option_names, n=1, cutoff=_MIN_SIMILARITY
+        ):
             yield f"{variable} is not a setting; did you mean {PREFIX}{close_names[0]}?"
 
 
 def from_override(text: str, label: str = "--set ") -> tuple[str, tuple[str, ...], Any]:
-    """Split ``KEY=VALUE`` into section, path and value.
+    """Parse ``KEY=VALUE`` into the section, the path in the section, and the value.
 
     Args:
-        text: ``timeout=5``, ``agent.llm.base_url=…``, ``connections.shop.url=…`` or
+        text: A text such as ``timeout=5``, ``agent.llm.base_url=…``, ``connections.shop.url=…`` or
             ``plugins.sandbox-local.pool_size=2``.
-        label: The prefix of the key in messages.
+        label: The prefix of the key in error messages.
 
     Raises:
-        ConfigurationError: For an unknown key, with a suggestion.
+        ConfigurationError: If the key is unknown; the error suggests a known key.
     """
     key, equals, value = text.partition("=")
     key = key.strip()
@@ -98,60 +100,62 @@ def from_override(text: str, label: str = "--set ") -> tuple[str, tuple[str, ...
         raise ConfigurationError(
             f"{label}{key!r} is not KEY=VALUE", hint=f"as in {label}agent.timeout=30"
         )
-    place = f"{label}{key}"
+    location = f"{label}{key}"
     if section in ("connections", "plugins"):
         if len(path) < 3:
             raise ConfigurationError(
-                f"{place}: a section cannot be set as a whole", hint=f"{label}{section}.NAME.KEY=…"
+                f"{location}: a section cannot be set as a whole",
+                hint=f"{label}{section}.NAME.KEY=…",
             )
         if section == "plugins":
             return section, path[1:], scalar(value)
-        check_instance_name(place, path[1])
-        check_connection_key(place, path[2])
+        check_instance_name(location, path[1])
+        check_connection_key(location, path[2])
         return section, path[1:], _parse_connection(path[2], value)
     if section == "agent":
         path = path[1:]
     if not path:
-        raise ConfigurationError(f"{place}: a section cannot be set as a whole")
-    check_agent_key(place, path[0])
-    _check_llm_key(place, path)
+        raise ConfigurationError(f"{location}: a section cannot be set as a whole")
+    check_agent_key(location, path[0])
+    _check_llm_key(location, path)
     return "agent", path, parse(path, value)
 
 
 def parse(path: tuple[str, ...], text: str) -> Any:
-    """Convert a text to the type of the agent's setting at a path.
+    """Convert a text to a value for the agent's setting at a path.
 
-    Most settings know their type and convert text themselves. Lists may be written with commas,
-    tables are JSON, and values in a free table become numbers or booleans if they look like them.
+    Lists may be JSON or separated by commas, and tables are JSON. Values in tables with arbitrary
+    keys become numbers or booleans if they look like them. All other settings convert text when
+    they are validated, so their text is returned unchanged.
 
     Args:
         path: The keys that lead to the setting.
         text: The text.
     """
-    top = path[0]
-    if len(path) == 1 and top in _LISTS:
-        return _list(text)
-    is_table = (len(path) == 1 and top in (*_TABLES, *LLM_FIELDS)) or (
-        len(path) == 2 and top in LLM_FIELDS and path[1] in _LLM_TABLES
+    field = path[0]
+    if len(path) == 1 and field in _LIST_FIELDS:
+        return _parse_list(text)
+    is_table = (len(path) == 1 and field in (*_TABLE_FIELDS, *LLM_FIELDS)) or (
+        len(path) == 2 and field in LLM_FIELDS and path[1] in _LLM_TABLES
     )
     if is_table and text.lstrip().startswith("{"):
-        return _json(text)
-    has_any_key = top == "sandbox_config" or (top in LLM_FIELDS and path[1:2] == ("settings",))
+        return _parse_json(text)
+    has_any_key = field == "sandbox_config" or (field in LLM_FIELDS and path[1:2] == ("settings",))
     return scalar(text) if has_any_key and len(path) > 1 else text
 
 
 def _path_of(variable: str) -> tuple[str, ...] | None:
-    """Return the path of the setting that a variable sets; None for other variables."""
+    """Return the path of the agent's setting that a variable sets; None for other variables."""
     if not variable.startswith(PREFIX):
         return None
     path = tuple(variable.removeprefix(PREFIX).lower().split(NESTED))
     return path if path[0] in AgentConfig.model_fields and all(path) else None
 
 
-def _check_llm_key(place: str, path: tuple[str, ...]) -> None:
+def _check_llm_key(location: str, path: tuple[str, ...]) -> None:
     if path[0] in LLM_FIELDS and len(path) > 1 and path[1] not in LLM_KEYS:
         raise ConfigurationError(
-            f"{place}: unknown key {path[1]!r}{did_you_mean(path[1], LLM_KEYS)}",
+            f"{location}: unknown key {path[1]!r}{did_you_mean(path[1], LLM_KEYS)}",
             hint=f"known keys: {', '.join(LLM_KEYS)}",
         )
 
@@ -161,24 +165,24 @@ def _parse_connection(key: str, text: str) -> Any:
         switch = {"true": True, "false": False}.get(text.strip().lower())
         if switch is not None:
             return switch
-        return _list(text) if "," in text or text.startswith("[") else text
+        return _parse_list(text) if "," in text or text.startswith("[") else text
     # Settings convert text themselves; a password of digits has to stay text.
-    return _json(text) if text[:1] in ("[", "{", '"') else text
+    return _parse_json(text) if text[:1] in ("[", "{", '"') else text
 
 
-def _list(text: str) -> Any:
+def _parse_list(text: str) -> Any:
     if text.lstrip().startswith("["):
-        return _json(text)
+        return _parse_json(text)
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def scalar(text: str) -> Any:
-    """Parse a JSON or TOML scalar; return other text unchanged."""
-    value = _json(text.strip())
+    """Parse a text as JSON; return the text unchanged if it is not JSON."""
+    value = _parse_json(text.strip())
     return text if value == text.strip() else value
 
 
-def _json(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
         # NaN and Infinity are words rather than numbers here.
         return json.loads(text, parse_constant=str)

@@ -24,15 +24,14 @@ _VARIABLE = re.compile(r"([A-Za-z_]\w*)(?::-(.*))?", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value with its origin.
+    """The value of a setting with its origin.
 
     Args:
-        value: The unresolved value; never a non-empty mapping.
-        origin: The origin in words, with the key: ``DELF_TIMEOUT``, ``/p/delf.toml [agent]
-            timeout``.
-        folder: The folder of the ``delf.toml`` with the value, in which ``${…}`` is a reference;
-            None for other sources.
-        source: The source.
+        value: The value before references are resolved; never a non-empty mapping.
+        origin: The origin in words, such as ``DELF_TIMEOUT`` or ``/p/delf.toml [agent] timeout``.
+        folder: The folder of the ``delf.toml`` with the value; None for other sources, in whose
+            values ``${…}`` is not a reference.
+        source: The kind of source, such as ``command line``.
     """
 
     value: Any
@@ -42,12 +41,12 @@ class Given:
 
     @property
     def from_file(self) -> bool:
-        """True if the value is in a ``delf.toml``."""
+        """Whether the value comes from a ``delf.toml``."""
         return self.folder is not None
 
 
 class Values:
-    """A tree of settings, stored as leaves; later values override earlier ones."""
+    """A tree of settings with origins, in which later values override earlier ones."""
 
     def __init__(self) -> None:
         self._leaves: dict[Path, Given] = {}
@@ -61,14 +60,14 @@ class Values:
         folder: FilePath | None = None,
         source: Source = "program",
     ) -> None:
-        """Set a value; a mapping is merged key by key, any other value replaces the old one.
+        """Set a value; merge a mapping key by key, and replace any other value.
 
         Args:
             path: The keys that lead to the value.
             value: The value.
-            origin: Returns the origin of a path in words.
+            origin: Returns the origin in words of the value at a path.
             folder: The folder of the ``delf.toml`` with the value, if any.
-            source: The source of the value, if it is not a file and the value does not carry its
+            source: The kind of source, for values from no file whose text does not carry its
                 source.
         """
         if isinstance(value, Mapping) and value:
@@ -82,26 +81,26 @@ class Values:
         self._leaves[path] = Given(value, origin(path), folder, source)
 
     def drop(self, path: Path) -> None:
-        """Remove a value and everything below it."""
+        """Remove the value at a path and all values below the path."""
         for other in list(self._leaves):
             if other[: len(path)] == path:
                 self._replaced.append((other, self._leaves.pop(other)))
 
     def leaves(self) -> Iterator[tuple[Path, Given]]:
-        """Yield every value with its path."""
+        """Yield the path and value of each setting."""
         yield from self._leaves.items()
 
     def written(self) -> Iterator[tuple[Path, Given]]:
-        """Yield every value ever set, because an overridden value may still be a secret."""
+        """Yield the path and value of each setting, including overridden and removed values."""
         yield from self._leaves.items()
         yield from self._replaced
 
     def has(self, path: Path) -> bool:
-        """Return True if there is a value at or below a path."""
+        """Return True if the path or a path below it has a value."""
         return any(other[: len(path)] == path for other in self._leaves)
 
     def origin(self, path: Path) -> str | None:
-        """Return the origin of the value at a path, or of one above or below it."""
+        """Return the origin of the value at a path, else of a value above or below the path."""
         for length in range(len(path), 0, -1):
             if (setting := self._leaves.get(path[:length])) is not None:
                 return setting.origin
@@ -110,16 +109,17 @@ class Values:
     def resolve(
         self, environ: Mapping[str, str], *, without: Collection[str] = ()
     ) -> dict[str, Any]:
-        """Return the tree with references resolved.
+        """Return the tree as nested dicts with references resolved.
 
-        Texts keep their source and, from a file, its folder (:class:`FileText`).
+        Texts are ``str`` subclasses with their source (:class:`SourcedText`) or, from a file, with
+        the file's folder (:class:`FileText`).
 
         Args:
             environ: The variables for references.
-            without: Top-level keys to omit.
+            without: The top-level keys to omit.
 
         Raises:
-            EnvironmentKeyError: If a referenced variable is not set, with file and key.
+            EnvironmentKeyError: If a referenced variable is not set; the error names file and key.
             ConfigurationError: For a malformed reference.
         """
         tree: dict[str, Any] = {}
@@ -132,15 +132,16 @@ class Values:
             value = setting.value
             if setting.folder is not None:
                 value = substitute(value, environ, setting.origin)
-            node[path[-1]] = _placed(value, setting)
+            node[path[-1]] = _with_source(value, setting)
         return tree
 
 
 def substitute(value: Any, environ: Mapping[str, str], origin: str) -> Any:
-    """Expand the references in a value.
+    """Replace the ``${…}`` references in a value by environment variables.
 
     Args:
-        value: A text, or lists and tables of texts; other values are returned unchanged.
+        value: A text, or a list or table of texts at any depth; other values are returned
+            unchanged.
         environ: The variables.
         origin: The origin of the value, for messages.
 
@@ -149,7 +150,7 @@ def substitute(value: Any, environ: Mapping[str, str], origin: str) -> Any:
         ConfigurationError: For a malformed reference.
     """
     if isinstance(value, str):
-        return _REFERENCE.sub(lambda match: _look_up(match, environ, origin), value)
+        return _REFERENCE.sub(lambda match: _resolve_reference(match, environ, origin), value)
     if isinstance(value, list):
         return [substitute(item, environ, origin) for item in cast("list[Any]", value)]
     if isinstance(value, Mapping):
@@ -158,22 +159,22 @@ def substitute(value: Any, environ: Mapping[str, str], origin: str) -> Any:
     return value
 
 
-def _placed(value: Any, setting: Given) -> Any:
-    """Return a value whose texts carry their source and folder."""
+def _with_source(value: Any, setting: Given) -> Any:
+    """Return a value whose texts are ``str`` subclasses that know their source or folder."""
     if isinstance(value, str):
         if setting.folder is not None:
             return FileText(value, setting.folder)
         return SourcedText(value, setting.source)
     if isinstance(value, list):
-        return [_placed(item, setting) for item in cast("list[Any]", value)]
+        return [_with_source(item, setting) for item in cast("list[Any]", value)]
     if isinstance(value, Mapping):
         items = cast("Mapping[str, Any]", value).items()
-        return {key: _placed(item, setting) for key, item in items}
+        return {key: _with_source(item, setting) for key, item in items}
     return value
 
 
-def _look_up(match: re.Match[str], environ: Mapping[str, str], origin: str) -> str:
-    """Return the value of one reference: ``${NAME}``, ``${NAME:-default}`` or ``$$``."""
+def _resolve_reference(match: re.Match[str], environ: Mapping[str, str], origin: str) -> str:
+    """Return the replacement of one reference: ``${NAME}``, ``${NAME:-default}`` or ``$$``."""
     if match[1]:
         return "$"
     variable = _VARIABLE.fullmatch(match[2])
