@@ -290,7 +290,7 @@ async def test_unreachable_database_warns_once_and_counts_failures(
 
         return try_
 
-    monkeypatch.setattr("delf_journal_sql.watch.AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("delf_journal_sql.watch.RETRY_SECONDS", 0.01)
     await journal.append(TaskStarted(task_id="t", seq=1, at=1.0, task="x"))
     if part == "watching":
         monkeypatch.setattr(SqliteDatabase, "changes", away(changes))

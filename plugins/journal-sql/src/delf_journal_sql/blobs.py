@@ -7,7 +7,12 @@ from delf_journal_sql.errors import JournalError
 
 
 def blob_data(connection: Connection, key: int, digest: str) -> bytes:
-    """Load a large value of a task, still compressed.
+    """Load a large value of a task's event in compressed form.
+
+    Args:
+        connection: A connection for reading.
+        key: The task's database key.
+        digest: The digest of the value.
 
     Raises:
         JournalError: If the value is missing.

@@ -13,13 +13,13 @@ from delf.events import Event, decode, encode
 from delf_journal_sql.database import SqlRow
 from delf_journal_sql.errors import JournalError
 
-_LEVEL: Final = 1
+_COMPRESSION_LEVEL: Final = 1
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """A compressed large value; ``size`` is the size of the uncompressed JSON."""
+    """A large field of an event, compressed; ``size`` is its length as JSON, in bytes."""
 
     digest: str
     size: int
@@ -28,13 +28,13 @@ class Blob:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """An event with its stored form.
+    """An event in the form in which the database stores it.
 
     Args:
         event: The event itself.
         type: The name of the event's class.
-        data: The fields as JSON, except blobs.
-        blobs: The digests of blobs by field, as JSON.
+        data: The JSON of all fields that are not blobs.
+        blobs: The JSON of a mapping from field name to the digest of its blob; None without blobs.
         parts: The blobs.
     """
 
@@ -46,28 +46,28 @@ class Packed:
 
 
 def pack(event: Event, limit: int) -> Packed:
-    """Encode an event as a row.
+    """Encode an event for the database.
 
     Args:
         event: The event.
-        limit: The number of characters above which large fields become blobs.
+        limit: The maximum number of characters of ``data``. If exceeded, large fields become blobs.
     """
     record = encode(event)
     data = _dumps(record["data"])
     if len(data) <= limit:  # the usual case, three times as fast
         return Packed(event, record["type"], data)
     texts = {name: _dumps(value) for name, value in record["data"].items()}
-    is_short = sum(map(len, texts.values())) <= limit
+    all_fit_together = sum(map(len, texts.values())) <= limit
     blobs: dict[str, str] = {}
     parts: dict[str, Blob] = {}
     inline_fields: list[str] = []
     for name, text in texts.items():
-        if is_short or len(text) <= limit // 8:
+        if all_fit_together or len(text) <= limit // 8:
             inline_fields.append(f"{_dumps(name)}:{text}")
             continue
         raw = text.encode()
         digest = blobs[name] = hashlib.sha256(raw).hexdigest()
-        parts[digest] = Blob(digest, len(raw), zlib.compress(raw, _LEVEL))
+        parts[digest] = Blob(digest, len(raw), zlib.compress(raw, _COMPRESSION_LEVEL))
     return Packed(
         event,
         record["type"],
@@ -78,7 +78,7 @@ def pack(event: Event, limit: int) -> Packed:
 
 
 def unpack(task_id: str, row: SqlRow, blob: Callable[[str], bytes]) -> Event:
-    """Decode the event of a row.
+    """Decode an event from a row of the database.
 
     Args:
         task_id: The task's id.
@@ -86,7 +86,7 @@ def unpack(task_id: str, row: SqlRow, blob: Callable[[str], bytes]) -> Event:
         blob: Loads a blob by its digest.
 
     Raises:
-        JournalError: If the row is invalid.
+        JournalError: If the row is damaged.
         DelfError: If a newer version of delf wrote the row.
     """
     try:
@@ -103,7 +103,7 @@ def unpack(task_id: str, row: SqlRow, blob: Callable[[str], bytes]) -> Event:
 
 
 def value_of(digest: str, blob: Callable[[str], bytes]) -> Any:
-    """Decode a blob to the value of a field, as JSON data.
+    """Load a blob, and return the field's value as JSON data.
 
     Args:
         digest: The digest of the blob.
@@ -113,7 +113,7 @@ def value_of(digest: str, blob: Callable[[str], bytes]) -> Any:
 
 
 def plain_text(text: str) -> str:
-    """Remove NUL and unpaired surrogates, which databases refuse."""
+    """Replace NUL characters and unpaired surrogates, which databases refuse."""
     if text.isascii() and "\0" not in text:
         return text
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")

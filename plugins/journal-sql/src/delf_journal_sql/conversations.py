@@ -15,22 +15,22 @@ from delf_journal_sql.database import Connection
 T = TypeVar("T")
 
 _MESSAGE: Final = "seq, role, content, at, task_id, trust"
-_TITLE: Final = 200
-"""The maximum number of characters of the first message that become the title."""
-_PRUNED_AT_ONCE: Final = 20
+_MAX_TITLE_LENGTH: Final = 200
+"""The maximum number of characters of a title, which is the beginning of the first message."""
+_PRUNE_BATCH_SIZE: Final = 20
 """The maximum number of conversations removed in one transaction, so that others can write in
 between.
 """
 REMEMBERED_SECONDS: Final = 86_400.0
-"""The seconds for which a cleared conversation's row is kept.
+"""The time for which a cleared conversation's row is kept, in seconds.
 
-The row has the number of the last message, from which new messages continue. Otherwise a summary in
-progress of the cleared messages could be stored as a summary of the new ones.
+Positions of new messages continue after the row's last position. Otherwise a summary of the cleared
+messages that is still being written could be stored as a summary of new messages.
 """
 
 
 class Run(Protocol):
-    """Runs a function with a connection, in a transaction and in a thread."""
+    """A function that calls a function with a connection, in a transaction and in a thread."""
 
     def __call__(self, function: Callable[[Connection], T], /) -> Coroutine[Any, Any, T]:
         """Run the function."""
@@ -45,7 +45,7 @@ class SqlConversations:
     Args:
         namespace: The namespace of the conversations.
         read: Runs read transactions.
-        write: Runs write transactions one at a time.
+        write: Runs write transactions, one at a time.
         reclaim: Releases the space of deleted rows.
     """
 
@@ -58,7 +58,7 @@ class SqlConversations:
         self._reclaim = reclaim
 
     async def append(self, conversation: str, messages: Sequence[ChatMessage]) -> int:
-        """Append messages together; return the position of the last message.
+        """Append messages in one transaction; return the position of the last message.
 
         Raises:
             JournalError: If the messages cannot be stored.
@@ -74,14 +74,14 @@ class SqlConversations:
                 )
                 if stored is not None:
                     return stored
-            head = _head(connection, self._namespace, conversation)
-            last_position = 0 if head is None else head.last
-            return _append(connection, self._namespace, conversation, head, new_messages)
+            row = _find_row(connection, self._namespace, conversation)
+            last_position = 0 if row is None else row.last
+            return _append(connection, self._namespace, conversation, row, new_messages)
 
         return await self.writing(write)
 
     async def load(self, conversation: str, limit: int | None = None) -> ConversationState:
-        """Load a conversation; a missing conversation is empty.
+        """Return the summary and the messages after the summary; empty for a missing conversation.
 
         Raises:
             JournalError: If the conversation cannot be read.
@@ -89,16 +89,16 @@ class SqlConversations:
         return await self.reading(lambda c: _load(c, self._namespace, conversation, limit))
 
     async def read(self, conversation: str, after: int, limit: int) -> Sequence[ChatMessage]:
-        """Return the first messages after a position, in order, summarised ones included."""
+        """Return the first messages after a position in order, including summarised messages."""
 
         def read(connection: Connection) -> list[ChatMessage]:
-            head = _head(connection, self._namespace, conversation)
-            if head is None:
+            row = _find_row(connection, self._namespace, conversation)
+            if row is None:
                 return []
             rows = connection.execute(
                 f"SELECT {_MESSAGE} FROM delf_messages "  # noqa: S608 - own names
                 "WHERE conversation = :key AND seq > :after ORDER BY seq LIMIT :limit",
-                {"key": head.id, "after": after, "limit": limit},
+                {"key": row.id, "after": after, "limit": limit},
             )
             return [_message(row) for row in rows]
 
@@ -113,7 +113,18 @@ class SqlConversations:
         instead_of: int,
         trust: Trust = "outside",
     ) -> bool:
-        """Replace the summary; return False, unchanged, if another caller was faster."""
+        """Replace the summary.
+
+        Args:
+            conversation: The conversation.
+            summary: The new summary.
+            upto: The position of the last summarised message.
+            instead_of: The position up to which the old summary goes.
+            trust: The trust level of the summary.
+
+        Returns:
+            False if the old summary was replaced concurrently; nothing is changed then.
+        """
 
         def write(connection: Connection) -> bool:
             rows = connection.execute(
@@ -135,35 +146,38 @@ class SqlConversations:
         return await self.writing(write)
 
     async def clear(self, conversation: str) -> None:
-        """Remove messages and summary. Positions continue after the last message."""
+        """Remove the messages and the summary of a conversation.
+
+        The positions of new messages continue after the last removed message.
+        """
 
         def write(connection: Connection) -> None:
-            head = _head(connection, self._namespace, conversation)
-            if head is not None:
-                _forget(connection, head.id)
+            row = _find_row(connection, self._namespace, conversation)
+            if row is not None:
+                _clear(connection, row.id)
 
         await self.writing(write)
 
     async def find(self, limit: int = 100) -> Sequence[ConversationRecord]:
-        """Return the conversations that have messages, the newest first."""
+        """Return the records of conversations that have messages, newest first."""
 
         def read(connection: Connection) -> list[ConversationRecord]:
-            return [record for _, record in _find(connection, self._namespace, limit)]
+            return [record for _, record in _find_records(connection, self._namespace, limit)]
 
         return await self.reading(read)
 
     async def prune(
         self, before: float | None, keep: int = 0, *, dry_run: bool = False
     ) -> Sequence[ConversationRecord]:
-        """Remove old conversations; return their records, the oldest first.
+        """Remove old conversations; return the removed records, oldest first.
 
         Raises:
-            JournalError: If a write fails; some conversations may be removed by then.
+            JournalError: If a write fails, after which some conversations may have been removed.
         """
 
         def choose(connection: Connection) -> list[tuple[int, ConversationRecord]]:
             no_limit = 2**31 - 1
-            candidates = _find(connection, self._namespace, no_limit)[keep:]
+            candidates = _find_records(connection, self._namespace, no_limit)[keep:]
             old = [(k, r) for k, r in candidates if before is None or r.updated_at < before]
             return old[::-1]  # the oldest first
 
@@ -178,10 +192,10 @@ class SqlConversations:
         if dry_run:
             return [record for _, record in chosen]
         removed: list[ConversationRecord] = []
-        for start in range(0, len(chosen), _PRUNED_AT_ONCE):
-            batch = chosen[start : start + _PRUNED_AT_ONCE]
+        for start in range(0, len(chosen), _PRUNE_BATCH_SIZE):
+            batch = chosen[start : start + _PRUNE_BATCH_SIZE]
             removed += await self.writing(
-                lambda c, batch=batch: [r for key, r in batch if _forget(c, key, r.updated_at)]
+                lambda c, batch=batch: [r for key, r in batch if _clear(c, key, r.updated_at)]
             )
         await self.writing(clean)
         await self._reclaim()
@@ -189,15 +203,15 @@ class SqlConversations:
 
 
 def namespaces(connection: Connection) -> list[str]:
-    """Return the namespaces with conversations, including recently removed ones."""
+    """Return the names of all namespaces that have conversations, also recently cleared ones."""
     rows = connection.execute("SELECT DISTINCT namespace FROM delf_conversations")
     return sorted(name for (name,) in rows)
 
 
-def _find(
+def _find_records(
     connection: Connection, namespace: str, limit: int
 ) -> list[tuple[int, ConversationRecord]]:
-    """Return conversations with messages and their keys, newest first."""
+    """Return the database keys and records of conversations that have messages, newest first."""
     rows = connection.execute(
         "SELECT id, name, messages, updated_at, title FROM delf_conversations "
         "WHERE namespace = :namespace AND messages > 0 "
@@ -215,8 +229,17 @@ def _find(
     ]
 
 
-def _forget(connection: Connection, key: int, unchanged_since: float | None = None) -> bool:
-    """Remove messages and summary; return False if the conversation was changed since a time."""
+def _clear(connection: Connection, key: int, unchanged_since: float | None = None) -> bool:
+    """Clear a conversation.
+
+    Args:
+        connection: A connection in a write transaction.
+        key: The conversation's database key.
+        unchanged_since: The expected time of the last change; None to clear in any case.
+
+    Returns:
+        False if the conversation was changed at another time, and was not cleared.
+    """
     condition = "" if unchanged_since is None else "AND messages > 0 AND updated_at = :since "
     rows = connection.execute(
         "UPDATE delf_conversations SET summary = NULL, summarized = last, messages = 0, "  # noqa: S608 - own names
@@ -228,8 +251,16 @@ def _forget(connection: Connection, key: int, unchanged_since: float | None = No
     return bool(rows)
 
 
-class _Head(NamedTuple):
-    """The row of a conversation: key, positions, summary and its trust."""
+class _Row(NamedTuple):
+    """The row of a conversation in the database.
+
+    Args:
+        id: The database key.
+        last: The position of the last message.
+        summarized: The position of the last summarised message.
+        summary: The summary of the messages up to that position, if any.
+        summary_trust: The trust level of the summary.
+    """
 
     id: int
     last: int
@@ -238,24 +269,24 @@ class _Head(NamedTuple):
     summary_trust: Trust
 
 
-def _head(connection: Connection, namespace: str, name: str) -> _Head | None:
-    """Find the row of a conversation."""
+def _find_row(connection: Connection, namespace: str, name: str) -> _Row | None:
+    """Return the row of a conversation; None if there is none."""
     rows = connection.execute(
         "SELECT id, last, summarized, summary, summary_trust FROM delf_conversations "
         "WHERE namespace = :namespace AND name = :name",
         {"namespace": namespace, "name": name},
     )
-    return _Head(*rows[0]) if rows else None
+    return _Row(*rows[0]) if rows else None
 
 
 def _load(
     connection: Connection, namespace: str, name: str, limit: int | None
 ) -> ConversationState:
-    """Return the summary and the messages after it, the newest ones if limited."""
-    head = _head(connection, namespace, name)
-    if head is None:
+    """Return the summary, and the newest messages after the summary up to a limit."""
+    row = _find_row(connection, namespace, name)
+    if row is None:
         return ConversationState()
-    key, last, summarized = head.id, head.last, head.summarized
+    key, last, summarized = row.id, row.last, row.summarized
     # Positions have no gap, so the newest messages are found without counting.
     after = summarized if limit is None else max(summarized, last - limit)
     rows = connection.execute(
@@ -266,9 +297,9 @@ def _load(
     messages = tuple(_message(row) for row in rows)
     return ConversationState(
         messages=messages,
-        summary=head.summary,
+        summary=row.summary,
         summarized=summarized,
-        summary_trust=head.summary_trust,
+        summary_trust=row.summary_trust,
         last=last,
     )
 
@@ -276,14 +307,22 @@ def _load(
 def _position_of(
     connection: Connection, namespace: str, name: str, after: int, messages: Sequence[ChatMessage]
 ) -> int | None:
-    """Return the last position of messages that are already stored consecutively; else None."""
-    head = _head(connection, namespace, name)
-    if head is None or not messages:
+    """Return the position of the last of some messages if they are stored one after the other.
+
+    Args:
+        connection: A connection for reading.
+        namespace: The namespace.
+        name: The conversation.
+        after: The position after which the messages are searched.
+        messages: The messages.
+    """
+    row = _find_row(connection, namespace, name)
+    if row is None or not messages:
         return None
     rows = connection.execute(
         f"SELECT {_MESSAGE} FROM delf_messages "  # noqa: S608 - own names
         "WHERE conversation = :key AND seq > :after ORDER BY seq",
-        {"key": head.id, "after": after},
+        {"key": row.id, "after": after},
     )
     wanted = [(plain_text(m.content), m.at, m.task_id) for m in messages]
     stored = [(content, at, task_id) for _, _, content, at, task_id, _ in rows]
@@ -297,21 +336,21 @@ def _append(
     connection: Connection,
     namespace: str,
     name: str,
-    head: _Head | None,
+    row: _Row | None,
     messages: Sequence[ChatMessage],
 ) -> int:
-    """Append messages after the last position, creating the row if needed; return the new last."""
+    """Append messages to a conversation, which is created if needed; return the last position."""
     if not messages:
-        return head.last if head is not None else 0
-    if head is None:
+        return row.last if row is not None else 0
+    if row is None:
         rows = connection.execute(
             "INSERT INTO delf_conversations "
             "(namespace, name, title, updated_at, messages, last, summarized) "
             "VALUES (:namespace, :name, '', :at, 0, 0, 0) RETURNING id",
             {"namespace": namespace, "name": name, "at": messages[-1].at},
         )
-        head = _Head(int(rows[0].id), 0, 0, None, "outside")
-    key, last = head.id, head.last
+        row = _Row(int(rows[0].id), 0, 0, None, "outside")
+    key, last = row.id, row.last
     rows = [
         (key, number, plain_text(m.role), plain_text(m.content), m.at, m.task_id, m.trust)
         for number, m in enumerate(messages, last + 1)
@@ -328,7 +367,9 @@ def _append(
             "last": last,
             "more": len(rows),
             "at": messages[-1].at,
-            "title": plain_text(" ".join(messages[0].content[: 8 * _TITLE].split()))[:_TITLE],
+            "title": plain_text(" ".join(messages[0].content[: 8 * _MAX_TITLE_LENGTH].split()))[
+                :_MAX_TITLE_LENGTH
+            ],
         },
     )
     return last

@@ -7,30 +7,33 @@ from typing import Final
 
 from delf_journal_sql.database import Connection
 
-_AT_ONCE: Final = 128
+_BATCH_SIZE: Final = 128
 _NOT_COPIED: Final = ("delf_schema_version", "delf_owners", "delf_index")
-_REMOVED: Final = "delf_removed"
-"""The ids of removed tasks, which a journal without tasks may have."""
+_REMOVED_TABLE: Final = "delf_removed"
+"""The table with the ids of removed tasks, which may have rows in a journal without tasks."""
 
 
 def copy_tables(source: Connection, target: Connection) -> bool:
-    """Copy all rows of the shared tables; return False if the target has rows.
+    """Copy the rows of all tables that both databases have.
 
-    Owners of tasks are not copied, because their processes work on the source.
+    The owners of tasks are not copied, because their processes work on the source.
 
     Args:
         source: The source connection, in a transaction for a consistent snapshot.
         target: The target connection, in a transaction.
+
+    Returns:
+            False if the target is not empty; nothing is copied then.
     """
     shared_tables = {t for t in source.tables() & target.tables() if not t.startswith(_NOT_COPIED)}
-    for table in shared_tables - {_REMOVED}:
+    for table in shared_tables - {_REMOVED_TABLE}:
         if target.execute(f"SELECT 1 FROM {table} LIMIT 1"):  # noqa: S608 - own names
             return False
-    if _REMOVED in shared_tables:
-        target.execute(f"DELETE FROM {_REMOVED}")  # noqa: S608 - own name
+    if _REMOVED_TABLE in shared_tables:
+        target.execute(f"DELETE FROM {_REMOVED_TABLE}")  # noqa: S608 - own name
     for table in sorted(shared_tables):
         columns, rows = source.stream(table)
-        while batch := list(itertools.islice(rows, _AT_ONCE)):
+        while batch := list(itertools.islice(rows, _BATCH_SIZE)):
             target.insert(table, columns, batch)
     target.number_on(shared_tables)
     if target.has_table("delf_index"):

@@ -19,10 +19,13 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 SqlRow = Any
-"""A result row: a named tuple with the columns as fields."""
+"""A result row: a named tuple whose fields are the columns."""
 
 _CHUNKS: Final = (128, 16, 1)
-"""The numbers of rows in an insert statement; few sizes, so that few statements are parsed."""
+"""The possible numbers of rows in an insert statement.
+
+The sizes are few, so that databases parse few different statements.
+"""
 
 
 @cache
@@ -32,14 +35,17 @@ def _row_type(columns: tuple[str, ...]) -> Any:
 
 
 def name_columns(columns: Iterable[str], rows: Iterable[Sequence[Any]]) -> list[SqlRow]:
-    """Convert rows to named tuples; an unnamed column gets its number as name."""
+    """Convert rows to named tuples.
+
+    A column without a valid name is named by its position, such as ``_0``.
+    """
     return [*map(_row_type(tuple(columns))._make, rows)]
 
 
 class Connection(Protocol):
-    """A database connection, whose statements have parameters written as ``:name``.
+    """A database connection; parameters in its statements are written as ``:name``.
 
-    Failures are :class:`JournalError`, ``DuplicateRowError`` or ``ConnectionLostError``.
+    Failures raise :class:`JournalError`, ``DuplicateRowError`` or ``ConnectionLostError``.
     """
 
     def execute(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[SqlRow]:
@@ -54,14 +60,17 @@ class Connection(Protocol):
         *,
         unique: str | None = None,
     ) -> list[SqlRow]:
-        """Insert rows.
+        """Insert rows into a table.
 
         Args:
             table: The table.
             columns: The columns.
             rows: The values of the columns.
-            unique: A unique column. Rows whose value exists are skipped, and the ids of the others
-                are returned with their values.
+            unique: A unique column. Rows whose value exists already are skipped.
+
+        Returns:
+                With ``unique``, the id and the unique value of each inserted row; otherwise
+                nothing.
         """
         ...
 
@@ -74,11 +83,11 @@ class Connection(Protocol):
         ...
 
     def stream(self, table: str) -> tuple[Sequence[str], Iterator[Sequence[Any]]]:
-        """Return a table's columns and an iterator of its rows, with few rows in memory at once."""
+        """Return a table's column names, and an iterator that fetches its rows in small batches."""
         ...
 
     def number_on(self, tables: Collection[str]) -> None:
-        """Advance the id sequences of tables past their copied rows."""
+        """Set the id sequences of tables past the highest id of their copied rows."""
         ...
 
     def begin(self, *, write: bool, long: bool = False) -> None:
@@ -86,7 +95,7 @@ class Connection(Protocol):
 
         Args:
             write: Whether the transaction writes; write transactions wait for each other.
-            long: Whether the transaction may stay open for long.
+            long: Whether the transaction may stay open without a time limit.
         """
         ...
 
@@ -104,35 +113,36 @@ class Connection(Protocol):
 
 
 class Changes(Protocol):
-    """Notifications about writes to the database."""
+    """Notifications about writes of any process to the database."""
 
     def wait(self) -> bool:
-        """Wait until there may be new data; return False once closed."""
+        """Block until there may be new data; return False after :meth:`close`."""
         ...
 
     def poke(self) -> None:
-        """Signal a write of this process. Thread-safe."""
+        """Report a write of this process, which wakes :meth:`wait`. Thread-safe."""
         ...
 
     def close(self) -> None:
-        """Stop waiting. Thread-safe."""
+        """End :meth:`wait` for good. Thread-safe."""
         ...
 
     def free(self) -> None:
-        """Release resources; call in the thread that waited."""
+        """Release the resources. Must be called in the thread that called :meth:`wait`."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class WordSearch:
-    """The database's dialect for the full-text table ``delf_index_words``.
+    """The SQL dialect of a database for the full-text table ``delf_index_words``.
 
     Args:
         create: The statements that create the table.
-        insert: The statement that inserts the space-separated ``:words`` with the key ``:place``.
+        insert: The statement that inserts words, separated by spaces as ``:words``, with the key
+            ``:place``.
         match: The condition that matches ``:query``.
-        query: Builds ``:query`` from phrases; the last word is a prefix.
-        whole: The expression that truncates a number ``{}`` to an integer.
+        query: Builds ``:query`` from phrases; the last word also matches longer words.
+        whole: An SQL expression that truncates the number ``{}`` to an integer.
     """
 
     create: Sequence[str]
@@ -146,15 +156,15 @@ class Database(Protocol):
     """A database in which a journal is stored."""
 
     words: WordSearch
-    """The full-text search dialect."""
+    """The SQL dialect of full-text search."""
 
     types: Mapping[str, str]
-    """The column types for ``{serial}``, ``{real}``, ``{bytes}`` and ``{big}``."""
+    """The SQL types of this database for ``serial``, ``real``, ``bytes`` and ``big`` columns."""
     name: str
     """The database's address, without credentials."""
 
     def connect(self) -> Connection:
-        """Open a connection for writing, which the caller closes."""
+        """Open a connection for writing, which the caller must close."""
         ...
 
     def reader(self) -> AbstractContextManager[Connection]:
@@ -170,11 +180,11 @@ class Database(Protocol):
         ...
 
     def size(self, connection: Connection) -> tuple[int, int]:
-        """Return the size in bytes, and the unused part of that size."""
+        """Return the total size in bytes, and the part of it that is free space."""
         ...
 
     def back_up(self, path: Path) -> None:
-        """Copy a consistent snapshot into an empty file.
+        """Copy a consistent snapshot into an empty file, as a SQLite database.
 
         Raises:
             JournalError: If the copy fails.
@@ -182,7 +192,7 @@ class Database(Protocol):
         ...
 
     def check(self, connection: Connection) -> None:
-        """Check the integrity of the whole database, if it is a file.
+        """Check the integrity of the database's files, if this process can read them.
 
         Raises:
             JournalError: If the database is damaged.
@@ -190,7 +200,7 @@ class Database(Protocol):
         ...
 
     def now(self, connection: Connection) -> float:
-        """Return the current time on the clock with which heartbeats are compared."""
+        """Return the current Unix time on the clock with which heartbeats are compared."""
         ...
 
     def answers(self) -> bool:
@@ -203,7 +213,7 @@ class Database(Protocol):
 
 
 def in_chunks(rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Sequence[Any]]]:
-    """Split rows into chunks, one for each insert statement."""
+    """Split rows into chunks of few different sizes, one for each insert statement."""
     start = 0
     for size in _CHUNKS:
         while len(rows) - start >= size:
@@ -212,13 +222,13 @@ def in_chunks(rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Sequence[Any]]
 
 
 def new_only(unique: str | None) -> str:
-    """Return the end of an insert statement that skips rows whose unique value exists."""
+    """Return the end of an insert statement that skips rows with an existing unique value."""
     return f" ON CONFLICT ({unique}) DO NOTHING RETURNING id, {unique}" if unique else ""
 
 
 @contextmanager
 def transaction(connection: Connection, *, write: bool) -> Generator[Connection]:
-    """Run the block in a transaction: commit at the end, roll back on an exception."""
+    """Run a ``with`` block in a transaction: commit at its end, roll back on an exception."""
     connection.begin(write=write)
     try:
         yield connection

@@ -21,17 +21,19 @@ class JournalSetupError(JournalError, JournalUnavailableError):
 
 
 class JournalConflictError(JournalError):
-    """An event does not continue its task: a conflict, a gap, or another process's task."""
+    """An event cannot follow the stored events of its task, or the task has another owner."""
 
     code = "ERR-JOURNAL-003"
 
 
 class DuplicateRowError(Exception):
-    """A row with this key already exists; never leaves the plugin."""
+    """A row with the same key exists already. Only used inside the plugin."""
 
 
 class ConnectionLostError(Exception):
-    """The connection broke, so the outcome of the transaction is unknown; never leaves the plugin.
+    """The connection broke, so that the outcome of the transaction is unknown.
+
+    Only used inside the plugin.
 
     Args:
         error: The error to raise if no new connection can be made.

@@ -27,26 +27,26 @@ from delf.types import TaskState
 from delf.values.encoding import from_jsonable
 from delf_journal_sql.codec import unpack
 from delf_journal_sql.database import Connection
-from delf_journal_sql.owners import COLUMNS, looking
+from delf_journal_sql.owners import COLUMNS, cached_is_alive
 from delf_journal_sql.schema import REMEMBERED, REQUESTS
 from delf_journal_sql.store import EVENT, TASK, blob_data, key_of, like_text, stored_task
 
 STOP: Final = "cancel"
-"""The kind of note that requests a stop."""
-_AT_ONCE: Final = 200
-"""The maximum number of tasks in one statement, because databases limit parameters."""
+"""The kind of note that asks the owner of a task to stop the task."""
+_BATCH_SIZE: Final = 200
+"""The maximum number of tasks in one statement, because databases limit its parameters."""
 _REVOKED: Final = "revoked"
-"""The kind of note that revokes a remembered decision."""
+"""The kind of note that revokes a remembered approval decision."""
 
 # The same condition as in the partial index, so that the database uses the index.
-_KINDS: Final = f"e.{REQUESTS}"
+_IS_REQUEST_EVENT: Final = f"e.{REQUESTS}"
 
 
 _REACTIONS: Final = (ApprovalVoted, ApprovalCommented, ApprovalAssigned)
 
 
 def add_note(connection: Connection, now: float, task_id: str, kind: str, data: Any) -> int:
-    """Append a note to the process that works on a task; return the note's position.
+    """Store a note for the process that works on a task; return the note's position.
 
     Raises:
         UnknownTaskError: If no such task is known.
@@ -60,7 +60,7 @@ def add_note(connection: Connection, now: float, task_id: str, kind: str, data: 
 
 
 def newest_note(connection: Connection) -> int:
-    """Return the position of the newest note."""
+    """Return the position of the newest note; 0 without notes."""
     return int(connection.execute("SELECT COALESCE(MAX(pos), 0) FROM delf_notes")[0][0])
 
 
@@ -82,10 +82,10 @@ def notes_from(
 
 
 class StopRequests:
-    """Finds the tasks that somebody asked to stop.
+    """Finds the tasks that a person asked to stop, with a cache of earlier searches.
 
-    For tasks of the previous search only newer notes are read, because a server searches every
-    second for all its waiting tasks.
+    A server searches every second for all its waiting tasks. So for tasks of the previous search
+    only newer notes are read.
     """
 
     def __init__(self) -> None:
@@ -94,11 +94,11 @@ class StopRequests:
         self._stops: dict[str, StoppedBy | None] = {}
 
     def among(self, connection: Connection, task_ids: Iterable[str]) -> dict[str, StoppedBy]:
-        """Return the tasks that are to stop, each with the person who asked first.
+        """Return a mapping from each task that must stop to the person who asked first.
 
         Args:
             connection: A connection in a transaction for reading.
-            task_ids: The tasks to look for.
+            task_ids: The ids of the tasks to check.
         """
         with self._lock:
             newest, cached = newest_note(connection), self._stops
@@ -119,10 +119,10 @@ class StopRequests:
 def _stops_of(
     connection: Connection, task_ids: Sequence[str]
 ) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the requests to stop some tasks, each with its data, oldest first."""
+    """Return (task id, data) of each request to stop one of some tasks, oldest first."""
     stops: list[tuple[str, Mapping[str, Any]]] = []
-    for start in range(0, len(task_ids), _AT_ONCE):
-        names = {f"id{n}": name for n, name in enumerate(task_ids[start : start + _AT_ONCE])}
+    for start in range(0, len(task_ids), _BATCH_SIZE):
+        names = {f"id{n}": name for n, name in enumerate(task_ids[start : start + _BATCH_SIZE])}
         rows = connection.execute(
             "SELECT t.task_id, n.data FROM delf_tasks AS t JOIN delf_notes AS n ON n.task = t.id "  # noqa: S608 - own names
             f"WHERE n.kind = :kind AND t.task_id IN ({', '.join(f':{name}' for name in names)}) "
@@ -141,22 +141,22 @@ def find_requests(
     Args:
         connection: A connection for reading.
         now: The current time, for comparing heartbeats.
-        start: Only requests whose id has this prefix, with or without ``req_``.
-        waiting: Only pending requests.
-        limit: The maximum number of requests to return; the newest are kept.
+        start: A prefix of the requests' ids, with or without ``req_``; empty for all requests.
+        waiting: Whether to return only pending requests.
+        limit: The maximum number of requests, of which the newest are returned.
     """
-    running = f"AND t.state = '{TaskState.RUNNING}' " if waiting else ""
+    condition = f"AND t.state = '{TaskState.RUNNING}' " if waiting else ""
     rows = connection.execute(
         f"SELECT t.id, {EVENT}, {TASK}, {COLUMNS} "  # noqa: S608 - own names
         "FROM delf_events AS e JOIN delf_tasks AS t ON t.id = e.task "
-        f"LEFT JOIN delf_owners AS o ON o.owner = t.owner WHERE {_KINDS} {running}"
-        f"{_begins(start)}ORDER BY e.pos",
+        f"LEFT JOIN delf_owners AS o ON o.owner = t.owner WHERE {_IS_REQUEST_EVENT} {condition}"
+        f"{_prefix_condition(start)}ORDER BY e.pos",
         {"start": f'%"{like_text(start)}%', "short": f'%"req!_{like_text(start)}%'}
         if start
         else {},
     )
     requests: dict[str, RequestRecord] = {}
-    is_alive = looking(now)
+    is_alive = cached_is_alive(now)
     for row in rows:
         task = stored_task(row, is_alive)
         blob = functools.cache(functools.partial(blob_data, connection, row.id))
@@ -178,7 +178,7 @@ def find_requests(
 
 
 def find_remembered(connection: Connection) -> list[RememberedDecision]:
-    """Return the remembered decisions that are not revoked, oldest first."""
+    """Return the remembered approval decisions that are not revoked, oldest first."""
     rows = connection.execute(f"SELECT DISTINCT task FROM delf_events WHERE {REMEMBERED}")  # noqa: S608 - own names
     decisions: list[RememberedDecision] = []
     for (key,) in rows:
@@ -188,10 +188,10 @@ def find_remembered(connection: Connection) -> list[RememberedDecision]:
 
 
 def _remembered_in(connection: Connection, key: int) -> Iterator[RememberedDecision]:
-    """Yield the remembered decisions of one task."""
+    """Yield the remembered decisions of a task, including revoked ones."""
     rows = connection.execute(
         f"SELECT t.task_id, {EVENT} FROM delf_events AS e JOIN delf_tasks AS t ON t.id = e.task "  # noqa: S608 - own names
-        f"WHERE e.task = :key AND {_KINDS} ORDER BY e.seq",
+        f"WHERE e.task = :key AND {_IS_REQUEST_EVENT} ORDER BY e.seq",
         {"key": key},
     )
     requests: dict[str, ApprovalRequested] = {}
@@ -216,10 +216,10 @@ def _revoked_ids(connection: Connection, key: int) -> set[str]:
 
 
 def revoke(connection: Connection, now: float, request_id: str, by: str) -> RememberedDecision:
-    """Record that a decision is revoked; return the decision.
+    """Revoke a remembered approval decision; return the decision.
 
     Raises:
-        UnknownRequestError: If no such decision holds.
+        UnknownRequestError: If no decision about the request is remembered, or it is revoked.
     """
     decisions = [d for d in find_remembered(connection) if d.request_id == request_id]
     if not decisions:
@@ -232,8 +232,8 @@ def revoke(connection: Connection, now: float, request_id: str, by: str) -> Reme
     return decisions[0]
 
 
-def _begins(start: str) -> str:
-    """Return a condition that preselects events by a request id's prefix."""
+def _prefix_condition(start: str) -> str:
+    """Return an SQL condition that preselects events by a prefix of the request's id."""
     if not start:
         return ""
     return "AND (e.data LIKE :start ESCAPE '!' OR e.data LIKE :short ESCAPE '!') "

@@ -22,17 +22,17 @@ from delf_journal_sql.codec import value_of
 from delf_journal_sql.database import Connection, Database, SqlRow
 
 _VERSION: Final = 3
-"""The version of the index; raise it with every change, and older indexes are rebuilt."""
+"""The version of the index's format. After an increase, older indexes are rebuilt."""
 _TABLES: Final = ("delf_index", "delf_index_tasks", "delf_index_uses", "delf_index_words")
-_LONGEST: Final = 20_000
-"""The maximum number of characters of a text that are indexed."""
+_MAX_INDEXED_LENGTH: Final = 20_000
+"""The maximum number of characters of a text that is indexed; the rest is ignored."""
 SEQ_BITS: Final = 24
-"""The number of low bits of a key that hold the event's number."""
+"""The number of low bits of an index key that hold the event's sequence number."""
 _WORD: Final = re.compile(r"[^\W_]+")
-_NO_SPACES: Final = re.compile(
+_SPACELESS_CHARACTER: Final = re.compile(
     "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff])"
 )
-"""Matches characters of writing systems without spaces; each character counts as a word."""
+"""Matches a character of a writing system without spaces, which is indexed as a word."""
 
 _CREATE: Final = """
 CREATE TABLE delf_index (version INTEGER NOT NULL, position {big} NOT NULL);
@@ -56,10 +56,11 @@ Kind = Literal["action", "model"]
 
 @dataclass(slots=True)
 class _Use:
-    """Counts of one task for one action or model.
+    """Statistics of one task about one action or model.
 
-    ``waited`` is the sum of decision times minus request times; a pending request is counted in
-    ``waiting``, and its decision time is added later.
+    ``waiting`` is the number of pending approval requests. ``waited`` is the sum of all decision
+    times minus the sum of all request times; the time of a pending request's decision is added when
+    the decision is made.
     """
 
     calls: int = 0
@@ -74,23 +75,23 @@ class _Use:
     unpriced: int = 0
 
 
-_COUNTED: Final = tuple(_Use.__dataclass_fields__)
+_COUNT_COLUMNS: Final = tuple(_Use.__dataclass_fields__)
 
 
 @dataclass
 class _Batch:
-    """The index entries for a batch of events."""
+    """The index entries of a batch of events, before they are stored."""
 
     uses: defaultdict[tuple[int, Kind, str], _Use] = field(
         default_factory=lambda: defaultdict[tuple[int, Kind, str], _Use](_Use)
     )
     tasks: dict[int, tuple[str, int]] = field(default_factory=dict[int, tuple[str, int]])
     words: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
-    """Keys of events with their space-separated words."""
+    """Pairs of an event's index key and its words, separated by spaces."""
 
 
 def place_of(task: int, seq: int = 0) -> int:
-    """Return the key for an event's words; newer tasks have higher keys.
+    """Return the index key of an event; newer tasks have higher keys.
 
     Args:
         task: The task's key.
@@ -100,27 +101,27 @@ def place_of(task: int, seq: int = 0) -> int:
 
 
 def event_at(place: int) -> tuple[int, int]:
-    """Split a key into the task's key and the event's number."""
+    """Return the task's database key and the event's sequence number of an index key."""
     return place >> SEQ_BITS, place & ((1 << SEQ_BITS) - 1)
 
 
 def words_of(text: str) -> list[str]:
-    """Split a text into words as they are indexed."""
-    return _WORD.findall(_NO_SPACES.sub(r" \1 ", normal(text)))
+    """Split a text into the words that are indexed for it."""
+    return _WORD.findall(_SPACELESS_CHARACTER.sub(r" \1 ", normal(text)))
 
 
 def normal(text: str) -> str:
-    """Lower-case a text, strip accents, and truncate it to the indexed length."""
-    plain = unicodedata.normalize("NFKD", text[:_LONGEST]).casefold()
-    bare = "".join(c for c in plain if not unicodedata.combining(c))
-    return unicodedata.normalize("NFC", bare)
+    """Truncate a text to the indexed length, convert it to lower case, and strip accents."""
+    plain = unicodedata.normalize("NFKD", text[:_MAX_INDEXED_LENGTH]).casefold()
+    without_accents = "".join(c for c in plain if not unicodedata.combining(c))
+    return unicodedata.normalize("NFC", without_accents)
 
 
 def texts_of(kind: str, data: Mapping[str, Any]) -> list[tuple[Place, str]]:
-    """Return the searchable texts of an event, each with its place in the task.
+    """Return the searchable texts of an event.
 
     Args:
-        kind: The event's class.
+        kind: The name of the event's class.
         data: The fields as JSON data.
     """
     match kind:
@@ -129,7 +130,7 @@ def texts_of(kind: str, data: Mapping[str, Any]) -> list[tuple[Place, str]]:
         case "ScriptGenerated":
             return [("script", str(data["code"]))]
         case "CallStarted":
-            arguments = "\n".join(sorted(_leaves(data["arguments"]), key=len))
+            arguments = "\n".join(sorted(_leaf_texts(data["arguments"]), key=len))
             return [("call", f"{data['action']}\n{data.get('description') or ''}\n{arguments}")]
         case "TaskFinished":
             return [("answer", str(data["text"])), ("error", str(data.get("error") or ""))]
@@ -137,18 +138,18 @@ def texts_of(kind: str, data: Mapping[str, Any]) -> list[tuple[Place, str]]:
             return [("error", str(data.get("error") or ""))]
 
 
-def _leaves(value: Any, name: str = "") -> list[str]:
-    """Return the leaf values of plain data, each after its key."""
+def _leaf_texts(value: Any, name: str = "") -> list[str]:
+    """Return the leaf values of JSON data as ``key=value`` texts."""
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, Any]", value)
-        return [leaf for key, item in fields.items() for leaf in _leaves(item, key)]
+        return [leaf for key, item in fields.items() for leaf in _leaf_texts(item, key)]
     if isinstance(value, list):
-        return [leaf for item in cast("list[Any]", value) for leaf in _leaves(item, name)]
+        return [leaf for item in cast("list[Any]", value) for leaf in _leaf_texts(item, name)]
     return [f"{name}={value}" if name else str(value)]
 
 
 def is_there(connection: Connection) -> bool:
-    """Return True if an index of the current version exists."""
+    """Return True if the index exists in the current version."""
     if not connection.has_table("delf_index"):
         return False
     return [row[0] for row in connection.execute("SELECT version FROM delf_index")] == [_VERSION]
@@ -164,15 +165,15 @@ def behind(connection: Connection) -> int:
 
 
 def advance(connection: Connection, database: Database, limit: int) -> int:
-    """Index a batch of events; return the number of remaining ones.
+    """Add the next events to the index; return the number of events that are not indexed yet.
 
     Args:
         connection: A connection in a write transaction.
-        database: The database with its dialect.
+        database: The database, for its SQL dialect.
         limit: The maximum number of events to index.
     """
     if not is_there(connection):
-        _make(connection, database)
+        _create_tables(connection, database)
     ((position,),) = connection.execute("SELECT position FROM delf_index")
     rows = connection.execute(
         "SELECT pos, task, seq, at, type, data, blobs FROM delf_events WHERE pos > :pos "
@@ -183,8 +184,8 @@ def advance(connection: Connection, database: Database, limit: int) -> int:
         return 0
     batch = _Batch()
     for row in rows:
-        if row.type in _READ:
-            _read(connection, batch, row)
+        if row.type in _INDEXED_EVENTS:
+            _add_event(connection, batch, row)
     _store(connection, database, batch)
     connection.execute("UPDATE delf_index SET position = :pos", {"pos": rows[-1].pos})
     return behind(connection) if len(rows) == limit else 0
@@ -208,7 +209,7 @@ def forget(connection: Connection, task: int) -> None:
         connection.execute(f"DELETE FROM {table} WHERE task = :task", {"task": task})  # noqa: S608 - own names
 
 
-def _make(connection: Connection, database: Database) -> None:
+def _create_tables(connection: Connection, database: Database) -> None:
     for table in _TABLES:
         connection.execute(f"DROP TABLE IF EXISTS {table}")
     for sql in (*_CREATE.format(**database.types).split(";"), *database.words.create):
@@ -219,27 +220,29 @@ def _make(connection: Connection, database: Database) -> None:
 
 
 def _store(connection: Connection, database: Database, batch: _Batch) -> None:
-    """Add a batch to the index of tasks, uses and words."""
+    """Store the entries of a batch in the tables of the index."""
     for task, (person, is_child) in batch.tasks.items():
         connection.execute(
             "INSERT INTO delf_index_tasks (task, person, is_child) VALUES (:task, :person, :child) "
             "ON CONFLICT (task) DO NOTHING",
             {"task": task, "person": person, "child": is_child},
         )
-    added = ", ".join(f"{name} = delf_index_uses.{name} + excluded.{name}" for name in _COUNTED)
-    names = ", ".join(_COUNTED)
-    places = ", ".join(f":{name}" for name in _COUNTED)
+    added = ", ".join(
+        f"{name} = delf_index_uses.{name} + excluded.{name}" for name in _COUNT_COLUMNS
+    )
+    names = ", ".join(_COUNT_COLUMNS)
+    placeholders = ", ".join(f":{name}" for name in _COUNT_COLUMNS)
     for (task, kind, name), use in batch.uses.items():
         connection.execute(
             f"INSERT INTO delf_index_uses (task, kind, name, connection, {names}) "  # noqa: S608 - own names
-            f"VALUES (:task, :kind, :name, :connection, {places}) "
+            f"VALUES (:task, :kind, :name, :connection, {placeholders}) "
             f"ON CONFLICT (task, kind, name) DO UPDATE SET {added}",
             {
                 "task": task,
                 "kind": kind,
                 "name": name,
                 "connection": name.partition(".")[0] if kind == "action" else "",
-                **{column: getattr(use, column) for column in _COUNTED},
+                **{column: getattr(use, column) for column in _COUNT_COLUMNS},
             },
         )
     for place, words in batch.words:
@@ -248,7 +251,7 @@ def _store(connection: Connection, database: Database, batch: _Batch) -> None:
 
 # -- events -----------------------------------------------------------------------------------
 
-_READ: Final = frozenset(
+_INDEXED_EVENTS: Final = frozenset(
     {
         "TaskQueued",
         "TaskStarted",
@@ -262,11 +265,11 @@ _READ: Final = frozenset(
         "ApprovalDecided",
     }
 )
-_NO_WORDS: Final = frozenset({"ModelReplied", "ApprovalRequested", "ApprovalDecided"})
+_EVENTS_WITHOUT_WORDS: Final = frozenset({"ModelReplied", "ApprovalRequested", "ApprovalDecided"})
 
 
-def _read(connection: Connection, batch: _Batch, row: SqlRow) -> None:
-    """Add an event to a batch."""
+def _add_event(connection: Connection, batch: _Batch, row: SqlRow) -> None:
+    """Add the entries of an event's row to a batch."""
     task, at, kind = row.task, row.at, row.type
     data = data_of(connection, task, row.data, row.blobs)
     match kind:
@@ -288,26 +291,26 @@ def _read(connection: Connection, batch: _Batch, row: SqlRow) -> None:
             use.waiting += 1
             use.waited -= at
         case "ApprovalDecided":
-            action = _asked_of(connection, task, data["request_id"])
+            action = _action_of_request(connection, task, data["request_id"])
             if action is not None:
                 batch.uses[task, "action", action].waiting -= 1
                 batch.uses[task, "action", action].waited += at
         case _:
             pass
-    if kind not in _NO_WORDS:
+    if kind not in _EVENTS_WITHOUT_WORDS:
         words = [word for _, text in texts_of(kind, data) for word in words_of(text)]
         if words:
             batch.words.append((place_of(task, row.seq), " ".join(words)))
 
 
 def data_of(connection: Connection, task: int, raw: str, blobs: str | None) -> dict[str, Any]:
-    """Return an event's fields as JSON data, with blobs loaded.
+    """Return the fields of an event as JSON data, including blobs.
 
     Args:
-        connection: A connection for reading blobs.
+        connection: A connection for reading.
         task: The task's key.
         raw: The JSON of the fields without blobs.
-        blobs: The JSON of the blobs' digests.
+        blobs: The JSON of a mapping from field name to the digest of its blob; None without blobs.
     """
     data: dict[str, Any] = json.loads(raw)
     blob = functools.partial(blob_data, connection, task)
@@ -317,7 +320,7 @@ def data_of(connection: Connection, task: int, raw: str, blobs: str | None) -> d
 
 
 def _person(data: Mapping[str, Any]) -> str:
-    """Return the name of the person who submitted a task."""
+    """Return the name of the person for whom a task runs; empty if unknown."""
     setup: Mapping[str, Any] = data.get("setup") or {}
     server: Mapping[str, Any] = setup.get("serve") or {}
     holder = data.get("key")  # of tasks that others submit for a person, such as a schedule's
@@ -334,8 +337,8 @@ def _count_reply(use: _Use, data: Mapping[str, Any]) -> None:
     use.unpriced += data.get("cost_usd") is None
 
 
-def _asked_of(connection: Connection, task: int, request_id: str) -> str | None:
-    """Return the action of an approval request."""
+def _action_of_request(connection: Connection, task: int, request_id: str) -> str | None:
+    """Return the action about which an approval request of a task asked; None if unknown."""
     rows = connection.execute(
         "SELECT data FROM delf_events WHERE task = :task AND type = 'ApprovalRequested' "
         "AND data LIKE :named ORDER BY seq LIMIT 1",

@@ -46,16 +46,18 @@ from delf_journal_sql.writer import Append, Call, Writer
 
 T = TypeVar("T")
 
-_READERS: Final = 4
-_ALL: Final = 2**31 - 1
-_PRUNED_AT_ONCE: Final = 50
+_MAX_READER_THREADS: Final = 4
+_NO_LIMIT: Final = 2**31 - 1
+_PRUNE_BATCH_SIZE: Final = 50
 """The maximum number of tasks removed in one transaction, so that others can write in between."""
-_INDEXED_AT_ONCE: Final = 200
+_INDEX_BATCH_SIZE: Final = 200
 """The maximum number of events indexed in one transaction."""
 
 
 class SqlJournal:
-    """A journal in a SQL database. Implements ``SharedJournal``, which documents the methods.
+    """A journal in an SQL database.
+
+    Implements :class:`delf.protocols.shared_journal.SharedJournal`, which documents the methods.
 
     The journal also stores people and their login sessions, and has a search index.
 
@@ -63,13 +65,13 @@ class SqlJournal:
     use, and can be used again after closing.
 
     Args:
-        url: ``sqlite:///path``, a path, or ``postgresql://…``.
+        url: The address: ``sqlite:///path``, a file path, or ``postgresql://…``.
         settings: Fields of :class:`delf_journal_sql.settings.JournalSettings`; omitted ones are
             read from ``DELF_JOURNAL_SQL_…``.
 
     Raises:
-        ConnectionConfigurationError: For an unknown or invalid setting.
-        JournalSetupError: For a URL that cannot be used.
+        ConnectionConfigurationError: If a setting is unknown or invalid.
+        JournalSetupError: If the URL cannot be used.
         OptionalDependencyError: If the driver is not installed.
     """
 
@@ -98,7 +100,7 @@ class SqlJournal:
     # -- the protocol -------------------------------------------------------------------
 
     async def append(self, event: Event) -> None:
-        """Append an event; the event is stored when this returns. Idempotent."""
+        """Append an event, and wait until the event is stored. Idempotent."""
         limit = self._settings.blob_bytes
         if size_of(event) <= LARGE:
             packed = pack(event, limit)
@@ -113,14 +115,14 @@ class SqlJournal:
         return operation.done
 
     async def read(self, task_id: str, after: int = 0) -> Sequence[Event]:
-        """Return a task's events with ``seq`` greater than ``after``, in order."""
+        """Return a task's events with a sequence number above ``after``, in order."""
         return tuple(await self._read(lambda c: store.read_events(c, task_id, after)))
 
     def subscribe(self, task_id: str | None = None) -> AsyncIterator[Event]:
-        """Yield events of one task or all tasks, of any process, from now on.
+        """Yield the events that any process appends from now on, of one task or all tasks.
 
-        Together with a read after this call no event is missed; some may come twice. The
-        subscription ends when the journal is closed.
+        If the caller reads the stored events after this call, no event is missed, but some events
+        may come twice. The subscription ends when the journal is closed.
         """
         return self._subscribe(
             task_id,
@@ -131,7 +133,7 @@ class SqlJournal:
     async def find(
         self, limit: int = 100, **conditions: Unpack[Conditions]
     ) -> Sequence[TaskRecord]:
-        """Return the newest tasks that meet all conditions, newest first."""
+        """Return the records of the newest tasks that meet all conditions, newest first."""
         return await self._read(
             lambda c: store.find_tasks(c, self.database.now(c), limit=limit, **conditions)
         )
@@ -141,26 +143,26 @@ class SqlJournal:
         return await self._read(lambda c: store.count_tasks(c, self.database.now(c)))
 
     async def check(self) -> None:
-        """Check the whole journal; see :class:`delf.protocols.shared_journal.SharedJournal`."""
+        """Check the integrity of the stored journal."""
         await self._read(self.database.check)
 
     @property
     def keep(self) -> Ages:
-        """The retention time of tasks by state; other states are kept forever."""
+        """The retention time in seconds by task state; tasks in other states are kept forever."""
         return {TaskState(state): age for state, age in (self._settings.keep or {}).items()}
 
     async def size(self) -> JournalSize:
-        """Return the size of the journal."""
+        """Return the size of the journal in bytes and events."""
 
-        def look(connection: Connection) -> JournalSize:
+        def measure(connection: Connection) -> JournalSize:
             total, free = self.database.size(connection)
             ((events,),) = connection.execute("SELECT COUNT(*) FROM delf_events")
             return JournalSize(place=self.place, bytes=total, free_bytes=free, events=int(events))
 
-        return await self._read(look)
+        return await self._read(measure)
 
     async def back_up(self, path: Path) -> None:
-        """Copy the journal into a new file, as :class:`SharedJournal` describes."""
+        """Copy a consistent snapshot of the journal into a new SQLite file."""
 
         def copy() -> None:
             self._open()
@@ -174,7 +176,7 @@ class SqlJournal:
         await self._in_thread(copy)
 
     async def restore(self, path: Path) -> int:
-        """Fill this empty journal from a backup; return the number of tasks.
+        """Fill this journal, which must be empty, from a backup; return the number of tasks.
 
         Raises:
             DelfError: If the journal is not empty, or the file is not a backup.
@@ -205,7 +207,7 @@ class SqlJournal:
             source.close()
 
     async def read_all(self) -> AsyncIterator[Sequence[Event]]:
-        """Yield the events of each task in one consistent snapshot, oldest task first."""
+        """Yield the events of each task from one consistent snapshot, oldest task first."""
 
         def begin() -> tuple[Connection, list[str]]:
             self._open()
@@ -230,7 +232,7 @@ class SqlJournal:
             raise lost.error from lost
 
     async def aclose(self) -> None:
-        """Flush pending writes, end all subscriptions and release resources. Idempotent."""
+        """Execute pending writes, end all subscriptions, and release all resources. Idempotent."""
         with self._lock:
             writer, self._writer = self._writer, None
             watcher, self._watcher = self._watcher, None
@@ -251,7 +253,10 @@ class SqlJournal:
             await asyncio.shield(asyncio.to_thread(close))
 
     async def open(self) -> None:
-        """Open the journal and register this process now, instead of with the first event."""
+        """Open the journal and register this process as an owner of tasks.
+
+        Without this call, both happen with the first event.
+        """
         try:
             await self._register()
         except JournalSetupError as error:
@@ -266,7 +271,7 @@ class SqlJournal:
     # -- more than the protocol ---------------------------------------------------------
 
     async def resolve(self, text: str, keys: Collection[str] | None = None) -> str:
-        """Return the full id of a task from a prefix, with or without ``task_``."""
+        """Return the full id of the task whose id has a prefix, with or without ``task_``."""
         return await self._read(lambda c: store.resolve_id(c, text, keys))
 
     async def task(self, task_id: str) -> TaskRecord:
@@ -274,15 +279,19 @@ class SqlJournal:
         return await self._read(lambda c: store.one_task(c, self.database.now(c), task_id))
 
     def lease(self, seconds: float) -> None:
-        """Set the lease: seconds of silence after which others may claim this process's tasks."""
+        """Set the lease of this process.
+
+        Args:
+            seconds: The time without heartbeats after which other processes may claim its tasks.
+        """
         self._lease = seconds
 
     async def claim(self, task_id: str) -> PerhapsAlive | None:
-        """Claim a task that no process works on, to resume it."""
+        """Claim a task for this process, unless a live process owns the task."""
         return await self._claim(task_id)
 
     async def reopen(self, task_id: str) -> PerhapsAlive | None:
-        """Claim a failed task, so that more events can follow its end."""
+        """Claim a failed task for this process, so that further events can follow its end."""
         return await self._claim(task_id, failed=True)
 
     async def _claim(self, task_id: str, *, failed: bool = False) -> PerhapsAlive | None:
@@ -295,7 +304,7 @@ class SqlJournal:
         return before
 
     async def release(self, task_id: str) -> None:
-        """Release the claim on an unfinished task."""
+        """Release this process's claim on an unfinished task."""
         with self._lock:
             writer = self._writer
         if writer is None:
@@ -305,7 +314,7 @@ class SqlJournal:
             await asyncio.wrap_future(operation.done)
 
     async def post(self, task_id: str, kind: str, data: Mapping[str, Any]) -> int:
-        """Append a note, such as an approval, for the process that works on a task."""
+        """Store a note, such as an approval, for the process that works on a task."""
         plain = to_jsonable(dict(data))
         return await self._write(
             lambda c: inbox.add_note(c, self.database.now(c), task_id, kind, plain)
@@ -316,18 +325,18 @@ class SqlJournal:
         return await self._read(lambda c: inbox.notes_from(c, after, task_id))
 
     async def stop(self, task_id: str, by: str, via: str = "") -> bool:
-        """Stop a task of any process; return False if it was over."""
+        """Stop a task of any process; return False if the task had ended already."""
         return await stop_task(self, task_id, StoppedBy(by, via))
 
     async def asked_to_stop(self, task_ids: Collection[str]) -> Mapping[str, StoppedBy]:
-        """Return the tasks that somebody asked to stop, with the person."""
+        """Return a mapping from each task that must stop to the person who asked first."""
         names = tuple(task_ids)  # the threads must not iterate over what the caller changes
         return await self._read(lambda c: self._stops.among(c, names))
 
     def subscribe_notes(
         self, task_id: str | None = None, after: int | None = None
     ) -> AsyncIterator[Note]:
-        """Yield notes that any process posts: all notes after a position, or only new notes."""
+        """Yield the notes that any process posts, after a position or from now on."""
         return self._subscribe(
             task_id,
             inbox.newest_note if after is None else lambda _: after,
@@ -340,7 +349,7 @@ class SqlJournal:
     async def find_requests(
         self, start: str = "", *, waiting: bool = False, limit: int = 1000
     ) -> Sequence[RequestRecord]:
-        """Return approval requests, oldest first, at most the newest ``limit`` ones."""
+        """Return the newest ``limit`` approval requests, oldest first."""
         return await self._read(
             lambda c: inbox.find_requests(
                 c, self.database.now(c), start=start, waiting=waiting, limit=limit
@@ -348,11 +357,11 @@ class SqlJournal:
         )
 
     async def begin_login(self, session: SessionRecord) -> None:
-        """Store a login session; records of old sessions are removed."""
+        """Store a login session, and remove old records of ended sessions."""
         await self._write(lambda c: sessions.begin(c, session))
 
     async def end_login(self, digest: str) -> None:
-        """End a session, which stays as a record of the login."""
+        """End a login session; its record is kept."""
         await self._write(lambda c: sessions.end(c, digest))
 
     async def logins(
@@ -361,43 +370,51 @@ class SqlJournal:
         """Return login sessions, oldest first.
 
         Args:
-            digests: Only these sessions, by their digests.
-            ended: Whether to include recent sessions that are over.
+            digests: The digests of the sessions to return; None for all.
+            ended: Whether to include the records of ended sessions.
         """
         wanted = None if digests is None else tuple(digests)
         return await self._read(lambda c: sessions.find(c, time.time(), wanted, ended=ended))
 
     async def people(self) -> list[Person]:
-        """Return everybody by name, revoked people included."""
+        """Return all people in the order of their names, including revoked people."""
         return await self._read(people.find)
 
     async def keep_person(self, person: Person, instead_of: Person | None) -> bool:
-        """Store a person; return False, unchanged, after a concurrent change."""
+        """Store a person.
+
+        Args:
+            person: The new or changed person.
+            instead_of: The stored person that is replaced; None for a new person.
+
+        Returns:
+            False if the stored person was changed concurrently; nothing is stored then.
+        """
         return await self._write(lambda c: people.keep(c, person, instead_of))
 
     async def remembered(self) -> Sequence[RememberedDecision]:
-        """Return the lasting decisions, the oldest first."""
+        """Return the remembered approval decisions, oldest first."""
         return await self._read(inbox.find_remembered)
 
     async def revoke(self, request_id: str, by: str) -> RememberedDecision:
-        """Revoke a remembered decision for all processes."""
+        """Revoke a remembered approval decision for all processes; return the decision."""
         return await self._write(lambda c: inbox.revoke(c, self.database.now(c), request_id, by))
 
     async def prune(
         self, older_than: float | Ages | None = None, keep: int = 0, *, dry_run: bool = False
     ) -> Pruned:
-        """Remove old tasks with all events, except running and queued tasks."""
+        """Remove old tasks with all their events, except running and queued tasks."""
 
         def choose(connection: Connection, limit: int) -> list[str]:
             now = self.database.now(connection)
             return store.to_prune(connection, now, older_than=older_than, keep=keep, limit=limit)
 
         if dry_run:
-            names = await self._read(lambda c: choose(c, _ALL))
+            names = await self._read(lambda c: choose(c, _NO_LIMIT))
             events = await self._read(lambda c: store.count_events(c, names))
             return Pruned(tasks=tuple(names), events=events)
         removed: list[Pruned] = []
-        while names := await self._read(lambda c: choose(c, _PRUNED_AT_ONCE)):
+        while names := await self._read(lambda c: choose(c, _PRUNE_BATCH_SIZE)):
             removed.append(await self.remove(names))
             if not removed[-1].tasks:
                 break  # all of them were resumed meanwhile
@@ -412,37 +429,41 @@ class SqlJournal:
         )
 
     async def _forget_prompts(self) -> None:
-        """Remove model prompts from old events in batches."""
+        """Remove the messages to models from old events, in batches."""
         seconds = self._settings.keep_prompts
 
         def forget(connection: Connection) -> int:
             before = self.database.now(connection) - seconds
-            return store.forget_prompts(connection, before, _PRUNED_AT_ONCE)
+            return store.forget_prompts(connection, before, _PRUNE_BATCH_SIZE)
 
         while await self._write(forget):
             pass
 
     async def remove(self, task_ids: Collection[str]) -> Pruned:
-        """Remove tasks that do not run, with all events; return the removed ids."""
+        """Remove tasks with all their events, except running and queued tasks."""
         names = tuple(task_ids)
         return await self._write(lambda c: store.remove_tasks(c, names, self.database.now(c)))
 
     async def was_removed(self, task_id: str) -> bool:
-        """Return True if a task with this id was removed in the last months."""
+        """Return True if a task with this id was removed in the last 90 days."""
         return await self._read(lambda c: store.was_removed(c, task_id))
 
     async def index(self, seconds: float) -> int:
-        """Update the search index; see :class:`delf.protocols.shared_journal.SharedJournal`."""
+        """Add new events to the search index; return the number of events still missing.
+
+        Args:
+            seconds: The time after which no further batch of events is added.
+        """
         # In batches, because an indexing transaction blocks all writers.
         deadline, remaining = time.monotonic() + seconds, await self._read(index.behind)
         while remaining and time.monotonic() < deadline:
             remaining = await self._write(
-                lambda c: index.advance(c, self.database, _INDEXED_AT_ONCE)
+                lambda c: index.advance(c, self.database, _INDEX_BATCH_SIZE)
             )
         return remaining
 
     async def search(self, wanted: TaskFilter, limit: int = 50, before: str | None = None) -> Found:
-        """Return the newest tasks that match a filter."""
+        """Return the newest tasks that match a filter, found with the search index."""
         return await self._read(
             lambda c: search.find(c, self.database, wanted, limit=limit, before=before)
         )
@@ -450,15 +471,15 @@ class SqlJournal:
     async def figures(
         self, by: FigureBy, wanted: TaskFilter, zone: str = "UTC"
     ) -> Sequence[Figures]:
-        """Compute the statistics of tasks by group."""
+        """Compute the statistics of the tasks that match a filter, by group."""
         return await self._read(lambda c: search.figures(c, self.database, by, wanted, zone))
 
     def conversations(self, namespace: str) -> SqlConversations:
-        """Return the conversations of a namespace."""
+        """Return the store of the conversations in a namespace."""
         return SqlConversations(namespace, self._read, self._write, self._reclaim)
 
     async def namespaces(self) -> Sequence[str]:
-        """Return the namespaces with conversations, by name."""
+        """Return the names of all namespaces that have conversations, in order."""
         return await self._read(namespaces)
 
     async def _reclaim(self) -> None:
@@ -478,16 +499,19 @@ class SqlJournal:
     async def _in_thread(self, function: Callable[[], T]) -> T:
         with self._lock:
             if self._threads is None:
-                self._threads = ThreadPoolExecutor(_READERS, "delf-journal-read")
+                self._threads = ThreadPoolExecutor(_MAX_READER_THREADS, "delf-journal-read")
             # Under the lock, so that the threads are not shut down before this submission.
             future = asyncio.get_running_loop().run_in_executor(self._threads, function)
         return await future
 
     async def _read(self, function: Callable[[Connection], T]) -> T:
-        """Run a function in a read transaction in a thread, twice if the connection breaks."""
+        """Run a function in a read transaction in a thread.
+
+        The function is called again if the connection breaks.
+        """
 
         def once() -> T:
-            with self.database.reader() as lent, transaction(lent, write=False) as connection:
+            with self.database.reader() as pooled, transaction(pooled, write=False) as connection:
                 return function(connection)
 
         def read() -> T:
@@ -538,7 +562,7 @@ class SqlJournal:
         *,
         notes: bool = False,
     ) -> Subscription[T]:
-        """Make a subscription that starts after this journal's own pending appends."""
+        """Create a subscription that starts after the pending appends of this journal."""
         call = Call(begin, write=False)
         subscription = Subscription(self._read, call.done, fetch, task_id, notes=notes)
         with self._lock:
@@ -554,7 +578,7 @@ class SqlJournal:
 
 
 def _make_file(path: Path) -> None:
-    """Create an empty file readable only by the user.
+    """Create an empty file that only the user can read.
 
     Raises:
         JournalError: If the file exists or cannot be created.

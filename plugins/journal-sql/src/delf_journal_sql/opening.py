@@ -14,7 +14,7 @@ _POSTGRES: Final = ("postgres", "postgresql", "postgresql+psycopg")
 
 
 def open_database(settings: JournalSettings) -> Database:
-    """Make the database that the settings name, without connecting.
+    """Create the database object for the URL in the settings, without connecting.
 
     Raises:
         JournalSetupError: If the URL cannot be used.

@@ -18,15 +18,16 @@ from delf_journal_sql.database import Connection, Database, SqlRow
 
 HEARTBEAT_SECONDS: Final = 5.0
 SILENCE_SECONDS: Final = 30.0
-"""The seconds without heartbeat after which a process of another machine counts as dead."""
+"""The time without heartbeats after which a process of another machine counts as dead, in seconds.
+"""
 
 COLUMNS: Final = "o.pid, o.birth, o.host, o.place, o.heartbeat, o.lease"
-"""The columns of ``delf_owners AS o`` for :func:`is_alive`; :func:`owner_of` reads them."""
+"""The columns of ``delf_owners AS o`` from which :func:`owner_of` creates a process."""
 
 
 @functools.cache
 def place() -> str:
-    """Return an id of this machine, its boot, and the pid namespace."""
+    """Return a text that identifies this machine, its current boot, and the pid namespace."""
     boot = _first_line("/proc/sys/kernel/random/boot_id") or f"{uuid.getnode():x}"
     try:
         # Two containers of a machine may both have a process 7: pids compare only within a
@@ -38,7 +39,10 @@ def place() -> str:
 
 
 def birth_of(pid: int) -> str | None:
-    """Return the start time of a process; None if it is gone or unknown."""
+    """Return a text that identifies the start of a process; None if it has ended.
+
+    None is also returned on systems where processes cannot be checked.
+    """
     if sys.platform == "linux":
         line = _first_line(f"/proc/{pid}/stat")
         if line is None:
@@ -69,16 +73,16 @@ def _first_line(path: str) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Owner:
-    """This process as the owner of tasks.
+    """The identity of this process as an owner of tasks.
 
     Args:
         pid: The process id.
-        birth: The start time by the kernel's clock, because process ids are reused.
-        host: The machine's name, for people.
-        place: The machine, its boot and the pid namespace, as of :func:`place`.
+        birth: The start time of the process, because process ids are reused; None if unknown.
+        host: The machine's name, for messages.
+        place: The machine, its boot and the pid namespace, as :func:`place` returns them.
         key: A unique id of this journal object in this process.
-        lease: Seconds of silence after which the process counts as dead, even if the local kernel
-            knows it is alive.
+        lease: The time in seconds without heartbeats after which the process counts as dead, even
+            if it is alive; None if the kernel decides for processes of the same machine.
     """
 
     pid: int = field(default_factory=os.getpid)
@@ -90,25 +94,25 @@ class Owner:
 
     @property
     def heartbeat_seconds(self) -> float:
-        """The seconds between two heartbeats."""
+        """The time between two heartbeats in seconds."""
         return HEARTBEAT_SECONDS if self.lease is None else min(HEARTBEAT_SECONDS, self.lease / 4)
 
     def register(self, connection: Connection, database: Database) -> None:
-        """Write a heartbeat, within a transaction."""
+        """Store this process with a new heartbeat, within a transaction."""
         columns = ("owner", "pid", "birth", "host", "place", "heartbeat", "lease")
         now = database.now(connection)
-        row = (self.key, self.pid, self.birth, self.host, self.place, now, self.lease)
+        process = (self.key, self.pid, self.birth, self.host, self.place, now, self.lease)
         # Deleted and inserted anew: one statement for both would need each database's own upsert.
         self.leave(connection)
-        connection.insert("delf_owners", columns, [row])
+        connection.insert("delf_owners", columns, [process])
 
     def leave(self, connection: Connection) -> None:
-        """Release all tasks and remove this owner."""
+        """Remove this owner, which releases all its tasks."""
         connection.execute("DELETE FROM delf_owners WHERE owner = :key", {"key": self.key})
 
 
 class Process(NamedTuple):
-    """The process that owns a task; every field is None after an orderly exit."""
+    """The process that owns a task; all fields are None if no process does."""
 
     pid: Any
     birth: str | None
@@ -119,48 +123,48 @@ class Process(NamedTuple):
 
 
 def owner_of(row: SqlRow) -> Process:
-    """Return the owner in a row with :data:`COLUMNS`."""
+    """Return the owner of the task in a row that has the :data:`COLUMNS`."""
     return Process(row.pid, row.birth, row.host, row.place, row.heartbeat, row.lease)
 
 
-def is_alive(row: Process, now: float) -> bool:
+def is_alive(process: Process, now: float) -> bool:
     """Return True if a process is still running.
 
-    On this machine the kernel is asked; for other machines, and with leases, the heartbeat decides.
-    A heartbeat far in the future, from a clock that was set back, counts as none: a live process
-    soon writes another.
+    For a process of this machine without a lease, the kernel is asked. For all others the last
+    heartbeat decides. A heartbeat far in the future, which was written before a clock was set back,
+    is ignored, because a live process soon writes another one.
 
     Args:
-        row: The result of :func:`owner_of`.
+        process: The process.
         now: The current time, for comparing heartbeats.
     """
-    if row.place is None:
+    if process.place is None:
         return False
-    lease = row.lease
-    if lease is None and row.place == place() and row.birth is not None:
+    lease = process.lease
+    if lease is None and process.place == place() and process.birth is not None:
         # Compare the start time, too: by now another program may have the pid of a dead process,
         # whose tasks would then never be free.
-        return birth_of(row.pid) == row.birth
-    return abs(now - row.heartbeat) < (SILENCE_SECONDS if lease is None else lease)
+        return birth_of(process.pid) == process.birth
+    return abs(now - process.heartbeat) < (SILENCE_SECONDS if lease is None else lease)
 
 
-def perhaps_alive(row: Process) -> PerhapsAlive | None:
-    """Return the process that lost its claim, unless that process is certainly gone.
+def perhaps_alive(process: Process) -> PerhapsAlive | None:
+    """Return the former owner of a task if that process may still be alive, else None.
 
     Args:
-        row: The result of :func:`owner_of`.
+        process: The former owner.
     """
-    if row.place is None:
+    if process.place is None:
         return None
-    is_local = row.place == place() and row.birth is not None
-    if is_local and birth_of(row.pid) != row.birth:
+    is_local = process.place == place() and process.birth is not None
+    if is_local and birth_of(process.pid) != process.birth:
         return None
-    lease = SILENCE_SECONDS if row.lease is None else float(row.lease)
-    return PerhapsAlive(process=f"pid {row.pid} on {row.host}", lease=lease)
+    lease = SILENCE_SECONDS if process.lease is None else float(process.lease)
+    return PerhapsAlive(process=f"pid {process.pid} on {process.host}", lease=lease)
 
 
-def looking(now: float) -> Callable[[Process], bool]:
-    """Make a version of :func:`is_alive` that caches its result for each owner.
+def cached_is_alive(now: float) -> Callable[[Process], bool]:
+    """Return a function that checks if a process is alive, with a cache of its results.
 
     Args:
         now: The current time, for comparing heartbeats.
@@ -174,10 +178,9 @@ def looking(now: float) -> Callable[[Process], bool]:
 
 
 def forget_dead(connection: Connection, now: float) -> None:
-    """Remove dead owners without tasks, within a transaction.
+    """Remove dead owners that own no running task, within a transaction.
 
-    An owner that only seems dead, because it was idle for long, registers again before its next
-    task.
+    An idle owner writes no heartbeats and may seem dead. It registers again before its next task.
     """
     # Keep the owners of running tasks: a process that claims the task reads the owner's row.
     rows = connection.execute(
@@ -191,7 +194,7 @@ def forget_dead(connection: Connection, now: float) -> None:
 
 
 def living(connection: Connection, now: float) -> list[str]:
-    """Return the keys of live owners.
+    """Return the database keys of all owners that are alive.
 
     Args:
         connection: A connection for reading.

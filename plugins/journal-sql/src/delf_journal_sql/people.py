@@ -7,13 +7,22 @@ from delf_journal_sql.database import Connection
 
 
 def find(connection: Connection) -> list[Person]:
-    """Return all people by name."""
+    """Return all people in the order of their names."""
     rows = connection.execute("SELECT data FROM delf_people ORDER BY name")
     return [person_of(data) for (data,) in rows]
 
 
 def keep(connection: Connection, person: Person, instead_of: Person | None) -> bool:
-    """Store a person, new or changed; return False after a concurrent change."""
+    """Store a person.
+
+    Args:
+        connection: A connection in a write transaction.
+        person: The new or changed person.
+        instead_of: The stored person that is replaced; None for a new person.
+
+    Returns:
+        False if the stored person was changed concurrently; nothing is stored then.
+    """
     values = {"name": person.name, "data": person_text(person)}
     if instead_of is None:
         rows = connection.execute(

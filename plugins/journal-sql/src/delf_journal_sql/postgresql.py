@@ -38,16 +38,19 @@ from delf_journal_sql.settings import JournalSettings
 if TYPE_CHECKING:
     import psycopg
 
-_LOCK: Final = 0x64656C66  # "delf"
+_LOCK_KEY: Final = 0x64656C66  # "delf"
 _CHANNEL: Final = "delf_journal"
 _CONNECT_SECONDS: Final = 10
 SILENCE_SECONDS: Final = 5.0
-"""Seconds of silence in a statement after which the server is probed."""
+"""The time without data from the server in a statement, in seconds, after which it is probed."""
 _GREETING_SECONDS: Final = 3
-_CONNECTIONS: Final = 8
+_MAX_CONNECTIONS: Final = 8
 _QUEUE_SECONDS: Final = 30.0
-_STOPPED_SECONDS: Final = 5
-"""The seconds after which a process suspended inside a transaction stops blocking other writers."""
+_IDLE_TRANSACTION_SECONDS: Final = 5
+"""The time after which the server aborts an idle transaction, in seconds.
+
+Without it a process that is suspended in a transaction would block all other writers.
+"""
 _PARAMETER: Final = re.compile(r":(\w+)")
 
 
@@ -55,8 +58,8 @@ class PostgresConnection:
     """Implements :class:`delf_journal_sql.database.Connection`.
 
     Args:
-        database: The database.
-        raw: The psycopg connection in autocommit mode.
+        database: The database, which pools the connection.
+            raw: The psycopg connection in autocommit mode.
     """
 
     def __init__(self, database: PostgresDatabase, raw: psycopg.Connection[Any]) -> None:
@@ -67,7 +70,7 @@ class PostgresConnection:
     def execute(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[SqlRow]:
         """Run a statement; return its rows."""
         with self._database.convert_errors(self._raw):
-            cursor = self._raw.execute(_text(sql), parameters or {})
+            cursor = self._raw.execute(_psycopg_statement(sql), parameters or {})
             columns = [column.name for column in cursor.description or ()]
             return name_columns(columns, cursor.fetchall()) if columns else []
 
@@ -81,8 +84,8 @@ class PostgresConnection:
     ) -> list[SqlRow]:
         """Insert rows, many with one statement.
 
-        Pipelines are not used: a process suspended in a pipeline would keep its locks, because the
-        server does not count the session as idle.
+        psycopg's pipeline mode is not used: a process that is suspended in a pipeline would keep
+        its locks, because the server does not count such a session as idle.
         """
         placeholders = f"({', '.join(['%s'] * len(columns))})"
         head = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "  # noqa: S608 - own names
@@ -109,7 +112,7 @@ class PostgresConnection:
         return {name for (name,) in self.execute(sql) if str(name).startswith("delf_")}
 
     def stream(self, table: str) -> tuple[Sequence[str], Iterator[Sequence[Any]]]:
-        """Return a table's columns and an iterator of its rows, with few rows in memory at once."""
+        """Return a table's column names, and an iterator that fetches its rows in small batches."""
         cursor = self._raw.cursor(name=f"all_{table}")
         with self._database.convert_errors(self._raw):
             cursor.execute(f"SELECT * FROM {table}".encode())  # noqa: S608 - own names
@@ -121,7 +124,7 @@ class PostgresConnection:
             yield from cursor
 
     def number_on(self, tables: Collection[str]) -> None:
-        """Advance the id sequences of tables past their copied rows."""
+        """Set the id sequences of tables past the highest id of their copied rows."""
         rows = self.execute(
             "SELECT table_name, column_name FROM information_schema.columns "
             "WHERE is_identity = 'YES' AND table_schema = current_schema()"
@@ -134,19 +137,23 @@ class PostgresConnection:
                 )
 
     def begin(self, *, write: bool, long: bool = False) -> None:
-        """Begin a transaction; write transactions take a lock, so that events commit in order."""
+        """Begin a transaction.
+
+        Write transactions hold a lock, so that events are committed in the order of their
+        positions.
+        """
         self._writes = write
         if write:
             self.execute("BEGIN")
             # Otherwise an event could be committed after readers saw one with a higher position.
-            self.execute("SELECT pg_advisory_xact_lock(:key)", {"key": _LOCK})
+            self.execute("SELECT pg_advisory_xact_lock(:key)", {"key": _LOCK_KEY})
         else:
             self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         if long:
             self.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
 
     def commit(self) -> None:
-        """Commit and notify listeners."""
+        """Commit the transaction; notify all processes if it wrote."""
         if self._writes:  # PostgreSQL sends the notification when the transaction is committed
             self.execute(f"SELECT pg_notify('{_CHANNEL}', '')")
         with self._database.convert_errors(self._raw):
@@ -167,7 +174,7 @@ class PostgresDatabase:
     """Implements :class:`delf_journal_sql.database.Database`.
 
     Args:
-        rest: The URL without its scheme.
+        rest: The part of the URL after ``postgresql://``.
         settings: The journal's settings.
 
     Raises:
@@ -207,7 +214,7 @@ class PostgresDatabase:
                 package="delf-plugin-journal-sql[postgresql]",
             ) from error
         try:
-            self._target = _target(rest)
+            self._target = _parse_url(rest)
             # The driver's message about a wrong URL quotes it, with the password.
             public_target = self._target | {"password": ""}
             conninfo.make_conninfo("", **public_target)
@@ -221,22 +228,22 @@ class PostgresDatabase:
         self.errors: tuple[type[Exception], ...] = (psycopg.Error, OSError)
         self._settings = settings
         self._lock = threading.Lock()
-        self._free = threading.BoundedSemaphore(_CONNECTIONS)
+        self._free = threading.BoundedSemaphore(_MAX_CONNECTIONS)
         self._idle: list[psycopg.Connection[Any]] = []
         seconds = max(1, int(settings.lock_timeout * 1000))
         self._options: dict[str, Any] = {
             "connect_timeout": _CONNECT_SECONDS,
             "application_name": "delf-journal",
             "options": f"-c lock_timeout={seconds} -c client_min_messages=warning "
-            f"-c idle_in_transaction_session_timeout={_STOPPED_SECONDS * 1000}",
+            f"-c idle_in_transaction_session_timeout={_IDLE_TRANSACTION_SECONDS * 1000}",
         }
 
     @contextmanager
     def convert_errors(self, raw: psycopg.Connection[Any] | None) -> Generator[None]:
-        """Convert the driver's exceptions in the block to this plugin's errors.
+        """Convert psycopg's exceptions in a ``with`` block to errors of this plugin.
 
         Args:
-            raw: The connection in use; None while connecting.
+            raw: The connection in use; None while a connection is opened.
         """
         try:
             yield
@@ -261,7 +268,7 @@ class PostgresDatabase:
         return PostgresChanges(self)
 
     def listen(self) -> psycopg.Connection[Any]:
-        """Open a connection that is notified of every write."""
+        """Open a psycopg connection that receives a notification of every write."""
         raw = self._open()
         try:
             with self.convert_errors(raw):
@@ -272,7 +279,7 @@ class PostgresDatabase:
         return raw
 
     def answers(self) -> bool:
-        """Return True if the server responds, even by refusing connections."""
+        """Return True if the server responds within seconds, even with an error."""
         import psycopg
 
         try:
@@ -287,7 +294,7 @@ class PostgresDatabase:
         return True
 
     def size(self, connection: Connection) -> tuple[int, int]:
-        """Return the bytes of the tables with indexes; the unused part is unknown."""
+        """Return the size of the tables and indexes in bytes, and 0 as unknown free space."""
         ((total,),) = connection.execute(
             "SELECT CAST(COALESCE(SUM(pg_total_relation_size(oid)), 0) AS bigint) FROM pg_class "
             "WHERE relkind = 'r' AND relname LIKE 'delf\\_%' "
@@ -296,7 +303,7 @@ class PostgresDatabase:
         return int(total), 0
 
     def back_up(self, path: Path) -> None:
-        """Copy the journal into an empty SQLite file."""
+        """Copy a consistent snapshot into an empty SQLite file."""
         from delf_journal_sql.sqlite import SqliteDatabase
 
         copy = SqliteDatabase(path, self._settings)
@@ -323,7 +330,7 @@ class PostgresDatabase:
         """Do nothing, because PostgreSQL reuses space itself."""
 
     def now(self, connection: Connection) -> float:
-        """Return the server's time, which all processes share."""
+        """Return the server's Unix time, which is the same for all processes."""
         sql = "SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
         return float(connection.execute(sql)[0][0])
 
@@ -347,7 +354,7 @@ class PostgresDatabase:
     def _checkout(self) -> PostgresConnection:
         if not self._free.acquire(timeout=_QUEUE_SECONDS):
             raise JournalError(
-                f"all {_CONNECTIONS} connections to the journal {self.name} were in use "
+                f"all {_MAX_CONNECTIONS} connections to the journal {self.name} were in use "
                 f"for {_QUEUE_SECONDS:g} s"
             )
         try:
@@ -357,7 +364,10 @@ class PostgresDatabase:
             raise
 
     def _take_from_pool(self) -> psycopg.Connection[Any] | None:
-        """Take a working connection from the pool; broken ones are closed."""
+        """Return an idle connection that works; None if there is none.
+
+        Broken connections are closed.
+        """
         while True:
             with self._lock:
                 raw = self._idle.pop() if self._idle else None
@@ -375,7 +385,14 @@ class PostgresDatabase:
             return kind.connect(autocommit=True, **self._target | self._options)
 
     def _explain(self, error: Exception, raw: psycopg.Connection[Any] | None) -> Exception:
-        """Convert an error of psycopg; ConnectionLostError if another attempt may succeed."""
+        """Return the plugin's error for an exception of psycopg.
+
+        An error after which another attempt may succeed becomes :class:`ConnectionLostError`.
+
+        Args:
+            error: The exception.
+            raw: The connection in use; None while a connection is opened.
+        """
         import psycopg
 
         is_closed = raw is not None and bool(raw.closed)
@@ -410,12 +427,12 @@ class PostgresDatabase:
 
 
 def _watched_connection(answers: Callable[[], bool]) -> type[psycopg.Connection[Any]]:
-    """Make a connection class that fails if the server stops responding during a statement.
+    """Return a connection class whose statements fail if the server stops responding.
 
-    psycopg itself waits forever for a suspended server, whose kernel still accepts data.
+    psycopg itself would wait forever for a suspended server, whose kernel still accepts data.
 
     Args:
-        answers: Checks the server through another connection; may take seconds.
+        answers: Returns True if the server answers on another connection; may take seconds.
     """
     import psycopg
 
@@ -424,7 +441,7 @@ def _watched_connection(answers: Callable[[], bool]) -> type[psycopg.Connection[
             return super().wait(self._watched(gen), *args, **more)
 
         def _watched(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-            """Wait as psycopg does; raise if the server is silent and does not answer."""
+            """Wait for the server as psycopg does; raise if the server does not answer a probe."""
             ready, last_answer = None, time.monotonic()
             while True:
                 try:
@@ -444,16 +461,16 @@ def _watched_connection(answers: Callable[[], bool]) -> type[psycopg.Connection[
 
 
 @functools.lru_cache(256)
-def _text(sql: str) -> bytes:
-    """Return a statement in psycopg's placeholder style."""
+def _psycopg_statement(sql: str) -> bytes:
+    """Convert a statement's ``:name`` parameters to psycopg's ``%(name)s``."""
     return _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%")).encode()
 
 
-def _target(rest: str) -> dict[str, Any]:
-    """Parse a URL into libpq's parameters.
+def _parse_url(rest: str) -> dict[str, Any]:
+    """Parse a URL into connection parameters of libpq.
 
-    libpq's own parser takes the text after an ``@`` in a password for the host, and shows that text
-    in errors.
+    libpq's own parser is not used: with an ``@`` in the password it takes the rest of the password
+    for the host, and shows that text in errors.
 
     Raises:
         ValueError: If the URL is invalid.
@@ -477,14 +494,14 @@ def _target(rest: str) -> dict[str, Any]:
 
 
 def _display_target(target: Mapping[str, Any]) -> str:
-    """Return the address without the password."""
+    """Return the URL of the database without its password."""
     user = f"{target['user']}@" if "user" in target else ""
     port = f":{target['port']}" if "port" in target else ""
     return f"postgresql://{user}{target.get('host', '')}{port}/{target.get('dbname', '')}"
 
 
 class PostgresChanges:
-    """A listener for writers' notifications, which reconnects if its connection breaks.
+    """Waits for PostgreSQL's notifications of writes; reconnects if the connection breaks.
 
     Args:
         database: The database.
@@ -527,7 +544,10 @@ class PostgresChanges:
             self._write.send(b"x")
 
     def _is_notified(self, ready: bool) -> bool:
-        """Return True if there was a notification; a new connection counts as one."""
+        """Return True if a notification was received.
+
+        A reconnection counts as a notification, because notifications may have been missed.
+        """
         if not ready:
             return False
         notified = False

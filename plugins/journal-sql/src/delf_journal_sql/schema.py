@@ -12,17 +12,17 @@ from delf_journal_sql.database import Connection, Database, transaction
 from delf_journal_sql.errors import JournalSetupError
 
 OTHER_NAMES: Final = {"key": "limit_key"}
-"""Columns whose names differ from their field of ``TaskRecord``."""
+"""A mapping from a field of ``TaskRecord`` to its column, where their names differ."""
 _VERSIONS: Final = "delf_schema_version"
 REQUESTS: Final = (
     "type IN ('ApprovalRequested', 'ApprovalDecided', 'ApprovalVoted', 'ApprovalCommented', "
     "'ApprovalAssigned')"
 )
-"""Types of events about requests for approval."""
+"""The SQL condition for events about requests for approval."""
 REMEMBERED: Final = """type = 'ApprovalDecided' AND data LIKE '%"until_revoked"%'"""
-"""Types of events with decisions that may be remembered."""
+"""The SQL condition for events with remembered approval decisions."""
 INPUTS: Final = """type IN ('TaskQueued', 'TaskStarted') AND data LIKE '%"input_files"%'"""
-"""Types of events that name input files."""
+"""The SQL condition for events that name input files."""
 
 # Tasks are 'queued' while they wait for a runner. The partial indexes avoid scans of all events
 # for lists. `last` and `summarized` are positions of a conversation's messages.
@@ -87,22 +87,25 @@ CREATE TABLE delf_removed (task_id TEXT PRIMARY KEY, at {real} NOT NULL);
 CREATE INDEX delf_removed_at ON delf_removed (at);
 """
 MIGRATIONS: Final[Sequence[str]] = (_VERSION_13, _VERSION_14, _VERSION_15)
-"""The statements that create the first version, then those of each migration."""
+"""The statements that create version :data:`FIRST`, and those that migrate to each later version.
+"""
 FIRST: Final = 13
-"""The oldest supported version, as earlier ones were never released."""
+"""The oldest version that can be migrated; earlier versions were never released."""
 
 
 def newest(migrations: Sequence[str] = MIGRATIONS) -> int:
-    """Return the version number after all migrations."""
+    """Return the number of the schema version after all migrations."""
     return FIRST + len(migrations) - 1
 
 
 def migrate(database: Database, migrations: Sequence[str] = MIGRATIONS) -> None:
-    """Migrate a journal to the newest version; concurrent processes are allowed.
+    """Create the tables of a journal, or migrate them to the newest version.
+
+    Several processes may do so at the same time.
 
     Args:
         database: The journal's database.
-        migrations: The ``;``-separated statements of each version.
+        migrations: The statements for each version, separated by ``;``.
 
     Raises:
         JournalSetupError: If the journal's version is newer than supported, or older than
@@ -140,7 +143,7 @@ def _version(connection: Connection, database: Database) -> int:
 
 
 def _refuse_unknown(version: int, newest_version: int, database: Database) -> None:
-    """Raise for a journal of a version that this code cannot migrate."""
+    """Raise JournalSetupError for a version that cannot be migrated."""
     if version > newest_version:
         raise JournalSetupError(
             f"the journal {database.name} is of version {version}, and this delf "

@@ -27,16 +27,16 @@ from delf_journal_sql.index import (
     texts_of,
     words_of,
 )
-from delf_journal_sql.owners import COLUMNS, looking
+from delf_journal_sql.owners import COLUMNS, cached_is_alive
 from delf_journal_sql.schema import OTHER_NAMES
 from delf_journal_sql.store import EVENT, TASK, in_state, key_of, stored_task
 
-_AROUND: Final = 80
-"""The characters of context around a match in an excerpt."""
-_QUARTER: Final = 900
-"""The seconds in a quarter of an hour: days of all time zones start at multiples of it."""
-_HITS: Final = 2_000
-"""The number of matching keys that are read at a time."""
+_EXCERPT_MARGIN: Final = 80
+"""The number of characters before and after a match in an excerpt."""
+_QUARTER_HOUR_SECONDS: Final = 900
+"""A quarter of an hour in seconds, of which the offsets of all time zones are multiples."""
+_BATCH_SIZE: Final = 2_000
+"""The number of matching index keys that are read at a time."""
 _SUMS: Final = (
     "SUM(u.calls) AS calls, SUM(u.failed) AS failed, SUM(u.questions) AS questions, "
     "SUM(u.waited + u.waiting * COALESCE(t.finished_at, :now)) AS waited, SUM(u.input) AS input, "
@@ -46,12 +46,12 @@ _SUMS: Final = (
 
 
 def terms_of(text: str) -> Sequence[tuple[str, ...]]:
-    """Split a query into phrases of consecutive words; empty without words.
+    """Split a search text into phrases, each a tuple of consecutive words.
 
-    A text in double quotes is one phrase; other words are phrases of their own.
+    A text in double quotes is one phrase. Each other word is a phrase of its own.
 
     Args:
-        text: The query.
+        text: The search text.
     """
     terms: list[tuple[str, ...]] = []
     for number, part in enumerate(text.split('"')):
@@ -70,7 +70,15 @@ def find(
     limit: int,
     before: str | None,
 ) -> Found:
-    """Return the newest tasks that match a filter; see ``SharedJournal.search``."""
+    """Return the newest tasks that match a filter.
+
+    Args:
+        connection: A connection for reading.
+        database: The database, for its SQL dialect.
+        wanted: The filter.
+        limit: The maximum number of tasks.
+        before: The id of a task, to return only older tasks; None for all.
+    """
     unindexed = behind(connection)
     terms = terms_of(wanted.text or "")
     if not is_there(connection) or (wanted.text and not terms):
@@ -79,17 +87,18 @@ def find(
     end = None if before is None else key_of(connection, before)
     matches: list[tuple[FoundTask, int | None]] = []
     if terms:
-        for places in _places(connection, database, terms, end):
+        for places in _matching_events(connection, database, terms, end):
             # "1 = 0": no task of this batch has all phrases.
             conditions = [f"i.task IN ({', '.join(map(str, places))})"] if places else ["1 = 0"]
-            page = _newest(connection, now, wanted, conditions, limit + 1 - len(matches))
+            page = _newest_tasks(connection, now, wanted, conditions, limit + 1 - len(matches))
             matches += [(task, places[key]) for key, task in page]
             if len(matches) > limit:
                 break
     else:
         conditions = [] if end is None else [f"i.task < {end}"]
         matches = [
-            (task, None) for _, task in _newest(connection, now, wanted, conditions, limit + 1)
+            (task, None)
+            for _, task in _newest_tasks(connection, now, wanted, conditions, limit + 1)
         ]
     tasks = [
         task if place is None else _with_excerpt(connection, place, task, terms)
@@ -98,10 +107,18 @@ def find(
     return Found(tasks=tuple(tasks), more=len(matches) > limit, behind=unindexed)
 
 
-def _newest(
+def _newest_tasks(
     connection: Connection, now: float, wanted: TaskFilter, conditions: Sequence[str], limit: int
 ) -> list[tuple[int, FoundTask]]:
-    """Return the newest tasks that match a filter and further conditions, with their keys."""
+    """Return the database keys and records of the newest tasks that meet all conditions.
+
+    Args:
+        connection: A connection for reading.
+        now: The current time, for comparing heartbeats.
+        wanted: The filter, whose ``text`` is ignored.
+        conditions: Additional SQL conditions.
+        limit: The maximum number of tasks.
+    """
     where, values = _conditions(connection, now, wanted)
     # Newest first by CROSS JOIN's fixed order; otherwise SQLite would sort all matching tasks.
     rows = connection.execute(
@@ -111,20 +128,20 @@ def _newest(
         f"{_where(['t.id = i.task', *where, *conditions])} ORDER BY i.task DESC LIMIT :limit",
         {**values, "limit": limit},
     )
-    is_alive = looking(now)
+    is_alive = cached_is_alive(now)
     return [
         (int(row.id), FoundTask(task=stored_task(row, is_alive), person=row.person)) for row in rows
     ]
 
 
-def _places(
+def _matching_events(
     connection: Connection, database: Database, terms: Sequence[Sequence[str]], end: int | None
 ) -> Iterator[Mapping[int, int]]:
-    """Yield batches of tasks that contain all phrases, newest first.
+    """Yield batches of tasks with an event that contains all phrases, newest first.
 
-    Each task is mapped to the key of its first event that contains all phrases.
+    A batch maps the database key of a task to the index key of its first such event.
     """
-    values: dict[str, Any] = {"query": database.words.query(terms), "limit": _HITS}
+    values: dict[str, Any] = {"query": database.words.query(terms), "limit": _BATCH_SIZE}
     places: dict[int, int] = {}
     while True:
         if end is not None:
@@ -136,7 +153,7 @@ def _places(
         )
         for (place,) in rows:  # a task's first event overwrites its later ones
             places[event_at(place)[0]] = place
-        if len(rows) < _HITS:
+        if len(rows) < _BATCH_SIZE:
             yield places
             return
         # The last task may have more keys beyond the limit: read it again, from its beginning.
@@ -150,7 +167,7 @@ def _places(
 def figures(
     connection: Connection, database: Database, by: FigureBy, wanted: TaskFilter, zone: str
 ) -> list[Figures]:
-    """Compute the statistics of tasks that match a filter, by group.
+    """Compute the statistics of the tasks that match a filter, by group.
 
     Raises:
         DelfError: If the time zone is unknown.
@@ -169,19 +186,21 @@ def figures(
             f"WHERE {database.words.match})"
         )
         values["query"] = database.words.query(terms)
-    quarter = database.words.whole.format(f"t.started_at / {_QUARTER}")
+    quarter = database.words.whole.format(f"t.started_at / {_QUARTER_HOUR_SECONDS}")
     match by:
         case "day":
-            rows = _of_tasks(connection, quarter, where, values, now)
+            rows = _figures_by_task(connection, quarter, where, values, now)
             return _by_day(rows, time_zone)
         case "person":
-            return _of_tasks(connection, "i.person", where, values, now)
+            return _figures_by_task(connection, "i.person", where, values, now)
         case "model":
-            return _of_uses(connection, "u.name", [*where, "u.kind = 'model'"], values, now)
+            return _figures_by_use(connection, "u.name", [*where, "u.kind = 'model'"], values, now)
         case "action":
-            return _of_uses(connection, "u.name", [*where, "u.kind = 'action'"], values, now)
+            return _figures_by_use(connection, "u.name", [*where, "u.kind = 'action'"], values, now)
         case "connection":
-            return _of_uses(connection, "u.connection", [*where, "u.kind = 'action'"], values, now)
+            return _figures_by_use(
+                connection, "u.connection", [*where, "u.kind = 'action'"], values, now
+            )
 
 
 def zone_of(name: str) -> tzinfo:
@@ -199,18 +218,18 @@ def zone_of(name: str) -> tzinfo:
         raise DelfError(message) from None
 
 
-def _of_tasks(
+def _figures_by_task(
     connection: Connection,
     group: str,
     where: Sequence[str],
     values: Mapping[str, Any],
     now: float,
 ) -> list[Figures]:
-    """Compute statistics for groups of whole tasks."""
+    """Compute statistics for groups of tasks, each of which is in one group."""
     source = "FROM delf_tasks AS t JOIN delf_index_tasks AS i ON i.task = t.id"
     rows = connection.execute(
         f"SELECT {group} AS one, SUM(1 - i.is_child) AS tasks, "
-        f"SUM({_ended(TaskState.FAILED)}) AS failed, SUM({_ended(TaskState.STOPPED)}) AS stopped "
+        f"SUM({_is_in(TaskState.FAILED)}) AS failed, SUM({_is_in(TaskState.STOPPED)}) AS stopped "
         f"{source} {_where(where)} GROUP BY 1 ORDER BY 1",
         values,
     )
@@ -229,26 +248,29 @@ def _of_tasks(
         {**values, "now": now},
     )
     for row in sums:
-        add = _money(row) if row.kind == "model" else _calls(row)
+        add = _cost_figures(row) if row.kind == "model" else _call_figures(row)
         figures[row.one] = replace(figures[row.one], **add)
     return list(figures.values())
 
 
-def _of_uses(
+def _figures_by_use(
     connection: Connection,
     group: str,
     where: Sequence[str],
     values: Mapping[str, Any],
     now: float,
 ) -> list[Figures]:
-    """Compute statistics by model or action; a task counts in each group that it used."""
+    """Compute statistics by model, action or connection.
+
+    A task counts in each group that it used.
+    """
     source = (
         "FROM delf_index_uses AS u JOIN delf_tasks AS t ON t.id = u.task "
         f"JOIN delf_index_tasks AS i ON i.task = t.id {_where(where)}"
     )
     each = (
         f"SELECT {group} AS one, t.id, MAX(1 - i.is_child) AS own, "
-        f"MAX({_ended(TaskState.FAILED)}) AS failed, MAX({_ended(TaskState.STOPPED)}) AS stopped "
+        f"MAX({_is_in(TaskState.FAILED)}) AS failed, MAX({_is_in(TaskState.STOPPED)}) AS stopped "
         f"{source} GROUP BY 1, 2"
     )
     tasks = connection.execute(
@@ -267,18 +289,18 @@ def _of_uses(
             tasks=int(own),
             failed=int(failed),
             stopped=int(stopped),
-            **_calls(numbers[name]),
-            **_money(numbers[name]),
+            **_call_figures(numbers[name]),
+            **_cost_figures(numbers[name]),
         )
         for name, own, failed, stopped in tasks
     ]
 
 
-def _ended(state: TaskState) -> str:
+def _is_in(state: TaskState) -> str:
     return f"CASE WHEN t.state = '{state}' THEN 1 - i.is_child ELSE 0 END"
 
 
-def _calls(numbers: SqlRow) -> dict[str, Any]:
+def _call_figures(numbers: SqlRow) -> dict[str, Any]:
     return {
         "calls": int(numbers.calls),
         "failed_calls": int(numbers.failed),
@@ -287,7 +309,7 @@ def _calls(numbers: SqlRow) -> dict[str, Any]:
     }
 
 
-def _money(numbers: SqlRow) -> dict[str, Any]:
+def _cost_figures(numbers: SqlRow) -> dict[str, Any]:
     return {
         "input_tokens": int(numbers.input),
         "cached_tokens": int(numbers.cached),
@@ -297,15 +319,21 @@ def _money(numbers: SqlRow) -> dict[str, Any]:
     }
 
 
-_ADDED: Final = tuple(name for name in Figures.__dataclass_fields__ if name != "group")
+_SUMMED_FIELDS: Final = tuple(name for name in Figures.__dataclass_fields__ if name != "group")
 
 
-def _by_day(slots: Sequence[Figures], zone: tzinfo) -> list[Figures]:
+def _by_day(quarters: Sequence[Figures], zone: tzinfo) -> list[Figures]:
     days: dict[str, Figures] = {}
-    for slot in slots:
-        day = datetime.fromtimestamp(int(slot.group) * _QUARTER, zone).date().isoformat()
+    for quarter in quarters:
+        day = (
+            datetime.fromtimestamp(int(quarter.group) * _QUARTER_HOUR_SECONDS, zone)
+            .date()
+            .isoformat()
+        )
         figures_of_day = days.setdefault(day, Figures(group=day))
-        added = {name: getattr(figures_of_day, name) + getattr(slot, name) for name in _ADDED}
+        added = {
+            name: getattr(figures_of_day, name) + getattr(quarter, name) for name in _SUMMED_FIELDS
+        }
         days[day] = replace(figures_of_day, **added)
     return sorted(days.values(), key=lambda one: one.group)
 
@@ -317,32 +345,32 @@ def _where(conditions: Sequence[str]) -> str:
 def _conditions(
     connection: Connection, now: float, wanted: TaskFilter
 ) -> tuple[list[str], dict[str, Any]]:
-    """Return the SQL conditions of a filter, with their parameters; callers add its ``text``."""
+    """Return the SQL conditions of a filter without its ``text``, and the parameters."""
     where: list[str] = []
     values: dict[str, Any] = {}
     if wanted.state is not None:
         condition, named = in_state(connection, now, wanted.state)
         where.append(condition)
         values |= named
-    used = {
+    condition_by_use = {
         "connection": "used.connection = :connection",
         "action": "used.kind = 'action' AND used.name = :action",
         "model": "used.kind = 'model' AND used.name = :model",
     }
-    for name, condition in used.items():
+    for name, condition in condition_by_use.items():
         if (value := getattr(wanted, name)) is not None:
             values[name] = value
             where.append(
                 "i.task IN (SELECT used.task FROM delf_index_uses AS used "  # noqa: S608 - own names
                 f"WHERE {condition})"
             )
-    plain = {
+    condition_by_field = {
         "person": "i.person = :person",
         "since": "t.started_at >= :since",
         "until": "t.started_at < :until",
         "least_cost": "t.cost_usd >= :least_cost",
     }
-    for name, condition in plain.items():
+    for name, condition in condition_by_field.items():
         if (value := getattr(wanted, name)) is not None:
             values[name] = value
             where.append(condition)
@@ -362,7 +390,7 @@ def _conditions(
 def _with_excerpt(
     connection: Connection, place: int, task: FoundTask, terms: Sequence[Sequence[str]]
 ) -> FoundTask:
-    """Return a found task with an excerpt around the words."""
+    """Return a found task with an excerpt around the first match of a phrase."""
     key, seq = event_at(place)
     rows = connection.execute(
         f"SELECT {EVENT} FROM delf_events AS e WHERE e.task = :task AND e.seq = :seq",  # noqa: S608 - own names
@@ -374,18 +402,18 @@ def _with_excerpt(
     event = unpack(task.task.task_id, rows[0], blob)
     data = {name: getattr(event, name, None) for name in _TEXT_FIELDS}
     texts = texts_of(type(event).__name__, cast("Mapping[str, Any]", to_jsonable(data)))
-    part, text, at = _best(texts, terms)
-    excerpt = text[max(at - _AROUND, 0) : at + _AROUND]
+    part, text, at = _first_match(texts, terms)
+    excerpt = text[max(at - _EXCERPT_MARGIN, 0) : at + _EXCERPT_MARGIN]
     return replace(task, place=part, seq=seq, excerpt=" ".join(excerpt.split()))
 
 
 _TEXT_FIELDS: Final = ("task", "code", "action", "description", "arguments", "text", "error")
 
 
-def _best(
+def _first_match(
     texts: Sequence[tuple[Place, str]], terms: Sequence[Sequence[str]]
 ) -> tuple[Place, str, int]:
-    """Return the text with the first match, and the position of the match."""
+    """Return the place and text with the first match, and the position of the match in the text."""
     for term in terms:
         for place, text in texts:
             at = normal(text).find(term[0])

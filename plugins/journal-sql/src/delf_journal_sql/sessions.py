@@ -11,12 +11,12 @@ from delf_journal_sql.codec import plain_text
 from delf_journal_sql.database import Connection
 
 _KEPT_SECONDS: Final = 90 * 86_400.0
-"""The seconds for which a session that is over stays, as a record of the login."""
+"""The time for which the record of an ended session is kept, in seconds."""
 _COLUMNS: Final = "digest, name, began, until, holder, shown_key, way, client, browser"
 
 
 def begin(connection: Connection, session: SessionRecord) -> None:
-    """Store a session, removing old ones that are over."""
+    """Store a new login session, and remove the records of sessions that ended long ago."""
     connection.execute(
         "DELETE FROM delf_sessions WHERE until < :now AND began < :before",
         {"now": session.began, "before": session.began - _KEPT_SECONDS},
@@ -29,7 +29,7 @@ def begin(connection: Connection, session: SessionRecord) -> None:
 
 
 def end(connection: Connection, digest: str) -> None:
-    """End a session, which stays as a record of the login."""
+    """End a login session; its record is kept."""
     connection.execute(
         "UPDATE delf_sessions SET until = 0 WHERE digest = :digest", {"digest": digest}
     )
@@ -42,13 +42,13 @@ def find(
     *,
     ended: bool = False,
 ) -> list[SessionRecord]:
-    """Return sessions, oldest first.
+    """Return login sessions, oldest first.
 
     Args:
         connection: A connection for reading.
-        now: The current time.
-        digests: Only these sessions, by their digests.
-        ended: Whether to include sessions that are over.
+        now: The current Unix time.
+        digests: The digests of the sessions to return; None for all.
+        ended: Whether to include the records of ended sessions.
     """
     parameters = {f"id{n}": digest for n, digest in enumerate(digests or ())}
     condition = (

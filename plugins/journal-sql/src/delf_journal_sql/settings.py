@@ -13,13 +13,13 @@ from delf.settings import PluginSettings, SecretStr, SentTo, beside, folder_of
 from delf.types import TaskState
 
 AT_REST: Final = tuple(state for state in TaskState if not state.is_at_work)
-"""States of tasks that no process works on and that are not queued."""
+"""The states of tasks that are neither running nor queued."""
 _DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(h|hours?|d|days?|w|weeks?)")
 _UNITS: Final = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
 
 def _seconds(value: Any) -> Any:
-    """Parse a duration to seconds; a number is taken as seconds."""
+    """Convert a duration such as ``90 days`` to seconds; return other values unchanged."""
     match = _DURATION.fullmatch(value.strip().lower()) if isinstance(value, str) else None
     return value if match is None else float(match[1]) * _UNITS[match[2][:1]]
 
@@ -28,7 +28,7 @@ Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0)]
 
 
 class JournalSettings(PluginSettings):
-    """The address of the journal, and its maintenance."""
+    """The settings of the journal: its address, durability, and retention times."""
 
     url: Annotated[SecretStr | None, SentTo()] = Field(
         default=None,
@@ -72,11 +72,11 @@ class JournalSettings(PluginSettings):
     @field_validator("keep", mode="before")
     @classmethod
     def _of_every_state(cls, value: Any) -> Any:
-        """Expand a single time to every state."""
+        """Convert a single duration to a mapping from each state to that duration."""
         if isinstance(value, str) and value.lstrip().startswith("{"):
             return json.loads(value)
-        one = isinstance(value, (str, int, float)) and not isinstance(value, bool)
-        return dict.fromkeys(AT_REST, value) if one else value
+        is_single = isinstance(value, (str, int, float)) and not isinstance(value, bool)
+        return dict.fromkeys(AT_REST, value) if is_single else value
 
     @field_validator("keep")
     @classmethod
@@ -94,7 +94,7 @@ class JournalSettings(PluginSettings):
     @field_validator("url", mode="before")
     @classmethod
     def _beside_its_file(cls, value: Any) -> Any:
-        """Resolve a relative path of ``delf.toml`` against its folder."""
+        """Resolve a relative path in ``delf.toml`` against the folder of that file."""
         folder, text = folder_of(value), str(value).strip()
         scheme, mark, path = text.partition(":///")
         if folder is None or text in ("", ":memory:") or path == ":memory:":

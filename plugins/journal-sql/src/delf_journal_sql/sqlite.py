@@ -25,11 +25,11 @@ from delf_journal_sql.database import (
 from delf_journal_sql.errors import DuplicateRowError, JournalError, JournalSetupError
 from delf_journal_sql.settings import JournalSettings
 
-_PAGES_AT_ONCE: Final = 1000
-_QUICKEST: Final = 0.004
-_SLOWEST: Final = 0.1
-_BROKEN: Final = {"SQLITE_CORRUPT", "SQLITE_NOTADB"}
-_NOT_WRITABLE: Final = {"SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH"}
+_VACUUM_PAGES: Final = 1000
+_MIN_POLL_SECONDS: Final = 0.004
+_MAX_POLL_SECONDS: Final = 0.1
+_DAMAGE_ERRORS: Final = {"SQLITE_CORRUPT", "SQLITE_NOTADB"}
+_ACCESS_ERRORS: Final = {"SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH"}
 
 
 class SqliteConnection:
@@ -37,7 +37,7 @@ class SqliteConnection:
 
     Args:
         path: The file.
-        settings: The settings for timeouts and durability.
+        settings: The journal's settings.
     """
 
     def __init__(self, path: Path, settings: JournalSettings) -> None:
@@ -54,10 +54,10 @@ class SqliteConnection:
             )
         except sqlite3.Error as error:
             raise explain(error, path, self._wait) from error
-        full = settings.durability == "power"
+        survives_power_cut = settings.durability == "power"
         self._file: tuple[int, int] | None = None
         try:
-            self.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
+            self.execute(f"PRAGMA synchronous = {'FULL' if survives_power_cut else 'NORMAL'}")
         except BaseException:
             self._raw.close()
             raise
@@ -72,7 +72,7 @@ class SqliteConnection:
         return name_columns((column[0] for column in cursor.description), rows) if rows else []
 
     def copy_to(self, path: Path) -> None:
-        """Copy the whole database into an empty file by SQLite's backup API."""
+        """Copy the whole database, except the owners of tasks, into an empty file."""
         try:
             with contextlib.closing(sqlite3.connect(path)) as other:
                 self._raw.backup(other)
@@ -82,7 +82,7 @@ class SqliteConnection:
             raise explain(error, path, self._wait) from error
 
     def run_to_end(self, sql: str) -> None:
-        """Run statements and step through them until they are complete."""
+        """Run statements, and fetch all their rows, so that each statement completes."""
         try:
             self._raw.executescript(sql)
         except sqlite3.Error as error:
@@ -124,7 +124,7 @@ class SqliteConnection:
         return {name for (name,) in self.execute(sql) if str(name).startswith("delf_")}
 
     def stream(self, table: str) -> tuple[Sequence[str], Iterator[Sequence[Any]]]:
-        """Return a table's columns and an iterator of its rows, with few rows in memory at once."""
+        """Return a table's column names, and an iterator that fetches its rows in small batches."""
         try:
             cursor = self._raw.execute(f"SELECT * FROM {table}")  # noqa: S608 - own names
         except sqlite3.Error as error:
@@ -132,21 +132,22 @@ class SqliteConnection:
         return [str(column[0]) for column in cursor.description], cursor
 
     def number_on(self, tables: Collection[str]) -> None:
-        """Do nothing, because SQLite continues from the highest id itself."""
+        """Do nothing, because SQLite itself continues after the highest id."""
 
     def begin(self, *, write: bool, long: bool = False) -> None:
         """Begin a transaction.
 
         Raises:
-            JournalError: If the transaction writes and the file was replaced since it was opened.
+            JournalError: If the transaction writes, and the file was deleted or replaced while in
+                use.
         """
         if write:
-            self._check_file()
+            self._require_same_file()
         # A transaction that first reads and then writes fails if another one wrote in between.
         self.execute("BEGIN IMMEDIATE" if write else "BEGIN")
 
-    def _check_file(self) -> None:
-        """Raise if the journal's file was deleted or replaced since the first write."""
+    def _require_same_file(self) -> None:
+        """Raise JournalError if the file was deleted or replaced since the first write."""
         # SQLite continues to use a deleted file, and all writes are lost.
         try:
             status = self._path.stat()
@@ -184,7 +185,8 @@ class SqliteDatabase:
     """Implements :class:`delf_journal_sql.database.Database`.
 
     Args:
-        path: The file; created with its folder on first use, accessible only to the user.
+        path: The path of the file. On first use the file and its folder are created, accessible
+            only to the user.
         settings: The journal's settings.
     """
 
@@ -235,14 +237,14 @@ class SqliteDatabase:
         return SqliteChanges(self._open())
 
     def size(self, connection: Connection) -> tuple[int, int]:
-        """Return the bytes of all pages, and of the free pages."""
+        """Return the size of all pages and of the free pages in bytes."""
         ((page,),) = connection.execute("PRAGMA page_size")
         ((pages,),) = connection.execute("PRAGMA page_count")
         ((free,),) = connection.execute("PRAGMA freelist_count")
         return page * pages, page * free
 
     def back_up(self, path: Path) -> None:
-        """Copy the database into an empty file while others read and write."""
+        """Copy the database into an empty file; other processes can read and write meanwhile."""
         connection = self._open()
         try:
             connection.copy_to(path)
@@ -250,7 +252,7 @@ class SqliteDatabase:
             connection.close()
 
     def check(self, connection: Connection) -> None:
-        """Check the integrity of the whole file."""
+        """Check the integrity of the file."""
         ((outcome,),) = connection.execute("PRAGMA quick_check(1)")
         if outcome != "ok":
             raise explain(_damage(str(outcome)), self._path, 0.0)
@@ -259,17 +261,17 @@ class SqliteDatabase:
         """Release the space of deleted rows."""
         connection = self._open()
         try:
-            self._give_back(connection)
+            self._vacuum(connection)
             # The log may be as large as the removed data, and nothing else truncates it.
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         finally:
             connection.close()
 
-    def _give_back(self, connection: SqliteConnection) -> None:
-        """Free a few pages at a time, so that others can write in between."""
+    def _vacuum(self, connection: SqliteConnection) -> None:
+        """Free the unused pages in small batches, so that other processes can write in between."""
         ((free,),) = connection.execute("PRAGMA freelist_count")
         while free:
-            connection.run_to_end(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})")
+            connection.run_to_end(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})")
             before, ((free,),) = free, connection.execute("PRAGMA freelist_count")
             # Nothing was freed, as in a file without incremental vacuum: asking again would never
             # end.
@@ -277,11 +279,11 @@ class SqliteDatabase:
                 return
 
     def now(self, connection: Connection) -> float:
-        """Return the time of this machine, on which all processes of a SQLite file run."""
+        """Return this machine's time, because all processes of a SQLite file run on one machine."""
         return time.time()
 
     def answers(self) -> bool:
-        """Return True, because a file always answers."""
+        """Return True, because a file is always available."""
         return True
 
     def close(self) -> None:
@@ -300,7 +302,7 @@ class SqliteDatabase:
         return SqliteConnection(self._path, self._settings)
 
     def _prepare(self) -> None:
-        """Create the file and switch it to WAL mode."""
+        """Create the file if needed, and switch it to WAL mode."""
         try:
             make_private_folder(self._path.parent)
             _make_file(self._path)
@@ -318,8 +320,8 @@ class SqliteDatabase:
 def _make_file(path: Path) -> None:
     """Create a file accessible only to the user, if it does not exist.
 
-    An existing file is not opened: closing it would drop the POSIX locks of this process's SQLite
-    connections, and others would remove the write-ahead log.
+    An existing file is not opened. Closing it would drop the POSIX locks of this process's SQLite
+    connections, and other processes could then remove the write-ahead log in use.
 
     Raises:
         OSError: If the file cannot be created or written.
@@ -335,7 +337,7 @@ def _make_file(path: Path) -> None:
 
 
 def _use_wal(connection: SqliteConnection, deadline: float) -> None:
-    """Switch to WAL mode, retrying while another process does the same."""
+    """Switch the database to WAL mode; retry until the deadline while other processes lock it."""
     while True:
         try:
             if connection.execute("PRAGMA journal_mode")[0][0] == "wal":
@@ -350,36 +352,36 @@ def _use_wal(connection: SqliteConnection, deadline: float) -> None:
         except JournalError:
             if time.monotonic() > deadline:
                 raise
-            time.sleep(_QUICKEST)
+            time.sleep(_MIN_POLL_SECONDS)
 
 
 class SqliteChanges:
-    """Polls SQLite's data version: often after a change, rarely when idle.
+    """Polls SQLite's data version, less often the longer nothing changes.
 
     Args:
-        connection: A connection used for nothing else.
+        connection: A connection that is used for nothing else.
     """
 
     def __init__(self, connection: SqliteConnection) -> None:
         self._connection = connection
         self._poked = threading.Event()
         self._closed = False
-        self._pause = _QUICKEST
-        self._version = self._ask()
+        self._pause = _MIN_POLL_SECONDS
+        self._version = self._data_version()
 
     def wait(self) -> bool:
         """Wait until there may be new data; return False once closed."""
         # SQLite notifies no other process, so poll its counter of writes.
         while not self._poked.wait(self._pause):
-            version = self._ask()
+            version = self._data_version()
             if version != self._version:
                 self._version = version
-                self._pause = _QUICKEST
+                self._pause = _MIN_POLL_SECONDS
                 return True
             # Back off while nobody writes, because the poll wakes up the processor.
-            self._pause = min(self._pause * 1.3, _SLOWEST)
+            self._pause = min(self._pause * 1.3, _MAX_POLL_SECONDS)
         self._poked.clear()
-        self._pause = _QUICKEST
+        self._pause = _MIN_POLL_SECONDS
         return not self._closed
 
     def free(self) -> None:
@@ -395,7 +397,7 @@ class SqliteChanges:
         self._closed = True
         self._poked.set()
 
-    def _ask(self) -> int:
+    def _data_version(self) -> int:
         return int(self._connection.execute("PRAGMA data_version")[0][0])
 
 
@@ -406,17 +408,23 @@ def _damage(outcome: str) -> sqlite3.DatabaseError:
 
 
 def explain(error: sqlite3.Error, path: Path, waited: float) -> Exception:
-    """Explain SQLite's error to a user."""
+    """Convert an error of SQLite to an error of the plugin with a message for the user.
+
+    Args:
+        error: The error.
+        path: The path of the journal.
+        waited: The time for which a lock was awaited, in seconds.
+    """
     name = getattr(error, "sqlite_errorname", "") or ""
     kind = "_".join(name.split("_")[:2])
     if isinstance(error, sqlite3.IntegrityError):
         return DuplicateRowError(str(error))
-    if kind in _BROKEN:
+    if kind in _DAMAGE_ERRORS:
         return JournalSetupError(
             f"the journal {path} is damaged, or no SQLite file: {error}",
             hint=f"move it away; sqlite3 {path} .recover may save what it holds",
         )
-    if kind in _NOT_WRITABLE:
+    if kind in _ACCESS_ERRORS:
         return JournalSetupError(f"the journal {path} cannot be written: {error}")
     if kind in ("SQLITE_BUSY", "SQLITE_LOCKED"):
         return JournalError(

@@ -13,13 +13,13 @@ from delf.protocols.shared_journal import SharedJournal
 from delf.types import TaskState
 from delf_journal_sql.inbox import STOP
 
-_FREE: Final = frozenset({TaskState.QUEUED, TaskState.INTERRUPTED})
-_LOOK_SECONDS: Final = 1.0
+_UNOWNED_STATES: Final = frozenset({TaskState.QUEUED, TaskState.INTERRUPTED})
+_POLL_SECONDS: Final = 1.0
 STOP_SECONDS: Final = 20.0
 
 
 async def stop_task(journal: SharedJournal, task_id: str, by: StoppedBy) -> bool:
-    """Stop a task and wait for its end.
+    """Stop a task of any process, and wait for its end.
 
     Args:
         journal: The journal.
@@ -27,19 +27,19 @@ async def stop_task(journal: SharedJournal, task_id: str, by: StoppedBy) -> bool
         by: The person who stops the task.
 
     Returns:
-        True if this stopped the task; False if it ended otherwise or before.
+        True if the task was stopped; False if it ended in another way.
 
     Raises:
         UnknownTaskError: If the journal does not have the task.
-        DelfError: If the owner does not stop the task in time.
+        DelfError: If the task's owner does not stop it within :data:`STOP_SECONDS`.
     """
     if (await journal.task(task_id)).state.is_terminal:
         return False
     # Before the state is read again, so that an end in between wakes the wait below.
-    coming = journal.subscribe(task_id)
+    new_events = journal.subscribe(task_id)
     deadline, is_requested = time.monotonic() + STOP_SECONDS, False
     while not (record := await journal.task(task_id)).state.is_terminal:
-        if record.state in _FREE:
+        if record.state in _UNOWNED_STATES:
             await end_task(journal, record, TaskStoppedError("the task was stopped"), by)
             continue
         if not is_requested:
@@ -51,8 +51,8 @@ async def stop_task(journal: SharedJournal, task_id: str, by: StoppedBy) -> bool
                 hint=f"it will as soon as it can: delf runs show {task_id}",
             )
         try:
-            async with asyncio.timeout(_LOOK_SECONDS):
-                await anext(coming)
+            async with asyncio.timeout(_POLL_SECONDS):
+                await anext(new_events)
         except TimeoutError:
             continue  # the owner may have died: check again
     return record.state is TaskState.STOPPED
@@ -61,11 +61,20 @@ async def stop_task(journal: SharedJournal, task_id: str, by: StoppedBy) -> bool
 async def end_task(
     journal: SharedJournal, record: TaskRecord, error: DelfError, by: StoppedBy
 ) -> None:
-    """Record the end of a task without an owner, unless another process claims or ends it first."""
+    """Record the end of a task that no process owns.
+
+    Does nothing if another process claims or ends the task first.
+
+    Args:
+        journal: The journal.
+        record: The record of the task.
+        error: The error with which the task ends.
+        by: The person who stops the task.
+    """
     try:
         await journal.claim(record.task_id)
     except DelfError:
-        if (await journal.task(record.task_id)).state in _FREE:
+        if (await journal.task(record.task_id)).state in _UNOWNED_STATES:
             raise
         return
     # After the claim: from here on no other process can append to the task.

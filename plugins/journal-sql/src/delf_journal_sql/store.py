@@ -16,7 +16,7 @@ from delf_journal_sql import index
 from delf_journal_sql.blobs import blob_data
 from delf_journal_sql.codec import unpack
 from delf_journal_sql.database import Connection, SqlRow
-from delf_journal_sql.owners import COLUMNS, Process, living, looking, owner_of
+from delf_journal_sql.owners import COLUMNS, Process, cached_is_alive, living, owner_of
 from delf_journal_sql.schema import INPUTS, OTHER_NAMES
 from delf_journal_sql.settings import AT_REST
 
@@ -26,13 +26,13 @@ _FIELDS: Final = {
     for item in fields(TaskRecord)
     if item.name != "owner"
 }
-"""The columns of a task, named as in ``TaskRecord``; those of its owner are separate."""
+"""A mapping from each field of ``TaskRecord``, except ``owner``, to its column."""
 _EVENTS: Final = "(SELECT MAX(seq) FROM delf_events AS e WHERE e.task = t.id) AS events"
 TASK: Final = ", ".join(_EVENTS if c == "events" else f"t.{c}" for c in _FIELDS.values())
-_AT_ONCE: Final = 200
-"""The maximum number of tasks in one statement, because databases limit parameters."""
+_BATCH_SIZE: Final = 200
+"""The maximum number of tasks in one statement, because databases limit its parameters."""
 _REMOVED_SECONDS: Final = 90 * 86_400.0
-"""The seconds for which the ids of removed tasks are known."""
+"""The time for which the ids of removed tasks are remembered, in seconds."""
 
 
 def key_of(connection: Connection, task_id: str) -> int:
@@ -49,16 +49,16 @@ def key_of(connection: Connection, task_id: str) -> int:
 
 
 def unknown(task_id: str) -> UnknownTaskError:
-    """Make the error for an unknown task."""
+    """Create the error for an unknown task."""
     return UnknownTaskError(f"no task {task_id!r} is known", hint="delf runs list shows them all")
 
 
 def read_events(connection: Connection, task_id: str, after: int) -> list[Event]:
-    """Return a task's events after a sequence number, in order.
+    """Return a task's events with a sequence number above ``after``, in order.
 
     Raises:
         UnknownTaskError: If no such task is known.
-        JournalError: If an event cannot be read.
+        JournalError: If an event is damaged.
     """
     key = key_of(connection, task_id)
     rows = connection.execute(
@@ -71,20 +71,20 @@ def read_events(connection: Connection, task_id: str, after: int) -> list[Event]
 
 
 def task_ids(connection: Connection) -> list[str]:
-    """Return the ids of all tasks, the oldest first."""
+    """Return the ids of all tasks, oldest first."""
     rows = connection.execute("SELECT task_id FROM delf_tasks ORDER BY started_at, id")
     return [str(row[0]) for row in rows]
 
 
 def newest_position(connection: Connection) -> int:
-    """Return the position of the newest event in the order of all events."""
+    """Return the position of the newest event among all events; 0 without events."""
     return int(connection.execute("SELECT COALESCE(MAX(pos), 0) FROM delf_events")[0][0])
 
 
 def events_from(
     connection: Connection, position: int, task_id: str | None, limit: int
 ) -> list[tuple[int, Event]]:
-    """Return the events of one task or of all tasks after a position, with their positions."""
+    """Return the next (position, event) pairs after a position, of one task or all tasks."""
     condition = "AND t.task_id = :task_id " if task_id is not None else ""
     rows = connection.execute(
         f"SELECT e.pos, t.id, t.task_id, {EVENT} FROM delf_events AS e "  # noqa: S608 - own names
@@ -99,7 +99,7 @@ def events_from(
 
 
 def changed_since(connection: Connection, position: int) -> tuple[int, set[str]]:
-    """Return the newest position, and the tasks with events after a position."""
+    """Return the newest event's position, and the ids of tasks with events after a position."""
     rows = connection.execute(
         "SELECT MAX(e.pos) AS pos, t.task_id FROM delf_events AS e "
         "JOIN delf_tasks AS t ON t.id = e.task WHERE e.pos > :pos GROUP BY t.task_id",
@@ -120,17 +120,17 @@ def find_tasks(
     keys: Collection[str] | None = None,
     after: ListPlace | None = None,
 ) -> list[TaskRecord]:
-    """Return the newest tasks that meet all conditions.
+    """Return the records of the newest tasks that meet all conditions, newest first.
 
     Args:
         connection: A connection for reading.
         now: The current time, for comparing heartbeats.
         limit: The maximum number of tasks to return.
-        state: Only tasks in this state.
-        text: Only tasks that contain this text, in any case.
-        since: Only tasks that started at this time or later.
-        keys: Only tasks of these owners.
-        after: Only tasks after this position in the list.
+        state: The state of the tasks; None for any.
+        text: A text that the task's words contain, in upper or lower case; None for any.
+        since: The Unix time at or after which the tasks started; None for any.
+        keys: The people on whose behalf the tasks run; None for any.
+        after: The start time and id of the last task of the previous page; None for the first page.
     """
     where: list[str] = []
     values: dict[str, Any] = {"limit": limit}
@@ -159,13 +159,13 @@ def find_tasks(
         "ORDER BY t.started_at DESC, t.id DESC LIMIT :limit",
         values,
     )
-    is_alive = looking(now)
+    is_alive = cached_is_alive(now)
     records = [stored_task(row, is_alive) for row in rows]
     return [task for task in records if state in (None, task.state)]  # a process may die meanwhile
 
 
 def _on_behalf_of(keys: Collection[str] | None) -> tuple[str, Mapping[str, str]]:
-    """Return the SQL condition for tasks ``t`` of some owners, with its parameters."""
+    """Return the SQL condition for tasks ``t`` on behalf of some people, and its parameters."""
     if keys is None:
         return "TRUE", {}
     values = {f"key{number}": key for number, key in enumerate(sorted(keys))}
@@ -173,7 +173,7 @@ def _on_behalf_of(keys: Collection[str] | None) -> tuple[str, Mapping[str, str]]
 
 
 def in_state(connection: Connection, now: float, state: TaskState) -> tuple[str, Mapping[str, str]]:
-    """Return the SQL condition for tasks ``t`` in a state, with its parameters.
+    """Return the SQL condition for tasks ``t`` in a state, and its parameters.
 
     Args:
         connection: A connection for reading.
@@ -184,13 +184,13 @@ def in_state(connection: Connection, now: float, state: TaskState) -> tuple[str,
     if state not in (TaskState.RUNNING, TaskState.INTERRUPTED):
         return "t.state = :state", {"state": state.value}
     owners = {f"owner{number}": key for number, key in enumerate(living(connection, now))}
-    among = f"t.owner IN ({', '.join(f':{name}' for name in owners) or 'NULL'})"
-    chosen = among if state is TaskState.RUNNING else f"({among}) IS NOT TRUE"
+    placeholders = f"t.owner IN ({', '.join(f':{name}' for name in owners) or 'NULL'})"
+    chosen = placeholders if state is TaskState.RUNNING else f"({placeholders}) IS NOT TRUE"
     return f"t.state = '{TaskState.RUNNING}' AND {chosen}", owners
 
 
 def count_tasks(connection: Connection, now: float) -> dict[TaskState, int]:
-    """Count the tasks by state, omitting states without tasks."""
+    """Return the number of tasks by state; states without tasks are omitted."""
     rows = connection.execute("SELECT state, COUNT(*) FROM delf_tasks GROUP BY state")
     counts = {TaskState(state): int(number) for state, number in rows}
     if running_count := counts.pop(TaskState.RUNNING, 0):
@@ -217,36 +217,36 @@ def one_task(connection: Connection, now: float, task_id: str) -> TaskRecord:
     )
     if not rows:
         raise unknown(task_id)
-    return stored_task(rows[0], looking(now))
+    return stored_task(rows[0], cached_is_alive(now))
 
 
 def like_text(text: str) -> str:
-    """Escape a text for ``LIKE … ESCAPE '!'``."""
+    """Escape a text for the SQL condition ``LIKE … ESCAPE '!'``."""
     return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
 
 
 def stored_task(row: SqlRow, is_alive: Callable[[Process], bool]) -> TaskRecord:
-    """Convert a row of ``TASK`` and ``COLUMNS`` to a task record."""
-    is_begun = row.state == TaskState.RUNNING
-    alive = is_begun and is_alive(owner_of(row))
+    """Convert a row with the columns ``TASK`` and ``COLUMNS`` to a task record."""
+    is_running = row.state == TaskState.RUNNING
+    alive = is_running and is_alive(owner_of(row))
     stored = {name: getattr(row, column) for name, column in _FIELDS.items()}
     values = {name: value for name, value in stored.items() if value is not None}
-    values["state"] = TaskState.INTERRUPTED if is_begun and not alive else TaskState(row.state)
+    values["state"] = TaskState.INTERRUPTED if is_running and not alive else TaskState(row.state)
     values["owner"] = f"pid {row.pid} on {row.host}" if alive else None
     return TaskRecord(**values)
 
 
 def resolve_id(connection: Connection, text: str, keys: Collection[str] | None = None) -> str:
-    """Return the full id of a task from a unique prefix.
+    """Return the full id of the only task whose id has a prefix.
 
     Args:
         connection: A connection for reading.
-        text: A prefix of an id, or a full id.
-        keys: The owners whose tasks may be found.
+        text: The prefix, with or without ``task_``, or a full id.
+        keys: The people whose tasks may be found; None for all.
 
     Raises:
-        UnknownTaskError: If no id, or more than one, has this prefix.
-        DelfError: For an empty text.
+        UnknownTaskError: If no id or more than one id has the prefix.
+        DelfError: If the text is empty.
     """
     if not text:
         raise DelfError("the id of a task is empty")
@@ -282,14 +282,15 @@ def resolve_id(connection: Connection, text: str, keys: Collection[str] | None =
 def to_prune(
     connection: Connection, now: float, *, older_than: float | Ages | None, keep: int, limit: int
 ) -> list[str]:
-    """Return the ids of tasks that may be removed, oldest first, without running and queued ones.
+    """Return the ids of tasks that may be removed, oldest first, except running and queued tasks.
 
     Args:
         connection: A connection for reading.
         now: The current time, for comparing heartbeats.
-        older_than: The minimum age in seconds since the end, or since the start of a task without
-            an end. If given by state, tasks in other states are kept.
-        keep: The number of newest tasks to keep in any case.
+        older_than: The minimum age of removed tasks in seconds, since the end or, without an end,
+            since the start; None for any age. If ages are given by state, tasks in other states are
+            kept.
+        keep: The number of newest tasks that are always kept.
         limit: The maximum number of ids to return.
     """
     ages = older_than if isinstance(older_than, Mapping) else dict.fromkeys(AT_REST, older_than)
@@ -327,38 +328,38 @@ def to_prune(
 
 
 def count_events(connection: Connection, task_ids: Sequence[str]) -> int:
-    """Count the events of some tasks."""
+    """Return the number of events of some tasks."""
     count = 0
-    for start in range(0, len(task_ids), _AT_ONCE):
-        among, values = _among(task_ids[start : start + _AT_ONCE])
+    for start in range(0, len(task_ids), _BATCH_SIZE):
+        placeholders, values = _id_parameters(task_ids[start : start + _BATCH_SIZE])
         ((events,),) = connection.execute(
             "SELECT COUNT(*) FROM delf_events WHERE task IN "  # noqa: S608 - own names
-            f"(SELECT id FROM delf_tasks WHERE task_id IN ({among}))",
+            f"(SELECT id FROM delf_tasks WHERE task_id IN ({placeholders}))",
             values,
         )
         count += int(events)
     return count
 
 
-def _among(task_ids: Sequence[str]) -> tuple[str, dict[str, Any]]:
-    """Return the placeholders of an SQL condition on ids, and their values."""
+def _id_parameters(task_ids: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """Return placeholders for ids, separated by commas, and the parameters."""
     values: dict[str, Any] = {f"id{number}": name for number, name in enumerate(task_ids)}
     return ", ".join(f":{name}" for name in values) or "NULL", values
 
 
 def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) -> Pruned:
-    """Remove tasks with all their data, within a transaction; return the removed ids.
+    """Remove tasks with all their data, within a transaction; return what was removed.
 
-    A task that was resumed meanwhile is kept.
+    Queued and running tasks, which may have been resumed meanwhile, are kept.
     """
-    among, values = _among(task_ids)
+    placeholders, values = _id_parameters(task_ids)
     rows = connection.execute(
         f"SELECT t.id, t.task_id, t.state, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - own names
         "LEFT JOIN delf_owners AS o ON o.owner = t.owner "
-        f"WHERE t.task_id IN ({among}) ORDER BY t.started_at, t.id",
+        f"WHERE t.task_id IN ({placeholders}) ORDER BY t.started_at, t.id",
         values,
     )
-    is_alive = looking(now)
+    is_alive = cached_is_alive(now)
     removed = {
         int(row.id): str(row.task_id)
         for row in rows
@@ -397,7 +398,7 @@ def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) ->
 
 
 def was_removed(connection: Connection, task_id: str) -> bool:
-    """Return True if a task with this id was removed in the last months."""
+    """Return True if a task with this id was removed in the last 90 days."""
     rows = connection.execute(
         "SELECT 1 FROM delf_removed WHERE task_id = :task_id", {"task_id": task_id}
     )
@@ -405,7 +406,12 @@ def was_removed(connection: Connection, task_id: str) -> bool:
 
 
 def written_files(connection: Connection, keys: str) -> list[str]:
-    """Return the paths of files that tasks wrote; ``keys`` are the tasks' keys in parentheses."""
+    """Return the paths of the files that tasks wrote.
+
+    Args:
+        connection: A connection for reading.
+        keys: The tasks' database keys as an SQL list, such as ``(1, 2)``.
+    """
     rows = connection.execute(
         f"SELECT data FROM delf_events WHERE task IN {keys} AND type = 'FileWritten' ORDER BY pos"  # noqa: S608 - own names
     )
@@ -413,19 +419,24 @@ def written_files(connection: Connection, keys: str) -> list[str]:
 
 
 def input_files(connection: Connection, keys: str | None = None) -> set[str]:
-    """Return the paths of the input files of some tasks or of all tasks."""
-    only = "" if keys is None else f"task IN {keys} AND "
-    rows = connection.execute(f"SELECT data FROM delf_events WHERE {only}{INPUTS}")  # noqa: S608 - own names
+    """Return the paths of the input files of some tasks.
+
+    Args:
+        connection: A connection for reading.
+        keys: The tasks' database keys as an SQL list, such as ``(1, 2)``; None for all tasks.
+    """
+    task_condition = "" if keys is None else f"task IN {keys} AND "
+    rows = connection.execute(f"SELECT data FROM delf_events WHERE {task_condition}{INPUTS}")  # noqa: S608 - own names
     setups = [json.loads(data).get("setup", {}) for (data,) in rows]
     return {str(path) for setup in setups for path in setup.get("input_files", ())}
 
 
 def forget_prompts(connection: Connection, before: float, limit: int) -> int:
-    """Remove model prompts from old events; return the number of events.
+    """Remove the messages to models from old events; return the number of changed events.
 
     Args:
         connection: A connection in a write transaction.
-        before: The Unix time before which calls were made.
+        before: The Unix time before which the models were called.
         limit: The maximum number of events to change.
     """
     rows = connection.execute(

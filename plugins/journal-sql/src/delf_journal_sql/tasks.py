@@ -19,7 +19,7 @@ _EVENT_COLUMNS: Final = ("task", "seq", "at", "type", "v", "data", "blobs")
 _TASK_FIELDS: Final = tuple(item.name for item in fields(TaskRecord) if item.name != "events")
 _TASK_COLUMNS: Final = tuple(OTHER_NAMES.get(name, name) for name in _TASK_FIELDS)
 _IDENTIFIERS: Final = frozenset({"task_id", "queue", "key"})
-"""Fields of a task that are compared exactly, and so are stored unchanged."""
+"""Fields of a task that are identifiers, and must be stored unchanged."""
 
 
 @dataclass(slots=True)
@@ -30,15 +30,15 @@ class _Task:
 
 @dataclass
 class Tasks:
-    """Checks events and collects their rows, in the writer's thread only.
+    """Validates events and collects their rows for a transaction. Used only in the writer's thread.
 
     Args:
-        owner: This process.
+        owner: This process as an owner of tasks.
         database: The database.
-        open: The tasks being written to, by id.
-        held: Ids of the tasks claimed by this process.
-        lost: Ids of tasks that other processes have claimed; events of these are refused until a
-            new claim.
+        open: The cached state of the tasks that this process writes to, by id.
+        held: The ids of the tasks that this process has claimed.
+        lost: The ids of tasks that other processes have claimed from this process. Events of these
+            tasks are refused until this process claims them again.
     """
 
     owner: Owner
@@ -47,14 +47,14 @@ class Tasks:
     held: set[str] = field(default_factory=set[str])
     lost: set[str] = field(default_factory=set[str])
     _rows: list[tuple[Any, ...]] = field(default_factory=list["tuple[Any, ...]"])
-    _finished: list[str] = field(default_factory=list[str])
+    _closed: list[str] = field(default_factory=list[str])
 
     def check(self, connection: Connection, task_ids: Iterable[str]) -> None:
-        """Verify that this process still owns some tasks, in the transaction for their events.
+        """Move tasks that this process no longer owns to ``lost``.
 
-        The owner's key is a fencing token: a process that missed its lease and lost a task can
-        store no further event of that task, and so starts no call. The same is true for a removed
-        task.
+        Called in the transaction that stores events of these tasks. The owner's key is a fencing
+        token: a process that lost a task, because its lease expired, cannot store further events of
+        that task, and so starts no further call. The same is true for a removed task.
         """
         # One question for the whole batch, because it is asked in each transaction.
         keys = {self.open[task_id].key: task_id for task_id in task_ids if task_id in self.open}
@@ -74,15 +74,15 @@ class Tasks:
             self.lost.add(keys[key])
 
     def create(self, connection: Connection, events: Iterable[Packed]) -> None:
-        """Insert the tasks that begin with some events, many with one statement.
+        """Insert the tasks whose first event is among some events.
 
-        Tasks that exist already are skipped; :meth:`add` loads their state.
+        Existing tasks are skipped; :meth:`add` loads their state.
         """
         new: dict[str, dict[str, Any]] = {}
         for packed in events:
             name = packed.event.task_id
             if packed.event.seq == 1 and name not in self.open and name not in self.lost:
-                new[name] = self._record(packed.event)
+                new[name] = self._row_of(packed.event)
         rows = [[record.get(field) for field in _TASK_FIELDS] for record in new.values()]
         for key, name in connection.insert("delf_tasks", _TASK_COLUMNS, rows, unique="task_id"):
             self.open[name] = _Task(int(key), 0)
@@ -90,10 +90,13 @@ class Tasks:
                 self.held.add(name)
 
     def add(self, connection: Connection, packed: Packed) -> None:
-        """Collect an event, in a transaction and after :meth:`check` and :meth:`create`.
+        """Validate an event, and collect its row for :meth:`flush`.
+
+        Called in a transaction after :meth:`check` and :meth:`create`.
 
         Raises:
-            JournalConflictError: If the event does not continue its task.
+            JournalConflictError: If the event cannot follow the stored events of its task, or
+                another process owns the task.
         """
         event = packed.event
         if event.task_id in self.lost:
@@ -105,10 +108,10 @@ class Tasks:
         if event.seq <= task.last:
             # A transaction is retried where its connection broke, and may have been committed
             # before: the same event once more is no conflict.
-            self._compare(connection, task, packed)
+            self._require_equal(connection, task, packed)
             return
         if event.seq != task.last + 1:
-            raise _gap(event, task.last)
+            raise _gap_error(event, task.last)
         for part in packed.parts:
             connection.execute(
                 "INSERT INTO delf_blobs (task, digest, size, data) "
@@ -124,7 +127,7 @@ class Tasks:
         elif isinstance(event, TaskPostponed):
             self._postpone(connection, task, event)
         elif isinstance(event, TaskQueued) and event.queue is not None:
-            self._finished.append(event.task_id)  # the runner that takes it continues
+            self._closed.append(event.task_id)  # the runner that takes it continues
 
     def flush(self, connection: Connection) -> None:
         """Insert the collected rows."""
@@ -133,42 +136,42 @@ class Tasks:
             self._rows.clear()
 
     def forget(self, task_ids: Iterable[str]) -> None:
-        """Drop the cached state of tasks after a rollback."""
+        """Drop the collected rows, and the cached state of some tasks, after a rollback."""
         # Rolled back: a cached position would let the next event leave a gap.
         self._rows.clear()
-        self._finished.clear()
+        self._closed.clear()
         for task_id in task_ids:
             self.open.pop(task_id, None)
 
     def drop_finished(self) -> None:
-        """Drop the cached state of finished tasks after a commit."""
-        for task_id in self._finished:
+        """Drop the cached state of finished and postponed tasks after a commit."""
+        for task_id in self._closed:
             self.open.pop(task_id, None)
             self.held.discard(task_id)
-        self._finished.clear()
+        self._closed.clear()
 
     def claim(
         self, connection: Connection, task_id: str, *, failed: bool = False
     ) -> PerhapsAlive | None:
-        """Claim a task without a live owner, within a transaction.
+        """Claim a task that no live process owns, within a transaction.
 
         Args:
             connection: A connection in the transaction.
             task_id: The task.
-            failed: Whether to claim a failed task, too.
+            failed: Whether a failed task may be claimed, too.
 
         Returns:
             The previous owner, if that process may still be alive.
 
         Raises:
-            JournalConflictError: If a live process works on it.
+            JournalConflictError: If a live process owns the task.
         """
         rows = connection.execute(
             f"SELECT t.id, t.state, t.owner, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - own names
             "LEFT JOIN delf_owners AS o ON o.owner = t.owner WHERE t.task_id = :id",
             {"id": task_id},
         )
-        before: PerhapsAlive | None = None
+        former_owner: PerhapsAlive | None = None
         for row in rows:
             key, state, owner = row.id, row.state, row.owner
             if failed and state == TaskState.FAILED:
@@ -184,12 +187,12 @@ class Tasks:
             if owner is not None and is_alive(process, self.database.now(connection)):
                 this_process = (self.owner.pid, self.owner.birth, self.owner.place)
                 if (process.pid, process.birth, process.place) == this_process:
-                    raise _held_here(task_id)
+                    raise _held_here_error(task_id)
                 raise JournalConflictError(
                     f"task {task_id} is being worked on by process {row.pid} on {row.host}",
                     hint="wait for it, or end that process first",
                 )
-            before = perhaps_alive(process)
+            former_owner = perhaps_alive(process)
             connection.execute(
                 "UPDATE delf_tasks SET losses = COALESCE(losses, 0) + CASE WHEN owner IS NULL "
                 "THEN 0 ELSE 1 END, owner = :owner, state = :running WHERE id = :key",
@@ -197,12 +200,12 @@ class Tasks:
             )
         # The last owner may have appended since this process read the task's position.
         self.open.pop(task_id, None)
-        return before
+        return former_owner
 
     def take(
         self, connection: Connection, task_id: str, *, failed: bool = False
     ) -> PerhapsAlive | None:
-        """Claim a task exclusively, also against other callers of this process.
+        """Claim a task like :meth:`claim`, but only if this process has not claimed it already.
 
         Args:
             connection: A connection in the transaction.
@@ -213,16 +216,16 @@ class Tasks:
             The previous owner, if that process may still be alive.
 
         Raises:
-            JournalConflictError: If a live process, or another caller here, has claimed the task.
+            JournalConflictError: If a live process, including this one, has claimed the task.
         """
         if task_id in self.held:
-            raise _held_here(task_id)
-        before = self.claim(connection, task_id, failed=failed)
+            raise _held_here_error(task_id)
+        former_owner = self.claim(connection, task_id, failed=failed)
         self.lost.discard(task_id)
-        return before
+        return former_owner
 
     def release(self, connection: Connection, task_id: str) -> None:
-        """Release an unfinished task, in a transaction."""
+        """Release this process's claim on an unfinished task, within a transaction."""
         connection.execute(
             "UPDATE delf_tasks SET owner = NULL "
             "WHERE task_id = :id AND owner = :owner AND state = :running",
@@ -232,7 +235,7 @@ class Tasks:
         self.held.discard(task_id)
 
     def _load(self, connection: Connection, packed: Packed) -> _Task:
-        """Load the stored state of a task."""
+        """Load the stored state of an event's task; claim the task if it is running or queued."""
         event = packed.event
         rows = connection.execute(
             "SELECT t.id, t.state, (SELECT MAX(seq) FROM delf_events AS e WHERE e.task = t.id) "
@@ -240,7 +243,7 @@ class Tasks:
             {"id": event.task_id},
         )
         if not rows:
-            raise _gap(event, 0)
+            raise _gap_error(event, 0)
         key, state, last = rows[0]
         is_queued = state == TaskState.QUEUED and not isinstance(event, TaskQueued)
         # Appending claims the task: otherwise two processes could write to a task in turn.
@@ -253,8 +256,8 @@ class Tasks:
             self.held.add(event.task_id)
         return _Task(key, last or 0)
 
-    def _record(self, event: Event) -> dict[str, Any]:
-        """Return the fields of a new task's row, from the task's first event."""
+    def _row_of(self, event: Event) -> dict[str, Any]:
+        """Return the row of a new task as a mapping, from the task's first event."""
         waits = isinstance(event, TaskQueued) and event.queue is not None
         values: dict[str, Any] = {
             "origin": "",
@@ -270,8 +273,8 @@ class Tasks:
         return values
 
     def _finish(self, connection: Connection, task: _Task, event: TaskFinished) -> None:
-        """Store the end of a task in its row; the task has no owner any more."""
-        self._finished.append(event.task_id)
+        """Store the end of a task in its row, and remove its owner."""
+        self._closed.append(event.task_id)
         connection.execute(
             "UPDATE delf_tasks SET state = :state, finished_at = :at, duration_ms = :duration, "
             "cost_usd = :cost, error = :error, owner = NULL WHERE id = :key",
@@ -286,8 +289,8 @@ class Tasks:
         )
 
     def _postpone(self, connection: Connection, task: _Task, event: TaskPostponed) -> None:
-        """Return a task to its queue, if it was queued before."""
-        self._finished.append(event.task_id)
+        """Return a task to the queue from which it came, and remove its owner."""
+        self._closed.append(event.task_id)
         connection.execute(
             "UPDATE delf_tasks SET state = CASE WHEN queue IS NULL THEN state "
             "ELSE :queued END, not_before = :at, tries = :tries, error = :error, owner = NULL "
@@ -301,11 +304,11 @@ class Tasks:
             },
         )
 
-    def _compare(self, connection: Connection, task: _Task, packed: Packed) -> None:
-        """Check that an event that is stored already is identical to the stored one.
+    def _require_equal(self, connection: Connection, task: _Task, packed: Packed) -> None:
+        """Check that an event equals the event that is stored with the same number.
 
         Raises:
-            JournalConflictError: If a different event is stored at its position.
+            JournalConflictError: If the stored event is different.
         """
         self.flush(connection)
         event = packed.event
@@ -320,7 +323,7 @@ class Tasks:
             )
 
 
-def _gap(event: Event, last: int) -> JournalConflictError:
+def _gap_error(event: Event, last: int) -> JournalConflictError:
     return JournalConflictError(
         f"task {event.task_id}: event {event.seq} was to follow event {last}"
     )
@@ -333,7 +336,7 @@ def _lost_claim_error(task_id: str) -> JournalConflictError:
     )
 
 
-def _held_here(task_id: str) -> JournalConflictError:
+def _held_here_error(task_id: str) -> JournalConflictError:
     return JournalConflictError(
         f"task {task_id} is being worked on by another agent of this process",
         hint="wait for it, or stop that agent first",

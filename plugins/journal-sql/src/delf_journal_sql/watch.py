@@ -20,25 +20,28 @@ from delf_journal_sql.store import changed_since, newest_position
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
-_AT_ONCE: Final = 200
-AGAIN_SECONDS: Final = 0.5
+_BATCH_SIZE: Final = 200
+RETRY_SECONDS: Final = 0.5
 
 Fetch = Callable[[Connection, int, int], list[tuple[int, T]]]
-"""A function that returns at most some items after a position, with their positions."""
+"""A function that returns the next (position, item) pairs.
+
+Its arguments are a connection, the position after which items are read, and their maximum number.
+"""
 
 Reader = Callable[[Callable[[Connection], Any]], Awaitable[Any]]
-"""A function that runs a blocking function in a thread, with a connection for reading."""
+"""An async function that calls a blocking function with a connection for reading, in a thread."""
 
 
 class Subscription(Generic[T]):
-    """The events or notes after a position, read on demand and not buffered for a slow reader.
+    """An async iterator of the events or notes after a position, which are read on demand.
 
     Args:
-        reader: Reads the journal.
-        start: A future of the position after which the subscription starts.
-        fetch: Reads the new items.
-        task_id: The task to which the subscription is limited, if any.
-        notes: Whether notes are read instead of events.
+        reader: Runs a function that reads the journal.
+        start: A future with the position after which the subscription starts.
+        fetch: Reads the next items after a position.
+        task_id: The id of the only task to yield items of; None for all tasks.
+        notes: Whether the items are notes instead of events.
     """
 
     def __init__(
@@ -85,7 +88,7 @@ class Subscription(Generic[T]):
         return self._buffer.popleft()
 
     def _next(self, connection: Connection) -> list[tuple[int, T]]:
-        return self._fetch(connection, self._position or 0, _AT_ONCE)
+        return self._fetch(connection, self._position or 0, _BATCH_SIZE)
 
     async def aclose(self) -> None:
         """End the subscription."""
@@ -94,11 +97,15 @@ class Subscription(Generic[T]):
         self._signal.set()
 
     def concerns(self, tasks: set[str]) -> bool:
-        """Return True if new events of some tasks may concern the subscription."""
+        """Return True if new events of some tasks, or notes, may belong to the subscription."""
         return self._notes or (bool(tasks) if self._task_id is None else self._task_id in tasks)
 
     def wake(self, *, end: bool = False) -> None:
-        """Wake the reader because of possible new data or the end. Thread-safe."""
+        """Let the reader look for new items. Thread-safe.
+
+        Args:
+            end: Whether to end the subscription.
+        """
         self._ended = self._ended or end
         if self._loop is not None:
             try:
@@ -108,11 +115,11 @@ class Subscription(Generic[T]):
 
 
 class Watcher:
-    """Wakes subscriptions, by a thread that runs while there are any.
+    """Wakes subscriptions after writes of any process, with a thread of its own.
 
     Args:
-        database: The watched database; its tables exist once ``ready`` has returned.
-        ready: Called first, in the thread.
+        database: The database.
+        ready: Creates or migrates the tables; called first in the thread.
     """
 
     def __init__(self, database: Database, ready: Callable[[], None]) -> None:
@@ -126,7 +133,7 @@ class Watcher:
         self._outage = Outage(_log, f"the journal {database.name} cannot be watched", database.name)
 
     def add(self, subscription: Subscription[Any]) -> None:
-        """Wake a subscription after writes, as long as it is referenced elsewhere."""
+        """Wake a subscription after each write, until the subscription is garbage-collected."""
         with self._lock:
             self._subscriptions.add(subscription)
             if self._thread is None:
@@ -136,7 +143,7 @@ class Watcher:
                 self._thread.start()
 
     def poke(self) -> None:
-        """Signal a write of this process. Thread-safe."""
+        """Report a write of this process. Thread-safe."""
         with self._lock:
             if self._changes is not None:
                 self._changes.poke()
@@ -149,7 +156,7 @@ class Watcher:
             subscription.wake(end=True)
 
     def stop(self) -> None:
-        """Stop the thread. Blocking and idempotent."""
+        """Stop the thread and wait for its end. Idempotent."""
         with self._lock:
             self._stopping = True
             thread = self._thread
@@ -165,10 +172,10 @@ class Watcher:
                 self._watch()
             except (JournalError, ConnectionLostError) as error:
                 self._outage.record_failure(error)
-                time.sleep(AGAIN_SECONDS)
+                time.sleep(RETRY_SECONDS)
 
     def _watch(self) -> None:
-        """Wake readers about changes of the database until the watch is closed."""
+        """Wake subscriptions after each change of the database, until :meth:`stop`."""
         self._ready()
         changes = self._database.changes()
         with self._lock:

@@ -34,18 +34,25 @@ from delf_journal_sql.tasks import Tasks
 
 _log = logging.getLogger(__name__)
 
-_MAX: Final = 512
+_MAX_BATCH_SIZE: Final = 512
 """The maximum number of operations in one transaction."""
-_AGAIN_SECONDS: Final = 0.1
-_RETRY_FOR_SECONDS: Final = 15.0
-"""The seconds for which a lost connection is retried."""
-_STOP_SECONDS: Final = 2.0
-"""The seconds after which a stopping writer checks whether its database responds at all."""
+_RETRY_PAUSE_SECONDS: Final = 0.1
+_MAX_RETRY_SECONDS: Final = 15.0
+"""The maximum time for retries after a lost connection, in seconds."""
+_STOP_CHECK_SECONDS: Final = 2.0
+"""The time after which a stopping writer checks if its database responds, in seconds."""
 
 
 @dataclass(slots=True, eq=False)
 class Append:
-    """An event to append; ``done`` is a future of ``loop``."""
+    """An operation that appends an event.
+
+    Args:
+        packed: The event.
+        loop: The event loop of the caller.
+        done: A future of that loop, resolved when the event is stored.
+        error: The error to set on the future, if the event is refused.
+    """
 
     packed: Packed
     loop: asyncio.AbstractEventLoop
@@ -55,7 +62,15 @@ class Append:
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """Another operation, executed in order between appends."""
+    """An operation that calls a function with a connection, in order with appends.
+
+    Args:
+        function: The function.
+        write: Whether the function writes.
+        registers: Whether the function registers this process as an owner.
+        kept: Called with the function's result after the commit.
+        done: The future of the function's result.
+    """
 
     function: Callable[[Connection], Any]
     write: bool
@@ -68,13 +83,14 @@ class Call:
 
 
 class Writer:
-    """Executes operations in the order in which they are queued.
+    """A thread that executes operations in the order in which they are queued.
 
     Args:
         database: The database.
         ready: Creates or migrates the tables; called in the writer's thread.
         wrote: Called after each transaction, in the writer's thread.
-        lease: Seconds of silence after which other processes may claim the tasks.
+        lease: The time in seconds without heartbeats after which other processes may claim this
+            process's tasks; None for the default.
     """
 
     def __init__(
@@ -91,24 +107,24 @@ class Writer:
         self._ready = threading.Condition()
         self._stopping = False
         self.owner = Owner(lease=lease)
-        self._signed_at: float | None = None
+        self._heartbeat_at: float | None = None
         self._outage = Outage(
             _log, f"the journal {database.name} takes no heartbeat", database.name
         )
         self._tasks = Tasks(self.owner, database)
         self._connection: Connection | None = None
         self.beat_at = time.monotonic() + self.owner.heartbeat_seconds
-        """The time of the next heartbeat."""
+        """The time of the next heartbeat, on the clock of ``time.monotonic()``."""
         # A daemon: a database that hangs must not keep the interpreter from ending.
         self._thread = threading.Thread(target=self._run, name="delf-journal", daemon=True)
         self._thread.start()
 
     def claim(self, task_id: str, *, failed: bool = False) -> Call:
-        """Make the operation that claims a task without a live owner.
+        """Create the operation that claims a task that no live process owns.
 
         Args:
             task_id: The task.
-            failed: Whether to claim a failed task, too.
+            failed: Whether a failed task may be claimed, too.
         """
 
         def take(connection: Connection) -> PerhapsAlive | None:
@@ -122,15 +138,15 @@ class Writer:
         return Call(take, write=True, registers=True, kept=claimed)
 
     def release(self, task_id: str) -> Call:
-        """Make the operation that releases a task."""
+        """Create the operation that releases this process's claim on a task."""
         return Call(lambda connection: self._tasks.release(connection, task_id), write=True)
 
     def register(self) -> Call:
-        """Make the operation that registers this process."""
+        """Create the operation that registers this process as an owner."""
         return Call(self._write_heartbeat, write=True, registers=True)
 
     def put(self, operation: Append | Call) -> bool:
-        """Queue an operation; return False if the writer was stopped."""
+        """Queue an operation; return False if the writer is stopped."""
         with self._ready:
             if self._stopping:
                 return False
@@ -139,38 +155,42 @@ class Writer:
         return True
 
     def stop(self) -> bool:
-        """Execute pending operations, then stop, as long as the database responds.
+        """Execute the queued operations, then stop the thread.
 
-        Blocks. Idempotent.
+        Blocks until the thread has ended, or until the database no longer responds. Idempotent.
 
         Returns:
-            True if the thread has ended.
+            True if the thread has ended; False if the database does not respond.
         """
         with self._ready:
             self._stopping = True
             self._ready.notify()
-        self._thread.join(_STOP_SECONDS)
+        self._thread.join(_STOP_CHECK_SECONDS)
         # A slow commit is waited for; a database that is gone would block the shutdown forever.
         while self._thread.is_alive() and self._database.answers():
-            self._thread.join(_STOP_SECONDS)
+            self._thread.join(_STOP_CHECK_SECONDS)
         return not self._thread.is_alive()
 
     # -- the thread ---------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
-            while (batch := self._take()) is not None:
+            while (batch := self._next_batch()) is not None:
                 # In the order of the queue: a claim must not overtake the events before it.
-                for run in _runs(batch):
-                    self._do(run)
+                for group in _group_appends(batch):
+                    self._execute(group)
                 self.beat()
                 # Otherwise the frame keeps the last events in memory while the thread waits.
                 del batch
         finally:
             self._leave()
 
-    def _take(self) -> list[Append | Call] | None:
-        """Wait for operations, at most until the next heartbeat; return None at the end."""
+    def _next_batch(self) -> list[Append | Call] | None:
+        """Wait for operations, and return the next batch of them.
+
+        Returns:
+            The operations; empty if a heartbeat is due first; None after :meth:`stop`.
+        """
         with self._ready:
             while not self._queue and not self._stopping:
                 due = self.beat_at - time.monotonic()
@@ -180,65 +200,76 @@ class Writer:
             # Stopping, and nothing is left: queued operations are executed first.
             if not self._queue:
                 return None
-            return [self._queue.popleft() for _ in range(min(_MAX, len(self._queue)))]
+            return [self._queue.popleft() for _ in range(min(_MAX_BATCH_SIZE, len(self._queue)))]
 
-    def _do(self, run: list[Append] | Call) -> None:
-        """Run operations, again for a while if the connection breaks; waiters get failures."""
-        deadline = time.monotonic() + _RETRY_FOR_SECONDS
+    def _execute(self, group: list[Append] | Call) -> None:
+        """Execute operations, and pass errors to the waiting callers.
+
+        Operations are retried for a while if the connection breaks.
+        """
+        deadline = time.monotonic() + _MAX_RETRY_SECONDS
         while True:
             try:
-                self._try(run)
+                self._execute_once(group)
             except ConnectionLostError as lost:
                 # The transaction is run again as a whole: what it holds is either new, or compared
                 # with what was kept.
                 self._disconnect()
                 if time.monotonic() < deadline and not self._stopping:
-                    time.sleep(_AGAIN_SECONDS)
+                    time.sleep(_RETRY_PAUSE_SECONDS)
                     continue
-                _fail(run, lost.error)
+                _fail(group, lost.error)
             except BaseException as error:  # the waiters get the error
-                _fail(run, error)
+                _fail(group, error)
             return
 
-    def _try(self, run: list[Append] | Call) -> None:
-        """Run a call, or append a batch of events; an event that is refused fails alone."""
-        if isinstance(run, Call):
-            with transaction(self._connect(), write=run.write) as connection:
-                result = run.function(connection)
-            if run.write:
+    def _execute_once(self, group: list[Append] | Call) -> None:
+        """Execute a call, or append a batch of events.
+
+        If the database refuses the batch, its events are appended one by one.
+        """
+        if isinstance(group, Call):
+            with transaction(self._connect(), write=group.write) as connection:
+                result = group.function(connection)
+            if group.write:
                 self._wrote()
-            if run.registers:
+            if group.registers:
                 self._confirm_heartbeat()
             # Only after the commit: a claim that was rolled back is none.
-            if run.kept is not None:
-                run.kept(result)
-            run.done.set_result(result)
+            if group.kept is not None:
+                group.kept(result)
+            group.done.set_result(result)
             return
         try:
-            self._append(run)
+            self._append(group)
         # These concern the database or the task, not one event; splitting the batch would only
         # repeat them.
         except (ConnectionLostError, DelfError):
             raise
         except Exception as error:
-            if len(run) == 1:
-                raise _refused_event_error(run[0].packed.event, error) from error
-            for operation in run:  # one by one, so that only the wrong event fails
-                self._do([operation])
+            if len(group) == 1:
+                raise _refused_event_error(group[0].packed.event, error) from error
+            for operation in group:  # one by one, so that only the wrong event fails
+                self._execute([operation])
             return
         self._wrote()
-        _tell_all(run)
+        _resolve_all(group)
 
-    def _append(self, run: Sequence[Append]) -> None:
-        """Append events in one transaction; a conflict is an error of its event only."""
+    def _append(self, group: Sequence[Append]) -> None:
+        """Append events in one transaction.
+
+        A conflict of one event is stored as the error of its operation; the others are appended.
+        """
         connection = self._connect()
         try:
             with transaction(connection, write=True):
                 # Write the heartbeat first, so that other processes see this one as alive.
                 self._write_heartbeat(connection)
-                self._tasks.check(connection, {operation.packed.event.task_id for operation in run})
-                self._tasks.create(connection, [operation.packed for operation in run])
-                for operation in run:
+                self._tasks.check(
+                    connection, {operation.packed.event.task_id for operation in group}
+                )
+                self._tasks.create(connection, [operation.packed for operation in group])
+                for operation in group:
                     # The transaction may be a repetition: errors of the first attempt do not count
                     # any more.
                     operation.error = None
@@ -251,7 +282,7 @@ class Writer:
         except BaseException:
             # Positions that were cached for rows that are gone again would make the retry look like
             # a conflict.
-            self._tasks.forget(operation.packed.event.task_id for operation in run)
+            self._tasks.forget(operation.packed.event.task_id for operation in group)
             raise
         # After the commit: a retry still needs the positions of the tasks that end in this batch.
         self._tasks.drop_finished()
@@ -268,34 +299,35 @@ class Writer:
             connection.close()
 
     def _write_heartbeat(self, connection: Connection) -> None:
-        """Write a heartbeat within a transaction, unless the last one is recent.
+        """Store a heartbeat of this process within a transaction, unless the last one is recent.
 
-        A process without tasks writes no heartbeats. Its first event after a pause needs one in the
-        same transaction, or others would claim the task at once.
+        A process without tasks writes no heartbeats. Its first event after a pause needs a
+        heartbeat in the same transaction, because other processes would otherwise claim the task at
+        once.
         """
-        if not self._is_signed():
+        if not self._has_recent_heartbeat():
             # Confirmed by _confirm_heartbeat only after the commit.
             self.owner.register(connection, self._database)
-            if self._signed_at is None:
+            if self._heartbeat_at is None:
                 forget_dead(connection, self._database.now(connection))
 
-    def _is_signed(self) -> bool:
-        if self._signed_at is None:
+    def _has_recent_heartbeat(self) -> bool:
+        if self._heartbeat_at is None:
             return False
-        return time.monotonic() - self._signed_at < self.owner.heartbeat_seconds
+        return time.monotonic() - self._heartbeat_at < self.owner.heartbeat_seconds
 
     def _confirm_heartbeat(self) -> None:
-        """Record that a heartbeat was committed, or was not needed."""
-        if not self._is_signed():
-            self._signed_at = time.monotonic()
+        """Record that the heartbeat of a transaction was committed."""
+        if not self._has_recent_heartbeat():
+            self._heartbeat_at = time.monotonic()
 
     def beat(self) -> None:
-        """Write a heartbeat in a transaction of its own, if one is due."""
+        """Store a heartbeat in a transaction of its own, if one is due."""
         if time.monotonic() < self.beat_at:
             return
         self.beat_at = time.monotonic() + self.owner.heartbeat_seconds
         # Nobody can claim a task from a process without open tasks: an idle one need not write.
-        if self._signed_at is None or not self._tasks.open:
+        if self._heartbeat_at is None or not self._tasks.open:
             return
         try:
             with transaction(self._connect(), write=True) as connection:
@@ -308,7 +340,7 @@ class Writer:
             self._outage.record_success()
 
     def _leave(self) -> None:
-        if self._signed_at is not None:
+        if self._heartbeat_at is not None:
             try:
                 with transaction(self._connect(), write=True) as connection:
                     self.owner.leave(connection)
@@ -317,8 +349,8 @@ class Writer:
         self._disconnect()
 
 
-def _runs(batch: list[Append | Call]) -> list[list[Append] | Call]:
-    """Group adjacent appends; other operations stay single."""
+def _group_appends(batch: list[Append | Call]) -> list[list[Append] | Call]:
+    """Split a batch into single calls and lists of adjacent appends, in order."""
     runs: list[list[Append] | Call] = []
     for operation in batch:
         if isinstance(operation, Call):
@@ -337,29 +369,29 @@ def _refused_event_error(event: Event, error: Exception) -> JournalError:
     return JournalError(f"{place} cannot be written: {type(error).__name__}: {error}")
 
 
-def _fail(run: list[Append] | Call, error: BaseException) -> None:
-    if isinstance(run, Call):
-        run.done.set_exception(error)
+def _fail(group: list[Append] | Call, error: BaseException) -> None:
+    if isinstance(group, Call):
+        group.done.set_exception(error)
         return
-    for operation in run:
+    for operation in group:
         operation.error = error
-    _tell_all(run)
+    _resolve_all(group)
 
 
-def _tell_all(run: Sequence[Append]) -> None:
-    """Resolve the futures of some appends, with one call per event loop."""
+def _resolve_all(group: Sequence[Append]) -> None:
+    """Resolve the futures of some appends in their event loops."""
     by_loop: defaultdict[asyncio.AbstractEventLoop, list[Append]] = defaultdict(list)
-    for operation in run:
+    for operation in group:
         by_loop[operation.loop].append(operation)
     for loop, operations in by_loop.items():
         try:
             # One call for each loop and batch: each wakes that loop through its descriptor.
-            loop.call_soon_threadsafe(_tell, operations)
+            loop.call_soon_threadsafe(_resolve, operations)
         except RuntimeError:  # the loop was closed: nobody waits any more
             _log.debug("%d events were kept for a loop that is closed", len(operations))
 
 
-def _tell(operations: list[Append]) -> None:
+def _resolve(operations: list[Append]) -> None:
     for operation in operations:
         # The waiting task was cancelled; its event is kept nevertheless.
         if operation.done.done():

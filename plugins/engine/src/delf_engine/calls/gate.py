@@ -108,7 +108,7 @@ class Gate:
         self._guard: CallGuard | None = None
         self._runs_script = False
         self._is_outdated = False
-        """Whether a person has requested changes to the running script."""
+        """True if a person has requested changes to the running script."""
 
     def use(self, tools: Toolset) -> None:
         """Replace the tools that scripts can call."""

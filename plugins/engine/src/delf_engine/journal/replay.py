@@ -64,7 +64,7 @@ class _CallOrder:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether any call waits for its turn."""
+        """True if any call waits for its turn."""
         return self._waiting_count > 0
 
     @property
@@ -154,7 +154,7 @@ class Replay:
         self.events = tuple(events)
         start = next((e for e in self.events if isinstance(e, ev.TaskStarted)), None)
         self.resumed = start is not None
-        """Whether the task had started before; False if it was only queued."""
+        """True if the task had started before; False if it was only queued."""
         self.seed = "" if start is None else start.seed
         """The random seed of the task's scripts; empty for a new task."""
         self.zone = None if start is None or not start.zone else Zone(start.zone, start.zone_name)
@@ -172,7 +172,7 @@ class Replay:
     def _follow(self, order: _CallOrder | None) -> None:
         self._order = order
         self.active = order is not None
-        """Whether the running script or strategy is compared with a record."""
+        """True while the running script or strategy is compared with a record."""
 
     # -- facts --------------------------------------------------------------------------
 

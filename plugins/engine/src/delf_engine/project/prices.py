@@ -93,7 +93,7 @@ def read_prices(path: Path) -> dict[str, Price]:
 
 
 def _entries(content: Any) -> dict[str, Any] | None:
-    """Return a JSON object without keys that begin with ``_``; None if the value is no object."""
+    """Return a JSON object without keys that begin with ``_``; None for any other value."""
     if not isinstance(content, dict):
         return None
     entries = cast("dict[str, Any]", content)

@@ -142,8 +142,8 @@ def _files(root: Path) -> Iterator[tuple[Path, os.stat_result | None]]:
             count += 1
             if count > _MAX_ENTRIES:
                 raise ConfigurationError(
-                    f"{root} has more than {_MAX_ENTRIES:,} files, and its settings start a program "
-                    "that may load any of these",
+                    f"{root} has more than {_MAX_ENTRIES:,} files, and its settings start a "
+                    "program that may load any of these",
                     hint="put delf.toml and the program in a folder of their own",
                 )
             path = Path(entry.path)

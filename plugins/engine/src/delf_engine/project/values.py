@@ -41,7 +41,7 @@ class Given:
 
     @property
     def from_file(self) -> bool:
-        """Whether the value comes from a ``delf.toml``."""
+        """True if the value comes from a ``delf.toml``."""
         return self.folder is not None
 
 
