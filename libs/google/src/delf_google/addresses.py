@@ -34,14 +34,14 @@ def _parse_text(text: str) -> list[Address]:
 
     if _CONTROL.search(text):
         raise ValueError("an address holds a line break or another control character")
-    result: list[Address] = []
+    parsed_addresses: list[Address] = []
     for person in split(text):
         if not person.is_valid:
             raise ValueError(f"{(person.address or person.text)[:200]!r} is not a mail address")
-        result.append(Address(person.name, person.local, person.domain))
-    if not result:
+        parsed_addresses.append(Address(person.name, person.local, person.domain))
+    if not parsed_addresses:
         raise ValueError(f"{text[:200]!r} is not a mail address")
-    return result
+    return parsed_addresses
 
 
 def people(texts: str | Sequence[str]) -> list[str]:

@@ -62,7 +62,7 @@ class Login:
 
     def covered_scopes(self, granted_scopes: Iterable[str]) -> set[str]:
         """Return the scopes that the granted scopes include, by ``broad``."""
-        return {small for scope in granted_scopes for small in self.broad.get(scope, ())}
+        return {included for scope in granted_scopes for included in self.broad.get(scope, ())}
 
     @property
     def client_id(self) -> str:
@@ -109,8 +109,8 @@ def login_command(
     for login in _logins(ctx, names, credentials, account):
         show(f"Logging in as {login.account!r}, for {', '.join(login.connections)}.")
         new_login = sign_in(login.client, login.scopes, show=show, ask=ask)
-        place = store.write(login.account, login.client_id, new_login)
-        show(f"Logged in; kept in {place}.")
+        path = store.write(login.account, login.client_id, new_login)
+        show(f"Logged in; kept in {path}.")
         row = _status(login, store)
         rows.append(row)
         if row["missing"]:
@@ -186,13 +186,16 @@ def _status(login: Login, store: TokenStore) -> dict[str, Any]:
     stored_login = store.read(login.account, login.client_id)
     granted_scopes: set[str] = set((stored_login or {}).get("scopes") or ())
     missing = sorted(set(login.scopes) - granted_scopes - login.covered_scopes(granted_scopes))
-    state = "not logged in" if stored_login is None else "not enough" if missing else "logged in"
+    if stored_login is None:
+        state, missing = "not logged in", []
+    else:
+        state = "not enough" if missing else "logged in"
     return {
         "account": login.account,
         "state": state,
         "connections": list(login.connections),
         "scopes": sorted(granted_scopes),
-        "missing": missing if stored_login is not None else [],
+        "missing": missing,
     }
 
 
@@ -247,15 +250,15 @@ def _add_login(
 ) -> None:
     """Add a connection and its scopes to the login for its account and client."""
     key = (account, str(client["client_id"]))
-    old = logins.get(key) or Login(account, client, (), (), {})
+    known_login = logins.get(key) or Login(account, client, (), (), {})
     broad = {
-        SCOPES + scope: frozenset(SCOPES + small for small in included_scopes)
+        SCOPES + scope: frozenset(SCOPES + included for included in included_scopes)
         for scope, included_scopes in connection.broad.items()
     }
     logins[key] = Login(
         account,
         client,
-        tuple(sorted({*old.scopes, *connection.needed_scopes()})),
-        (*old.connections, connection.name),
-        {**old.broad, **broad},
+        tuple(sorted({*known_login.scopes, *connection.needed_scopes()})),
+        (*known_login.connections, connection.name),
+        {**known_login.broad, **broad},
     )

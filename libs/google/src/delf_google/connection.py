@@ -78,7 +78,7 @@ class GoogleConnection(Connection[GoogleSettings]):
         needed = {
             scope for permission in permission_names for scope in self.scopes[permission].split()
         }
-        included_scopes = {small for scope in needed for small in self.broad.get(scope, ())}
+        included_scopes = {included for scope in needed for included in self.broad.get(scope, ())}
         return tuple(sorted(SCOPES + scope for scope in needed - included_scopes))
 
     async def check(self, call: ProposedCall) -> Verdict:

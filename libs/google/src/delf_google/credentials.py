@@ -112,6 +112,7 @@ class Tokens:
             return credentials.token
 
     def _login_error(self, error: Exception) -> LoginError:
+        # google-auth gives the response of the token server as the second argument.
         answer = error.args[1] if len(error.args) > 1 else None
         reason = cast("dict[str, Any]", answer).get("error") if isinstance(answer, dict) else None
         if self._settings.service_account is not None:
@@ -123,14 +124,14 @@ class Tokens:
 
     def _store_renewed_login(self, credentials: Any) -> None:
         """Store a renewed login, so that other processes use its token."""
-        old = self._login
-        if old is None:
+        old_login = self._login
+        if old_login is None:
             return
         # The granted scopes come with the token, if at all.
-        scopes = sorted(credentials.granted_scopes or old.get("scopes") or ())
-        new = {**old, **json.loads(credentials.to_json()), "scopes": scopes}
+        scopes = sorted(credentials.granted_scopes or old_login.get("scopes") or ())
+        new_login = {**old_login, **json.loads(credentials.to_json()), "scopes": scopes}
         try:
-            self._store.write(self._settings.account, str(old["client_id"]), new)
+            self._store.write(self._settings.account, str(old_login["client_id"]), new_login)
         except OSError as error:
             _log.warning("%s: the login cannot be kept: %s", self._name, error.strerror)
 
@@ -192,18 +193,22 @@ class Tokens:
     def _check_address(self, source: str) -> None:
         """Refuse to send the user's own credentials to an address that a project's file sets.
 
+        Args:
+            source: The origin of the credentials, for the message.
+
         Raises:
             KeyAddressError: If a project's file sets ``base_url``.
         """
         if self._settings.source("base_url") == "project":
             raise KeyAddressError(
-                f"{self._name}: a file of the project gives base_url, and {source} is the person's",
+                f"{self._name}: a file of the project gives base_url, but {source} is the "
+                "user's own",
                 hint=f"give the address by DELF_{self._name.upper()}_BASE_URL, or name the "
                 "credentials for it in the file: service_account, token",
             )
 
     def _environment_credentials(self) -> Any:
-        self._check_address("what the environment holds")
+        self._check_address("the login of the environment")
         import google.auth
         from google.auth.exceptions import DefaultCredentialsError
 
@@ -271,11 +276,11 @@ def _expiry(text: Any) -> Any:
         return None
 
     try:
-        moment = dt.datetime.fromisoformat(text)
+        expiry = dt.datetime.fromisoformat(text)
     except ValueError:
         return None
     # google-auth compares with a naive time in UTC.
-    return moment.astimezone(dt.UTC).replace(tzinfo=None) if moment.tzinfo else moment
+    return expiry.astimezone(dt.UTC).replace(tzinfo=None) if expiry.tzinfo else expiry
 
 
 def _first_line(error: Exception) -> str:

@@ -90,12 +90,12 @@ class Problem:
         self.message = " ".join(str(error.get("message") or f"HTTP {status}").split())[
             :_MAX_MESSAGE_LENGTH
         ]
-        words = _reasons(error)
-        self.reason = words[0] if words else ""
-        self.reasons = frozenset(words)
+        reason_codes = _reasons(error)
+        self.reason = reason_codes[0] if reason_codes else ""
+        self.reasons = frozenset(reason_codes)
 
     @property
-    def is_rate(self) -> bool:
+    def is_rate_limited(self) -> bool:
         """True if the request exceeded a rate limit, so that waiting helps."""
         return self.status == 429 or (
             self.status == 403 and bool(self.reasons & _RATE_LIMIT_REASONS)
@@ -151,7 +151,7 @@ class Problem:
                 hint="the login is for files that delf made itself; allow update, too, and run "
                 f"{LOGIN}, for the whole drive",
             )
-        if self.is_rate or self.reasons & _QUOTA_REASONS:
+        if self.is_rate_limited or self.reasons & _QUOTA_REASONS:
             return QuotaError(
                 f"{subject}: the quota is used up ({reason or 'HTTP 429'}): {self.message}",
                 status=self.status,
@@ -185,5 +185,4 @@ def _reasons(error: Mapping[str, Any]) -> list[str]:
                 for item in cast("list[Any]", items)
                 if isinstance(item, dict)
             ]
-    # The most specific reason comes first.
     return [reason for reason in (*reasons, str(error.get("status") or "")) if reason]

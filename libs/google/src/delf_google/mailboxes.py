@@ -81,6 +81,8 @@ def split(text: str) -> list[Mailbox]:
 
 @dataclass
 class _Person:
+    """Collects the tokens of one mailbox; ``bare`` are tokens outside of ``<…>`` and comments."""
+
     words: list[str] = field(default_factory=list[str])
     bare: list[str] = field(default_factory=list[str])
     comments: list[str] = field(default_factory=list[str])
@@ -138,7 +140,7 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
         if char in _ENDS:
             kind, end_of = _ENDS[char]
             position = end_of(text, position)
-            if not position:
+            if not position:  # the token is unclosed
                 # Skip an unclosed comment: rereading a thousand of them would take a minute.
                 kind = "open"
                 position = len(text) if char == "(" else start + 1
@@ -155,6 +157,7 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _end_of_quoted(text: str, position: int) -> int:
+    """Return the position after a quoted text; 0 if it is unclosed."""
     position += 1
     while position < len(text) and text[position] != '"':
         position += 2 if text[position] == "\\" else 1
@@ -162,6 +165,7 @@ def _end_of_quoted(text: str, position: int) -> int:
 
 
 def _end_of_comment(text: str, position: int) -> int:
+    """Return the position after a comment, which may contain comments; 0 if it is unclosed."""
     depth = 0
     while position < len(text):
         if text[position] == "\\":
@@ -177,6 +181,7 @@ def _end_of_comment(text: str, position: int) -> int:
 
 
 def _end_of_angle(text: str, position: int) -> int:
+    """Return the position after a text in angle brackets; 0 if it is unclosed."""
     position += 1
     while position < len(text):
         char = text[position]
@@ -184,9 +189,12 @@ def _end_of_angle(text: str, position: int) -> int:
             return position + 1
         if char == "<":
             return 0
-        ends = {'"': _end_of_quoted, "(": _end_of_comment}.get(char)
-        position = ends(text, position) if ends else position + (2 if char == "\\" else 1)
-        if not position:
+        find_end = {'"': _end_of_quoted, "(": _end_of_comment}.get(char)
+        if find_end is not None:
+            position = find_end(text, position)
+        else:
+            position += 2 if char == "\\" else 1
+        if not position:  # the inner token is unclosed
             return 0
     return 0
 

@@ -80,28 +80,28 @@ class Transport:
         self,
         request: Request,
         items: str,
-        look: Callable[[Mapping[str, Any]], None] | None = None,
+        on_page: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> AsyncIterator[dict[str, Any]]:
         """Yield the items of a paginated response; fetch each page when its first item is needed.
 
         Args:
             request: The request for the first page.
             items: The name of the field with a page's items.
-            look: Called with each page as JSON data before its items are yielded.
+            on_page: Called with each page as JSON data before its items are yielded.
         """
         token: str | None = None
         while True:
             query = {**request.query, "pageToken": token}
             page = await self.json(replace(request, query=query))
-            if look is not None:
-                look(page)
+            if on_page is not None:
+                on_page(page)
             for item in cast("list[dict[str, Any]]", page.get(items) or []):
                 yield item
-            following = page.get("nextPageToken")
+            next_token = page.get("nextPageToken")
             # A service that repeats a token would otherwise be asked forever.
-            if not following or following == token:
+            if not next_token or next_token == token:
                 return
-            token = str(following)
+            token = str(next_token)
 
     async def send(self, request: Request) -> Answer:
         """Send a request; retry temporary failures if a second execution is safe.
@@ -155,7 +155,7 @@ class Transport:
         problem = Problem(answer.status, answer.content)
         if request.changes and (answer.in_doubt or answer.status in _SERVER_ERRORS):
             message = problem.message if answer.in_doubt else f"HTTP {answer.status}"
-            return self._lost_answer(request, message, problem)
+            return self._lost_answer_error(request, message, problem)
         waited = f" (after waiting for {answer.waited:.0f} s)" if answer.waited else ""
         return problem.error(f"{self._label(request)}{waited}", self._scopes)
 
@@ -166,7 +166,7 @@ class Transport:
         """
         if answer.status < 400:
             return None
-        is_rate_limited = Problem(answer.status, answer.content).is_rate
+        is_rate_limited = Problem(answer.status, answer.content).is_rate_limited
         # A rate-limited request had no effect; one with a server error may have.
         if not is_rate_limited and (answer.status not in _SERVER_ERRORS or request.once):
             return None
@@ -227,7 +227,7 @@ class Transport:
     def _label(self, request: Request) -> str:
         return f"{self.name}: {request.what}"
 
-    def _lost_answer(
+    def _lost_answer_error(
         self, request: Request, reason: str, problem: Problem | None = None
     ) -> LostAnswerError:
         return LostAnswerError(
@@ -241,6 +241,6 @@ class Transport:
         host = urlsplit(request.url if "://" in request.url else self._root).netloc
         reason = error.reason(self.settings.timeout)
         if error.in_doubt and (request.changes or request.once):
-            return self._lost_answer(request, reason)
+            return self._lost_answer_error(request, reason)
         text = f"{self._label(request)}: {host} cannot be reached: {reason}"
         return ConnectionUnavailableError(text)

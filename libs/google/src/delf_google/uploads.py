@@ -32,22 +32,26 @@ async def upload(
         LostAnswerError: If it stays unknown whether the upload succeeded.
         GoogleError: If the service refuses the upload.
     """
-    address, size, position = await _begin(transport, request, content, kind), len(content), 0
+    address = await _begin(transport, request, content, kind)
+    size = len(content)
+    position = 0  # the number of bytes that Google has received
     for attempt in range(RETRIES + 1):
-        span = f"{position}-{size - 1}" if position < size else "*"
+        byte_range = f"{position}-{size - 1}" if position < size else "*"
         # Received bytes are not sent again, so each position is sent only once.
-        sending = _put(request, address, content[position:], f"bytes {span}/{size}")
+        upload_request = _put_request(
+            request, address, content[position:], f"bytes {byte_range}/{size}"
+        )
         try:
-            answer = await transport.attempts(replace(sending, once=True))
+            answer = await transport.attempts(replace(upload_request, once=True))
         except LostAnswerError:
             answer = None
         if answer is not None and 400 <= answer.status < 500:
             raise transport.failure(answer, request)
         if answer is None or answer.status >= 500:
             await transport.sleep(pause(attempt))
-            asking = _put(request, address, b"", f"bytes */{size}")
+            status_request = _put_request(request, address, b"", f"bytes */{size}")
             try:
-                answer = await transport.attempts(replace(asking, harmless=True))
+                answer = await transport.attempts(replace(status_request, harmless=True))
             except ConnectionUnavailableError:
                 break
             if answer.status >= 400:  # a finished upload's address may be gone
@@ -79,8 +83,8 @@ async def _begin(transport: Transport, request: Request, content: bytes, kind: s
     return address
 
 
-def _put(request: Request, address: str, content: bytes, span: str) -> Request:
-    headers = {"Content-Range": span}
+def _put_request(request: Request, address: str, content: bytes, byte_range: str) -> Request:
+    headers = {"Content-Range": byte_range}
     return Request(request.what, "PUT", address, content=content, headers=headers)
 
 

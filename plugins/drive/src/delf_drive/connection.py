@@ -101,23 +101,23 @@ class Drive(GoogleConnection):
             raise ToolRefusedError(
                 f"limit can be from 1 to {_MAX_SEARCH_RESULTS}; narrow the search"
             )
-        terms = [f"({query})"] if query else []
+        conditions = [f"({query})"] if query else []
         if "trashed" not in query:
-            terms.append("trashed = false")
+            conditions.append("trashed = false")
         if text:
-            terms.append(f"fullText contains {quote_text(text)}")
+            conditions.append(f"fullText contains {quote_text(text)}")
         if name:
-            terms.append(f"name contains {quote_text(name)}")
+            conditions.append(f"name contains {quote_text(name)}")
         if kind:
-            terms.append(f"mimeType = {quote_text(self._type(kind))}")
+            conditions.append(f"mimeType = {quote_text(self._media_type_of(kind))}")
         if folder:
-            terms.append(f"{quote_text(await self._resolver.folder(folder))} in parents")
+            conditions.append(f"{quote_text(await self._resolver.folder(folder))} in parents")
         listing = Request(
             "search files",
             "GET",
             _FILES,
             query={
-                "q": " and ".join(terms),
+                "q": " and ".join(conditions),
                 "fields": f"nextPageToken,incompleteSearch,files({FIELDS})",
                 # Google does not sort what it finds in texts.
                 "orderBy": None if text or "fullText" in query else "modifiedTime desc",
@@ -128,11 +128,11 @@ class Drive(GoogleConnection):
         files: list[FileInfo] = []
         notices: list[str] = []
 
-        def look(page: Mapping[str, Any]) -> None:
+        def note_incomplete_search(page: Mapping[str, Any]) -> None:
             if page.get("incompleteSearch") and not notices:
                 notices.append("Google did not search all shared drives; name a folder")
 
-        async for item in self.transport.pages(listing, "files", look):
+        async for item in self.transport.pages(listing, "files", note_incomplete_search):
             if len(files) == limit:
                 notices.append(f"these are the first {limit}; there are more")
                 break
@@ -150,26 +150,30 @@ class Drive(GoogleConnection):
         text/markdown, a spreadsheet as text/csv (its first sheet), or as another media `type`.
         """  # noqa: D205 - the model reads the whole paragraph
         record = await self._resolver.find(file)
-        kind, wanted = str(record["mimeType"]), type_of(type) if type else ""
+        media_type = str(record["mimeType"])
+        export_type = type_of(type) if type else ""
         path = f"{_FILES}/{segment(str(record['id']))}"
-        if kind.startswith(NATIVE):
-            wanted = wanted or _EXPORT_TYPES.get(kind, "")
-            if not wanted:
-                raise ToolRefusedError(f"{record['name']} is a {kind}, which has no content")
-            request = Request("export a file", "GET", f"{path}/export", query={"mimeType": wanted})
+        if media_type.startswith(NATIVE):
+            export_type = export_type or _EXPORT_TYPES.get(media_type, "")
+            if not export_type:
+                raise ToolRefusedError(f"{record['name']} is a {media_type}, which has no content")
+            request = Request(
+                "export a file", "GET", f"{path}/export", query={"mimeType": export_type}
+            )
         else:
-            if wanted not in ("", kind):
-                raise ToolRefusedError(f"{record['name']} is {kind}, and is not converted")
-            wanted = kind
-            most = self.settings.max_bytes
-            if int(record.get("size") or 0) > most:
+            if export_type not in ("", media_type):
+                raise ToolRefusedError(f"{record['name']} is {media_type}, and is not converted")
+            export_type = media_type
+            max_bytes = self.settings.max_bytes
+            if int(record.get("size") or 0) > max_bytes:
                 raise ToolRefusedError(
-                    f"{record['name']} has {int(record['size']):,} bytes, over {most:,} (max_bytes)"
+                    f"{record['name']} has {int(record['size']):,} bytes, over {max_bytes:,} "
+                    "(max_bytes)"
                 )
             query = {"alt": "media", **ALL_DRIVES}
             request = Request("download a file", "GET", path, query=query)
         data = (await self.transport.send(request)).content
-        return Content(name=str(record["name"]), type=wanted, size=len(data), data=data)
+        return Content(name=str(record["name"]), type=export_type, size=len(data), data=data)
 
     @action("reading", effect="read")
     async def text(self, file: str) -> str:
@@ -207,24 +211,22 @@ class Drive(GoogleConnection):
         if file:
             if content:
                 raise ToolRefusedError("give content or file, not both")
-            most = self.settings.max_bytes
-            _, content = await asyncio.to_thread(read_task_file, context, file, most)
-        kind = (
-            self._type(type)
-            if type
-            else mimetypes.guess_type(name)[0]
-            or ("text/plain" if isinstance(content, str) else "application/octet-stream")
+            max_bytes = self.settings.max_bytes
+            _, content = await asyncio.to_thread(read_task_file, context, file, max_bytes)
+        default_type = "text/plain" if isinstance(content, str) else "application/octet-stream"
+        media_type = (
+            self._media_type_of(type) if type else mimetypes.guess_type(name)[0] or default_type
         )
-        if kind == FOLDER:
+        if media_type == FOLDER:
             raise ToolRefusedError("create_folder makes folders")
-        body: dict[str, Any] = {"name": name, "mimeType": kind}
+        body: dict[str, Any] = {"name": name, "mimeType": media_type}
         if folder not in _ROOT_NAMES:  # unreadable with the scope drive.file
             body["parents"] = [await self._resolver.folder(folder)]
         data = content.encode() if isinstance(content, str) else content
-        if kind.startswith(NATIVE):
+        if media_type.startswith(NATIVE):
             if not data:
                 return file_of(await self._make_empty(body))
-            if kind not in _UPLOAD_TYPES:
+            if media_type not in _UPLOAD_TYPES:
                 raise ToolRefusedError(f"content cannot become a {type}; leave it out, or its type")
         request = Request(
             "store a file",
@@ -233,8 +235,8 @@ class Drive(GoogleConnection):
             query={"fields": FIELDS, **ALL_DRIVES},
             body=body,
         )
-        media = _UPLOAD_TYPES.get(kind, kind)
-        return file_of(await upload(self.transport, request, data, media))
+        upload_type = _UPLOAD_TYPES.get(media_type, media_type)
+        return file_of(await upload(self.transport, request, data, upload_type))
 
     @action("creating", effect="write", trust=_TRUST, sinks=["path"])
     async def create_folder(self, path: str) -> FileInfo:
@@ -243,8 +245,8 @@ class Drive(GoogleConnection):
         if not names:
             raise ToolRefusedError("the path names no folder")
         for name in names:
-            listed = await self._resolver.children(str(folder["id"]), name)
-            folders = [await self._resolver.target(i) for i in listed if leads_to_folder(i)]
+            matches = await self._resolver.children(str(folder["id"]), name)
+            folders = [await self._resolver.target(i) for i in matches if leads_to_folder(i)]
             parents = {} if folder["id"] == "root" else {"parents": [str(folder["id"])]}
             metadata = {"name": name, "mimeType": FOLDER, **parents}
             folder = folders[0] if folders else await self._make_empty(metadata)
@@ -292,9 +294,9 @@ class Drive(GoogleConnection):
         if content is None:
             return await self._patch("change a file", path, body, query)
         data = content.encode() if isinstance(content, str) else content
-        kind = _UPLOAD_TYPES.get(str(record["mimeType"]), str(record["mimeType"]))
+        media_type = _UPLOAD_TYPES.get(str(record["mimeType"]), str(record["mimeType"]))
         request = Request("replace a file", "PATCH", f"upload/{path}", query=query, body=body)
-        return file_of(await upload(self.transport, request, data, kind))
+        return file_of(await upload(self.transport, request, data, media_type))
 
     @action("removing", effect="write", trust=_TRUST, sinks=["file"])
     async def trash(self, file: str) -> FileInfo:
@@ -386,8 +388,8 @@ class Drive(GoogleConnection):
         files: dict[str, int] = {}
         version = ""
         if call.action == "create" and file:
-            most = self.settings.max_bytes
-            name, data = await asyncio.to_thread(read_task_file, call.context, str(file), most)
+            max_bytes = self.settings.max_bytes
+            name, data = await asyncio.to_thread(read_task_file, call.context, str(file), max_bytes)
             lines.append(f"Content: {name}, {len(data):,} bytes")
             version = hashlib.sha256(data).hexdigest()
         elif file:
@@ -407,11 +409,11 @@ class Drive(GoogleConnection):
 
     # -- parts --------------------------------------------------------------------------
 
-    def _type(self, kind: str) -> str:
-        file_type = type_of(kind)
-        if not file_type:
+    def _media_type_of(self, kind: str) -> str:
+        media_type = type_of(kind)
+        if not media_type:
             raise ToolRefusedError(f"unknown kind {kind!r}: a media type, or one of {kinds()}")
-        return file_type
+        return media_type
 
     async def _permissions(self, key: str) -> list[dict[str, Any]]:
         listing = Request(
@@ -449,8 +451,8 @@ class Drive(GoogleConnection):
             if not error.status:
                 raise
             # Drive refuses to repeat a move, so check whether it happened.
-            look = Request(what, "GET", path, query={"fields": FIELDS, **ALL_DRIVES})
-            record = await self.transport.json(look)
+            current_state = Request(what, "GET", path, query={"fields": FIELDS, **ALL_DRIVES})
+            record = await self.transport.json(current_state)
             parents = [query["addParents"]] if "addParents" in query else record.get("parents")
             if record.get("parents") == parents and body.items() <= record.items():
                 return file_of(record)

@@ -36,28 +36,28 @@ class PathResolver:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    async def find(self, given: str, *, follow: bool = True) -> dict[str, Any]:
+    async def find(self, reference: str, *, follow: bool = True) -> dict[str, Any]:
         """Return a file as JSON data of the Drive API.
 
         Args:
-            given: The id, URL or path.
+            reference: The id, URL or path.
             follow: Whether to return the target of a shortcut instead of the shortcut.
 
         Raises:
             ToolRefusedError: If no file or more than one file matches.
         """
-        record = await self._find(given)
+        record = await self._find(reference)
         return await self.target(record) if follow else record
 
-    async def target(self, found: dict[str, Any]) -> dict[str, Any]:
+    async def target(self, file: dict[str, Any]) -> dict[str, Any]:
         """Return the target of a shortcut; return any other file unchanged.
 
         Raises:
             ToolRefusedError: If the target does not exist.
         """
-        if found["mimeType"] != SHORTCUT:
-            return found
-        shortcut: dict[str, str] = found.get("shortcutDetails") or {}
+        if file["mimeType"] != SHORTCUT:
+            return file
+        shortcut: dict[str, str] = file.get("shortcutDetails") or {}
         key = shortcut.get("targetId", "")
         self._remember_resource_key(key, shortcut.get("targetResourceKey"))
         try:
@@ -66,25 +66,25 @@ class PathResolver:
             if error.status != _NOT_FOUND:
                 raise
             raise ToolRefusedError(
-                f"{found['name']!r} is a shortcut to a file that is not there (any more)"
+                f"{file['name']!r} is a shortcut to a file that is not there (any more)"
             ) from None
 
-    def _remember_resource_key(self, key: str, secret: str | None) -> None:
+    def _remember_resource_key(self, key: str, resource_key: str | None) -> None:
         """Send the resource key that a shared file requires with all further requests."""
-        if not secret or not _ID.fullmatch(key) or not _ID.fullmatch(secret):
+        if not resource_key or not _ID.fullmatch(key) or not _ID.fullmatch(resource_key):
             return
         keys = self._transport.headers.get(_RESOURCE_KEYS_HEADER, "").split(",")
-        more = [pair for pair in keys if pair and not pair.startswith(f"{key}/")]
+        other_pairs = [pair for pair in keys if pair and not pair.startswith(f"{key}/")]
         self._transport.headers[_RESOURCE_KEYS_HEADER] = ",".join(
-            [*more, f"{key}/{secret}"][-_MAX_KEYS:]
+            [*other_pairs, f"{key}/{resource_key}"][-_MAX_KEYS:]
         )
 
-    async def _find(self, place: str) -> dict[str, Any]:
-        text = place.strip()
+    async def _find(self, reference: str) -> dict[str, Any]:
+        text = reference.strip()
         if text.startswith("https://"):
             key = file_id(text)
-            secret = parse_qs(urlsplit(text).query).get("resourcekey")
-            self._remember_resource_key(key, secret[0] if secret else None)
+            resource_key = parse_qs(urlsplit(text).query).get("resourcekey")
+            self._remember_resource_key(key, resource_key[0] if resource_key else None)
             return await self._get(key)
         if text in ("", "/", "root"):
             return await self._get("root")
@@ -96,15 +96,15 @@ class PathResolver:
                     raise
         return await self._walk(text)
 
-    async def folder(self, given: str) -> str:
+    async def folder(self, reference: str) -> str:
         """Return the id of a folder.
 
         Raises:
             ToolRefusedError: If there is no such folder, or the path names a file.
         """
-        record = await self.find(given)
+        record = await self.find(reference)
         if record["mimeType"] != FOLDER:
-            raise ToolRefusedError(f"{given!r} is not a folder")
+            raise ToolRefusedError(f"{reference!r} is not a folder")
         return str(record["id"])
 
     async def children(self, folder: str, name: str) -> list[dict[str, Any]]:
@@ -137,16 +137,16 @@ class PathResolver:
         if not names:
             return folder
         for depth, name in enumerate(names):
-            listed = await self.children(str(folder["id"]), name)
+            matches = await self.children(str(folder["id"]), name)
             if depth < len(names) - 1:
-                listed = [await self.target(item) for item in listed if leads_to_folder(item)]
-            if not listed:
+                matches = [await self.target(item) for item in matches if leads_to_folder(item)]
+            if not matches:
                 above = "/".join(names[:depth]) or "the drive"
                 raise ToolRefusedError(f"there is no {name!r} in {above}, and no file with this id")
-            if len(listed) > 1:
-                ids = ", ".join(str(item["id"]) for item in listed)
+            if len(matches) > 1:
+                ids = ", ".join(str(item["id"]) for item in matches)
                 raise ToolRefusedError(f"{path!r} is the path of several files; use an id: {ids}")
-            folder = listed[0]
+            folder = matches[0]
         return folder
 
     async def _shared_drive(self, name: str) -> dict[str, Any]:

@@ -155,16 +155,16 @@ class Gmail(GoogleConnection):
     @action("reading", effect="read", trust=_TRUST, author="verified_sender")
     async def thread(self, thread: str) -> Thread:
         """A conversation with all its messages, the oldest first."""
-        found = await self.transport.json(
+        conversation = await self.transport.json(
             Request("read a conversation", "GET", f"{_ME}/threads/{segment(thread)}")
         )
-        resources: list[dict[str, Any]] = found.get("messages") or []
+        resources: list[dict[str, Any]] = conversation.get("messages") or []
         for item in resources:
             await self._fetch_large_texts(item)
         names = await self._label_names(resources)
         mails = [await asyncio.to_thread(mail_of, item, names(item)) for item in resources]
         subject = mails[0]["subject"] if mails else ""
-        return Thread(id=str(found["id"]), subject=subject, messages=mails)
+        return Thread(id=str(conversation["id"]), subject=subject, messages=mails)
 
     @action("reading", effect="read")
     async def attachment(self, message: str, name: str) -> FileData:
@@ -174,10 +174,11 @@ class Gmail(GoogleConnection):
             (p for p in parts if p.name == name), None
         )
         if part is None:
-            known = [p.name for p in parts]
+            attachment_names = [p.name for p in parts]
             raise ToolRefusedError(
-                f"message {message} has no attachment {name[:200]!r}{did_you_mean(name, known)}. "
-                f"Attachments: {', '.join(known) or 'none'}"
+                f"message {message} has no attachment {name[:200]!r}"
+                f"{did_you_mean(name, attachment_names)}. "
+                f"Attachments: {', '.join(attachment_names) or 'none'}"
             )
         data = await self._content(message, part)
         return FileData(name=part.name, type=part.type, size=len(data), data=data)
@@ -255,23 +256,25 @@ class Gmail(GoogleConnection):
                 raise ToolRefusedError("with reply_to, leave out people and subject")
             raw, thread = await self._build_reply(reply_to, text, html, files)
         else:
-            raw, thread = (
-                await asyncio.to_thread(
-                    build,
-                    to=to,
-                    subject=subject,
-                    text=text,
-                    html=html,
-                    cc=cc,
-                    bcc=bcc,
-                    attachments=files,
-                ),
-                None,
+            thread = None
+            raw = await asyncio.to_thread(
+                build,
+                to=to,
+                subject=subject,
+                text=text,
+                html=html,
+                cc=cc,
+                bcc=bcc,
+                attachments=files,
             )
         body = {"message": {"threadId": thread} if thread else {}}
         created = await self._upload("write a draft", f"{_ME}/drafts", body, raw)
-        inner: dict[str, Any] = created.get("message") or {}
-        return Draft(id=str(created["id"]), message=str(inner["id"]), thread=str(inner["threadId"]))
+        message_ids: dict[str, Any] = created.get("message") or {}
+        return Draft(
+            id=str(created["id"]),
+            message=str(message_ids["id"]),
+            thread=str(message_ids["threadId"]),
+        )
 
     @action("sending", effect="irreversible", trust="own", sinks=["draft"])
     async def send_draft(self, draft: str) -> Sent:
@@ -292,16 +295,16 @@ class Gmail(GoogleConnection):
         adding, removing = _as_list(add), _as_list(remove)
         if not adding and not removing:
             raise ToolRefusedError("name labels to add or to remove")
-        known = {str(item["name"]).lower(): str(item["id"]) for item in await self._labels()}
+        label_ids = {str(item["name"]).lower(): str(item["id"]) for item in await self._labels()}
         for name in removing:
-            if name.lower() not in known:
-                raise ToolRefusedError(f"there is no label {name!r}{did_you_mean(name, known)}")
+            if name.lower() not in label_ids:
+                raise ToolRefusedError(f"there is no label {name!r}{did_you_mean(name, label_ids)}")
         for name in adding:
-            if name.lower() not in known:
-                known[name.lower()] = await self._create_label(name)
+            if name.lower() not in label_ids:
+                label_ids[name.lower()] = await self._create_label(name)
         body = {
-            "addLabelIds": [known[name.lower()] for name in adding],
-            "removeLabelIds": [known[name.lower()] for name in removing],
+            "addLabelIds": [label_ids[name.lower()] for name in adding],
+            "removeLabelIds": [label_ids[name.lower()] for name in removing],
         }
         return await self._change(_as_list(messages), body)
 
@@ -320,20 +323,22 @@ class Gmail(GoogleConnection):
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
         """Preview the recipients of a reply, the concerned messages, or the text of a draft."""
-        given = call.arguments
+        arguments = call.arguments
         if call.action == "send_draft":
-            return await self._draft_preview(str(given["draft"]))
+            return await self._draft_preview(str(arguments["draft"]))
         lines: list[str] = []
-        answered_message = given.get("message") if call.action == "reply" else given.get("reply_to")
+        answered_message = (
+            arguments.get("message") if call.action == "reply" else arguments.get("reply_to")
+        )
         if answered_message is not None:
             lines += await self._reply_lines(
-                str(answered_message), everyone=bool(given.get("everyone"))
+                str(answered_message), everyone=bool(arguments.get("everyone"))
             )
-        messages: Any = given.get("messages")
+        messages: Any = arguments.get("messages")
         if messages:
             lines += await self._message_lines(_as_list(messages))
         files, basis = await asyncio.to_thread(
-            _sizes_and_digest, given.get("attachments"), call.context
+            _sizes_and_digest, arguments.get("attachments"), call.context
         )
         if not (lines or files):
             return None
@@ -379,7 +384,7 @@ class Gmail(GoogleConnection):
             raise ToolRefusedError(f"{what} has {size:,} bytes; at most {max_bytes:,} are read")
 
     async def _attachment(self, message: str, key: str) -> str:
-        found = await self.transport.json(
+        attachment = await self.transport.json(
             Request(
                 "read an attachment",
                 "GET",
@@ -387,11 +392,11 @@ class Gmail(GoogleConnection):
                 max_bytes=2 * self.settings.max_bytes,
             )
         )
-        return str(found.get("data") or "")
+        return str(attachment.get("data") or "")
 
     async def _labels(self) -> list[dict[str, Any]]:
-        found = await self.transport.json(Request("list labels", "GET", f"{_ME}/labels"))
-        return found.get("labels") or []
+        response = await self.transport.json(Request("list labels", "GET", f"{_ME}/labels"))
+        return response.get("labels") or []
 
     async def _label_names(
         self, resources: Sequence[dict[str, Any]]
@@ -402,8 +407,8 @@ class Gmail(GoogleConnection):
         """
         ids = {key for item in resources for key in item.get("labelIds") or ()}
         has_user_label = any(key.startswith("Label_") for key in ids)
-        listed = await self._labels() if has_user_label else []
-        names: dict[str, str] = {item["id"]: item["name"] for item in listed}
+        labels = await self._labels() if has_user_label else []
+        names: dict[str, str] = {item["id"]: item["name"] for item in labels}
 
         def names_of(item: dict[str, Any]) -> list[str]:
             ids: list[str] = item.get("labelIds") or []
@@ -415,15 +420,14 @@ class Gmail(GoogleConnection):
         self, attachments: Sequence[Attachment | str] | None, context: CallContext | None
     ) -> list[Attachment]:
         """Return attachments with their content; a plain name means a file of the task."""
-        found: list[Attachment] = []
+        loaded: list[Attachment] = []
         for item in attachments or ():
             if isinstance(item, str):
-                read = asyncio.to_thread(read_task_file, context, item, MAX_BYTES)
-                name, data = await read
-                found.append(Attachment(name=name, data=data))
+                name, data = await asyncio.to_thread(read_task_file, context, item, MAX_BYTES)
+                loaded.append(Attachment(name=name, data=data))
             else:
-                found.append(item)
-        return found
+                loaded.append(item)
+        return loaded
 
     async def _build_reply(
         self,
@@ -435,13 +439,13 @@ class Gmail(GoogleConnection):
         everyone: bool = False,
     ) -> tuple[bytes, str]:
         """Return an encoded reply to a message, and the id of its thread."""
-        old, headers, to, cc = await self._reply_recipients(message, everyone=everyone)
+        original, headers, to, cc = await self._reply_recipients(message, everyone=everyone)
         subject = headers.get("subject", "")
-        own_id = headers.get("message-id", "")
+        original_id = headers.get("message-id", "")
         reply_headers: dict[str, str] = {}
-        if own_id:
-            reply_headers["In-Reply-To"] = own_id
-            reply_headers["References"] = f"{headers.get('references', '')} {own_id}".strip()
+        if original_id:
+            reply_headers["In-Reply-To"] = original_id
+            reply_headers["References"] = f"{headers.get('references', '')} {original_id}".strip()
         raw = await asyncio.to_thread(
             build,
             to=to,
@@ -452,7 +456,7 @@ class Gmail(GoogleConnection):
             attachments=attachments,
             more=reply_headers,
         )
-        return raw, str(old["threadId"])
+        return raw, str(original["threadId"])
 
     async def _reply_recipients(
         self, message: str, *, everyone: bool
@@ -461,12 +465,12 @@ class Gmail(GoogleConnection):
 
         A reply to a message that the user sent goes to the recipients of that message.
         """
-        old = await self._get(message, format="metadata", metadataHeaders=_REPLY_HEADERS)
-        payload: dict[str, Any] = old.get("payload") or {}
-        to = people_in(payload, "To") if "SENT" in (old.get("labelIds") or ()) else []
+        original = await self._get(message, format="metadata", metadataHeaders=_REPLY_HEADERS)
+        payload: dict[str, Any] = original.get("payload") or {}
+        to = people_in(payload, "To") if "SENT" in (original.get("labelIds") or ()) else []
         to = to or people_in(payload, "Reply-To") or people_in(payload, "From")
         cc = await self._other_recipients(payload, to) if everyone else ()
-        return old, headers_of(payload), to, cc
+        return original, headers_of(payload), to, cc
 
     async def _reply_lines(self, message: str, *, everyone: bool) -> list[str]:
         _, headers, to, cc = await self._reply_recipients(message, everyone=everyone)
@@ -474,20 +478,20 @@ class Gmail(GoogleConnection):
         return [*lines, f"In answer to: {headers.get('subject', '')}"]
 
     async def _message_lines(self, ids: Sequence[str]) -> list[str]:
-        found = [
+        messages = [
             line_of(item, ())
             for item in await self._existing_messages(ids[:_MAX_PREVIEWED_MESSAGES])
         ]
-        shown = [f"{line['sender']}: {line['subject']}" for line in found]
+        lines = [f"{message['sender']}: {message['subject']}" for message in messages]
         omitted_count = len(ids) - _MAX_PREVIEWED_MESSAGES
-        return [*shown, *([f"… and {omitted_count} more"] if omitted_count > 0 else [])]
+        return [*lines, *([f"… and {omitted_count} more"] if omitted_count > 0 else [])]
 
     async def _draft_preview(self, draft: str) -> Allowed:
         """Return the preview of a draft; its basis changes whenever the draft changes."""
-        found = await self.transport.json(
+        resource = await self.transport.json(
             Request("read a draft", "GET", f"{_ME}/drafts/{segment(draft)}")
         )
-        message: dict[str, Any] = found["message"]
+        message: dict[str, Any] = resource["message"]
         await self._fetch_large_texts(message)
         text = await asyncio.to_thread(draft_text, message)
         return Allowed(preview=text, basis=f"{message['id']}\n{text}")
@@ -527,11 +531,11 @@ class Gmail(GoogleConnection):
         except GoogleError as error:
             if error.status != 409:
                 raise
-            listed = await self._labels()
-            found = [item for item in listed if str(item["name"]).lower() == name.lower()]
-            if not found:
+            labels = await self._labels()
+            same_name = [item for item in labels if str(item["name"]).lower() == name.lower()]
+            if not same_name:
                 raise
-            created = found[0]
+            created = same_name[0]
         return str(created["id"])
 
     async def _change(self, ids: Sequence[str], body: dict[str, Any]) -> Changed:
@@ -556,8 +560,8 @@ def _sizes_and_digest(
             digest = digest or hashlib.sha256()
             digest.update(f"{len(data)}\n{name}\n".encode() + data)
         else:
-            name, given = item["name"], item["data"]
-            data = given.encode() if isinstance(given, str) else given
+            name, content = item["name"], item["data"]
+            data = content.encode() if isinstance(content, str) else content
         key, suffix = name, 2
         while key in sizes:
             key, suffix = f"{name} ({suffix})", suffix + 1

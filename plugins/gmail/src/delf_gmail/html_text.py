@@ -36,7 +36,7 @@ def text_of(source: str) -> str:
     """
     pieces: list[str] = []
     invisible_tag, depth = "", 0
-    link, start = "", 0
+    link, link_start = "", 0
     for piece in _pieces(source[:_MAX_SOURCE_LENGTH]):
         tag_name = _NAME.match(piece) if piece.startswith("<") else None
         if tag_name is None:
@@ -50,7 +50,7 @@ def text_of(source: str) -> str:
                 invisible_tag = invisible_tag if depth else ""
         elif is_end_tag:
             if tag == "a" and link:
-                pieces.append(_link_suffix(link, "".join(pieces[start:]).strip()))
+                pieces.append(_link_suffix(link, "".join(pieces[link_start:]).strip()))
                 link = ""
             elif _BLOCK_TAGS.fullmatch(tag):
                 pieces.append("\n\n" if tag in ("p", "table", "ul", "ol") else "\n")
@@ -59,7 +59,7 @@ def text_of(source: str) -> str:
         ):
             invisible_tag, depth = tag, 1
         elif tag == "a":
-            link, start = _attribute(_LINK, piece), len(pieces)
+            link, link_start = _attribute(_LINK, piece), len(pieces)
         else:
             pieces.append(_text_of_start_tag(tag, piece))
     text = re.sub(r"[ \t\xa0]+", " ", "".join(pieces))

@@ -237,9 +237,6 @@ def mail_of(resource: Resource, labels: Sequence[str]) -> Mail:
 
     Args:
         resource: The message as JSON data, with all parts.
-
-    Args:
-        resource: The message in full.
         labels: The names of its labels.
     """
     payload: Resource = resource.get("payload") or {}
@@ -299,20 +296,22 @@ def body_text(payload: Resource, depth: int = 0) -> str:
 def _best_alternative(texts: Sequence[tuple[Resource, str]]) -> str:
     """Return the plain-text alternative, or the HTML one if the plain text is a placeholder."""
     plain = next((text for child, text in texts if _kind(child) == "text/plain" and text), "")
-    rich = next(
+    html_text = next(
         (text for child, text in reversed(texts) if _kind(child) != "text/plain" and text), ""
     )
-    return rich if rich and _is_placeholder(plain, rich) else plain or rich
+    return html_text if html_text and _is_placeholder(plain, html_text) else plain or html_text
 
 
-def _is_placeholder(plain: str, rich: str) -> bool:
+def _is_placeholder(plain: str, html_text: str) -> bool:
     """Return True if a plain text says hardly more than "your program cannot show HTML"."""
     if len(plain) > _MAX_PLACEHOLDER_LENGTH:
         return False
-    if _HTML.search(plain) and not _HTML.search(rich):
+    if _HTML.search(plain) and not _HTML.search(html_text):
         return True
-    in_plain, in_html = (len(re.findall(r"\w+", _LINKS.sub("", text))) for text in (plain, rich))
-    return in_html > 2 * in_plain + 20
+    plain_word_count, html_word_count = (
+        len(re.findall(r"\w+", _LINKS.sub("", text))) for text in (plain, html_text)
+    )
+    return html_word_count > 2 * plain_word_count + 20
 
 
 def _kind(payload: Resource) -> str:

@@ -37,12 +37,12 @@ def _text(document: Document) -> Text:
 
 
 def _for_html(read: Callable[[Document], Any]) -> Callable[[Document], Any]:
-    def checked(document: Document) -> Any:
+    def read_html(document: Document) -> Any:
         if document.kind not in HTML:
             raise ToolExecutionError(f"{document.url} is not a page: it is {document.kind}")
         return read(document)
 
-    return checked
+    return read_html
 
 
 _PARSERS: Final[dict[str, Callable[[Document], Any]]] = {

@@ -56,15 +56,16 @@ def stated_date(tree: Any, url: str) -> str | None:
         tree: The parsed HTML of the page.
         url: The page's URL, in which a path such as ``/2026/01/31/title`` states a date.
     """
-    for date in filter(None, _declared_dates(tree)):
-        return date
+    declared_date = next(filter(None, _declared_dates(tree)), None)
+    if declared_date is not None:
+        return declared_date
     for xpath in (_DATE_ELEMENTS, _TIME_ELEMENTS):
         dates = {_date_of_element(element) for element in tree.xpath(xpath)} - {None}
         if len(dates) == 1:  # several dates are ambiguous
             return dates.pop()
-    in_url = _DATE_IN_URL.search(urlsplit(url).path)
+    url_match = _DATE_IN_URL.search(urlsplit(url).path)
     try:
-        return dt.date(*map(int, in_url.groups())).isoformat() if in_url else None
+        return dt.date(*map(int, url_match.groups())).isoformat() if url_match else None
     except ValueError:
         return None
 
@@ -118,8 +119,8 @@ def _page_objects(data: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
 
 def _date_of_element(element: Any) -> str | None:
     """Return the date in an element's attributes or text; None if missing or ambiguous."""
-    text = [element.get(name) for name in ("datetime", "content", "title")]
-    date = next((_parse_date(str(text)) for text in text if text), None)
+    values = [element.get(name) for name in ("datetime", "content", "title")]
+    date = next((_parse_date(str(value)) for value in values if value), None)
     if date is not None or _is_ambiguous(str(element.text_content())):
         return date
     copied = copy.deepcopy(element)
@@ -148,6 +149,7 @@ def _is_ambiguous(text: str) -> bool:
 
 
 def _find_date(**parts: Any) -> str | None:
+    """Parse the date of an element that is put into the ``head`` or ``body`` of an empty page."""
     from htmldate import find_date
 
     page: Any = lxml_html().document_fromstring("<html><head></head><body></body></html>")

@@ -62,24 +62,24 @@ class Fetcher:
             ToolRefusedError: If the address is not allowed.
             ToolExecutionError: If the request fails or the document is too large.
         """
-        first = checked_url(url, self._settings).copy_with(fragment=None)
+        approved_url = checked_url(url, self._settings).copy_with(fragment=None)
         if named_by is not None:
-            self._require_approved_host(first, f"{named_by} names", httpx.URL(named_by))
-        return await self._follow(first)
+            self._require_approved_host(approved_url, f"{named_by} names", httpx.URL(named_by))
+        return await self._follow(approved_url)
 
     async def aclose(self) -> None:
         """Close all connections."""
         await self.readers.aclose()
         await self._transport.aclose()
 
-    async def _follow(self, first: httpx.URL) -> Document:
+    async def _follow(self, approved_url: httpx.URL) -> Document:
         """Download a document, following redirects."""
-        url = first
+        url = approved_url
         for _ in range(_MAX_REDIRECTS + 1):
             response, content = await self._exchange(url)
             location = response.headers.get("location")
             if response.status_code in _REDIRECTS and location:
-                url = self._redirected(url, location, first)
+                url = self._checked_redirect(url, location, approved_url)
                 continue
             if response.status_code >= _FIRST_ERROR_STATUS:
                 raise ToolExecutionError(
@@ -94,30 +94,32 @@ class Fetcher:
                 charset=content_type.get_content_charset(),
                 content=content,
             )
-        raise ToolExecutionError(f"{first}: over {_MAX_REDIRECTS} redirects")
+        raise ToolExecutionError(f"{approved_url}: over {_MAX_REDIRECTS} redirects")
 
-    def _redirected(self, url: httpx.URL, location: str, first: httpx.URL) -> httpx.URL:
+    def _checked_redirect(
+        self, url: httpx.URL, location: str, approved_url: httpx.URL
+    ) -> httpx.URL:
         try:
             target = url.join(location).copy_with(fragment=None)
         except (httpx.InvalidURL, ValueError):
             raise ToolExecutionError(f"{url} redirects to no valid address") from None
         # A redirect is an address chosen by a stranger, under the same rules as the first.
-        checked = checked_url(str(target), self._settings)
-        self._require_approved_host(checked, f"{url} redirects to", first)
-        return checked
+        checked_target = checked_url(str(target), self._settings)
+        self._require_approved_host(checked_target, f"{url} redirects to", approved_url)
+        return checked_target
 
-    def _require_approved_host(self, url: httpx.URL, source: str, first_url: httpx.URL) -> None:
+    def _require_approved_host(self, url: httpx.URL, source: str, approved_url: httpx.URL) -> None:
         """Raise ToolRefusedError for a host that needs an approval other than the given one.
 
         Args:
             url: The requested URL.
             source: The origin of the URL for the error message, such as ``PAGE redirects to``.
-            first_url: The URL that was approved.
+            approved_url: The URL that was approved.
         """
         settings = self._settings
         if (
             settings.other_hosts == "ask"
-            and url.host != first_url.host
+            and url.host != approved_url.host
             and not is_named(url.host, settings)
         ):
             raise ToolRefusedError(

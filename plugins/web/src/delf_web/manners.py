@@ -18,13 +18,15 @@ class Pace:
 
     def __init__(self, rate: float) -> None:
         self._pause = 1 / rate if rate else 0.0
-        self._next: dict[str, float] = {}
+        self._next_start: dict[str, float] = {}
 
     async def turn(self, host: str) -> None:
         """Wait until the next request to a host may start."""
         now = time.monotonic()
-        start = max(now, self._next.get(host, 0.0))
-        self._next[host] = start + self._pause
-        if len(self._next) > _MAX_SITES:
-            self._next = {host: at for host, at in self._next.items() if at > now}
-        await asyncio.sleep(start - now)
+        start_time = max(now, self._next_start.get(host, 0.0))
+        self._next_start[host] = start_time + self._pause
+        if len(self._next_start) > _MAX_SITES:
+            self._next_start = {
+                host: time_ for host, time_ in self._next_start.items() if time_ > now
+            }
+        await asyncio.sleep(start_time - now)

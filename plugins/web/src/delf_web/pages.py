@@ -106,19 +106,20 @@ def _main_text(tree: Any, url: str) -> str:
 
 def _note_share(text: str, visible_text: str) -> None:
     """Add a note to the call if the main text has much less or more text than the visible page."""
-    main, all_words = _WORD.findall(_LINK.sub("]", text)), _WORD.findall(visible_text)
-    main_count, total = (
-        sum(map(len, words)) for words in (main, all_words)
-    )  # in characters: some scripts do not separate words
-    if main_count < _MIN_UNNOTED_SHARE * total:
+    main_words = _WORD.findall(_LINK.sub("]", text))
+    visible_words = _WORD.findall(visible_text)
+    # Counted in characters, because some writing systems do not separate words.
+    main_length, visible_length = sum(map(len, main_words)), sum(map(len, visible_words))
+    if main_length < _MIN_UNNOTED_SHARE * visible_length:
         note(
-            f"this is the page's main text, {len(main):,} of about {len(all_words):,} words: "
+            f"this is the page's main text, {len(main_words):,} of about "
+            f"{len(visible_words):,} words: "
             "scrape(url, whole=True) gives all of them"
         )
-    elif main_count > _MAX_UNNOTED_SHARE * total:
+    elif main_length > _MAX_UNNOTED_SHARE * visible_length:
         note(
-            f"this text comes from data embedded in the page; the visible page has "
-            f"{len(all_words):,} words"
+            "this text comes from data embedded in the page; the visible page has "
+            f"{len(visible_words):,} words"
         )
 
 
@@ -248,15 +249,15 @@ def _rows(table: Any) -> list[list[str]]:
         for cell in table_row.xpath("./th | ./td"):
             _insert_spanning_cells(spanning_cells, row)
             text = _text_of(cell)
-            row_span = _span(cell, "rowspan")
-            for _ in range(min(_span(cell, "colspan"), _MAX_SPAN - len(row))):
+            row_span = _span_of(cell, "rowspan")
+            for _ in range(min(_span_of(cell, "colspan"), _MAX_SPAN - len(row))):
                 if row_span > 1:
                     spanning_cells[len(row)] = text, row_span
                 row.append(text)
         _insert_spanning_cells(spanning_cells, row)
         spanning_cells = {
-            at: (text, row_span - 1)
-            for at, (text, row_span) in spanning_cells.items()
+            column: (text, row_span - 1)
+            for column, (text, row_span) in spanning_cells.items()
             if row_span > 1
         }
         rows.append(row)
@@ -275,6 +276,6 @@ def _insert_spanning_cells(spanning_cells: dict[int, tuple[str, int]], row: list
         row.append(spanning_cells[len(row)][0])
 
 
-def _span(cell: Any, name: str) -> int:
+def _span_of(cell: Any, name: str) -> int:
     value = str(cell.get(name, "1")).strip()
     return max(1, min(int(value), _MAX_SPAN)) if value.isascii() and value.isdigit() else 1

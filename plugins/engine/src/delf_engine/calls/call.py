@@ -59,11 +59,11 @@ class Call:
         """SHA-256 over the names and contents in ``files``; None if no file was read."""
         if not self.files:
             return None
-        digest_of_all = hashlib.sha256()
+        digest = hashlib.sha256()
         for name, data in sorted(self.files.items()):
-            digest_of_all.update(f"{name}\n".encode("utf-8", "surrogatepass"))
-            digest_of_all.update(hashlib.sha256(data).digest())
-        return digest_of_all.hexdigest()
+            digest.update(f"{name}\n".encode("utf-8", "surrogatepass"))
+            digest.update(hashlib.sha256(data).digest())
+        return digest.hexdigest()
 
 
 def call_digest(name: str, arguments: Mapping[str, Any]) -> str:

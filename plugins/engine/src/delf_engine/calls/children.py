@@ -99,9 +99,11 @@ class ChildTasks:
             try:
                 # Calls of ``asyncio.gather`` arrive one by one, and no message says how many are
                 # still to come.
-                size = 0
-                while size < len(batch.calls) and not call.alone:  # until a pause without new calls
-                    size = len(batch.calls)
+                call_count = 0
+                while (
+                    call_count < len(batch.calls) and not call.alone
+                ):  # until a pause without new calls
+                    call_count = len(batch.calls)
                     await asyncio.sleep(_BATCH_SECONDS)
             finally:
                 # First, and even if cancelled: calls that come from now on belong to the next
@@ -115,14 +117,14 @@ class ChildTasks:
 
     def _decide_batch(self, batch: _Batch) -> None:
         """Reserve a child for each call of a batch, or set ``batch.problem`` if too few remain."""
-        size, remaining = len(batch.calls), self.remaining - len(self._reserved_calls)
-        if size <= remaining:
+        call_count, remaining = len(batch.calls), self.remaining - len(self._reserved_calls)
+        if call_count <= remaining:
             self._reserved_calls |= batch.calls
-        elif size == 1:
+        elif call_count == 1:
             batch.problem = self._limit_message()
         else:
             batch.problem = (
-                f"{size} calls came together, each for a child task, and the task can have "
+                f"{call_count} calls came together, each for a child task, and the task can have "
                 f"{remaining} more of at most {self._run.config.max_children}: give each several "
                 "pieces of the work"
             )
@@ -159,27 +161,27 @@ class ChildTasks:
                 hint=f"tasks nest at most {MAX_LEVELS} levels deep",
             )
         request = self._request(child, call)
-        recorded = next((event for event in starts if event.task == child.task), None)
+        recorded_start = next((event for event in starts if event.task == child.task), None)
         self._reserved_calls.discard(call.number)
-        if recorded is None:
+        if recorded_start is None:
             self._count_child()
         else:
-            starts.remove(recorded)
-            request = replace(request, task_id=recorded.child_id)
+            starts.remove(recorded_start)
+            request = replace(request, task_id=recorded_start.child_id)
         key = call.number, request.task_id
-        work = self._running.get(key)
-        if work is None:
+        child_task = self._running.get(key)
+        if child_task is None:
             # A task of its own: the child lives on if this call is cancelled with its sandbox, and
             # the repeated call finds it by its key.
-            child_work = self._run_recorded(call, request, is_resumed=recorded is not None)
-            work = self._running[key] = asyncio.create_task(child_work)
+            child_work = self._run_recorded(call, request, is_resumed=recorded_start is not None)
+            child_task = self._running[key] = asyncio.create_task(child_work)
         # The child needs a permit itself: parents that keep theirs would block all places forever.
         async with self._run.permit.released():
-            await asyncio.wait({work})
+            await asyncio.wait({child_task})
         # Only after the wait: cancelled during it, the call is made again and fetches the result
         # then.
         self._running.pop(key, None)
-        return work.result()
+        return child_task.result()
 
     def adopt(self, run: TaskRun) -> None:
         """Continue for a new run of the parent, keeping the running children."""
@@ -195,15 +197,15 @@ class ChildTasks:
         Args:
             call: The ended call, whose children are cancelled; None for the children of all calls.
         """
-        ending = [key for key in self._running if call is None or key[0] == call.number]
+        ended_keys = [key for key in self._running if call is None or key[0] == call.number]
         # Removed before the cancellation, so that nobody waits for the result of a cancelled child.
-        works = [self._running.pop(key) for key in ending]
-        for (_, child_id), work in zip(ending, works, strict=True):
-            if self._stays_resumable and not work.done():
+        child_tasks = [self._running.pop(key) for key in ended_keys]
+        for (_, child_id), child_task in zip(ended_keys, child_tasks, strict=True):
+            if self._stays_resumable and not child_task.done():
                 self._keep_child_resumable(child_id)
-            work.cancel()
-        if works:
-            await to_its_end(asyncio.gather(*works, return_exceptions=True))
+            child_task.cancel()
+        if child_tasks:
+            await to_its_end(asyncio.gather(*child_tasks, return_exceptions=True))
 
     async def _run_recorded(
         self, call: Call, request: TaskRequest, *, is_resumed: bool

@@ -40,8 +40,7 @@ class CallContexts:
         self._run = run
         self.children = children
         self._outputs: dict[int, RedactedStream] = {}
-        """The streams of the calls' printed text, which hold back a possible beginning of a secret.
-        """
+        """The calls' printed text, which holds back a possible beginning of a secret."""
 
     def has_begun(self, call: Call) -> bool:
         """Return True if a call started child tasks before a resume."""
@@ -145,8 +144,8 @@ class CallContexts:
     ) -> bytes:
         """Return the content of a file, which is read only once per call. Thread-safe."""
         names = {name, Path(name).name}
-        is_kept = not names.isdisjoint(call.files)
-        if reader is None and not is_kept and not names.isdisjoint(call.absent):
+        is_loaded = not names.isdisjoint(call.files)
+        if reader is None and not is_loaded and not names.isdisjoint(call.absent):
             raise ToolRefusedError(
                 f"{name[:200]!r} could not be read when a person was asked about this call; "
                 "make the call again"

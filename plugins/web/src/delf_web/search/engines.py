@@ -144,14 +144,14 @@ class Anthropic:
     path = "v1/messages"
 
     def __init__(self) -> None:
-        self._sent: dict[str, Any] = {}
+        self._last_body: dict[str, Any] = {}
 
     def headers(self, key: str) -> dict[str, str]:
         """Return the headers with the API key and the API version."""
         return {"x-api-key": key, "anthropic-version": "2023-06-01"}
 
     def body(self, query: Query) -> dict[str, Any]:
-        """Return the request body for an answer from a limited number of searches."""
+        """Return the request body for a search; keep it for :meth:`read`."""
         tool: dict[str, Any] = {
             "type": "web_search_20250305",
             "name": "web_search",
@@ -159,13 +159,13 @@ class Anthropic:
         }
         if query.domains:
             tool["allowed_domains"] = list(query.domains)
-        self._sent = {
+        self._last_body = {
             "model": query.model,
             "max_tokens": _MAX_TOKENS,
             "messages": [{"role": "user", "content": query.prompt}],
             "tools": [tool],
         }
-        return self._sent
+        return self._last_body
 
     def read(self, data: Any, findings: Findings) -> dict[str, Any] | None:
         """Add the answer, and the found pages with cited passages as snippets."""
@@ -186,8 +186,8 @@ class Anthropic:
         findings.is_cut = data.get("stop_reason") == "max_tokens"
         if data.get("stop_reason") == "pause_turn":  # the model asks to continue
             turn = {"role": "assistant", "content": data["content"]}
-            self._sent = {**self._sent, "messages": [*self._sent["messages"], turn]}
-            return self._sent
+            self._last_body = {**self._last_body, "messages": [*self._last_body["messages"], turn]}
+            return self._last_body
         return None
 
 
@@ -202,7 +202,7 @@ class Google:
         return {"x-goog-api-key": key}
 
     def body(self, query: Query) -> dict[str, Any]:
-        """Return the request body."""
+        """Return the request body for a search."""
         return {
             "contents": [{"role": "user", "parts": [{"text": query.prompt}]}],
             "tools": [{"googleSearch": {}}],
@@ -214,19 +214,19 @@ class Google:
         if not candidates:
             reason = _object_in(data, "promptFeedback").get("blockReason", "no answer")
             raise ToolExecutionError(_ERROR.format(reason))
-        first = candidates[0]
-        parts = _object_in(first, "content").get("parts") or ()
+        candidate = candidates[0]
+        parts = _object_in(candidate, "content").get("parts") or ()
         findings.answer += "".join(p.get("text", "") for p in parts if not p.get("thought"))
-        findings.is_cut = first.get("finishReason", "STOP") != "STOP"
-        grounding = _object_in(first, "groundingMetadata")
+        findings.is_cut = candidate.get("finishReason", "STOP") != "STOP"
+        grounding = _object_in(candidate, "groundingMetadata")
         pages = [_object_in(chunk, "web") for chunk in _list_in(grounding, "groundingChunks")]
         for page in pages:
             findings.add(page.get("uri", ""), page.get("title") or "")
         for support in _list_in(grounding, "groundingSupports"):
-            words = _object_in(support, "segment").get("text", "")
+            supported_text = _object_in(support, "segment").get("text", "")
             for index in _list_in(support, "groundingChunkIndices"):
                 if 0 <= index < len(pages):
-                    findings.add(pages[index].get("uri", ""), "", words)
+                    findings.add(pages[index].get("uri", ""), "", supported_text)
         return None
 
 
