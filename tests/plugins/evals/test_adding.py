@@ -51,7 +51,7 @@ def test_changing_calls_become_expectations_without_effect(
     assert report("cases")[1] == 1
 
 
-def test_answer_to_a_question_is_part_of_the_case(
+def test_answers_to_questions_are_saved_in_the_evaluation_case(
     task: Any, run: Any, report: Any, project: Any, model: Any
 ):
     script = "print('Hello', await ask('Who are you?', default='Ann'))"

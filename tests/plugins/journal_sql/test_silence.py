@@ -84,7 +84,7 @@ def test_slow_query_is_awaited_while_the_server_is_reachable(line: Any):
 
 
 @pytest.mark.parametrize("journal_url", ["sqlite", "postgresql"], indirect=True)
-def test_database_that_works_counts_as_answering(journal_url: Any):
+def test_reachable_database_counts_as_answering(journal_url: Any):
     assert open_database(JournalSettings(url=journal_url)).answers()
 
 

@@ -148,9 +148,9 @@ def _inline(node: Any, text: Text, styles: list[tuple[str, Any]]) -> None:
         address = str(node.attrs.get("src", ""))
         text.add(node.content or address, [*styles, ("link", address)])
     else:
-        own = {"strong": "bold", "em": "italic", "s": "strikethrough"}.get(node.type)
-        more: list[tuple[str, Any]] = [(own, True)] if own else []
+        style = {"strong": "bold", "em": "italic", "s": "strikethrough"}.get(node.type)
+        new_styles: list[tuple[str, Any]] = [(style, True)] if style else []
         if node.type == "link":
-            more = [("link", str(node.attrs.get("href", "")))]
+            new_styles = [("link", str(node.attrs.get("href", "")))]
         for child in node.children:
-            _inline(child, text, [*styles, *more])
+            _inline(child, text, [*styles, *new_styles])

@@ -185,9 +185,11 @@ class Docs(GoogleConnection):
         """Format every occurrence of a text; `heading` (1 to 6, 0 for none) makes its paragraph a
         heading.
         """  # noqa: D205 - the model reads the whole paragraph
-        given = {"bold": bold, "italic": italic, "underline": underline}
-        given["strikethrough"] = strikethrough
-        styles: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        options = {"bold": bold, "italic": italic, "underline": underline}
+        options["strikethrough"] = strikethrough
+        styles: dict[str, Any] = {
+            name: value for name, value in options.items() if value is not None
+        }
         if link is not None:
             styles |= text_style("link", link) if link else {"link": None}
         if not find or (not styles and heading is None):
@@ -369,13 +371,15 @@ def _difference(document: Mapping[str, Any], markdown: str) -> list[str]:
 
 def _paragraphs_with(document: Mapping[str, Any], text: str, *, match_case: bool) -> list[str]:
     """Return the number of occurrences of a text, and the paragraphs that contain it, as lines."""
-    wanted = text if match_case else text.casefold()
+    searched_text = text if match_case else text.casefold()
     lines: list[str] = []
     count = 0
     for element in paragraphs(document):
         paragraph = plain_text(element).rstrip("\n")
         occurrences = (
-            (paragraph if match_case else paragraph.casefold()).count(wanted) if wanted else 0
+            (paragraph if match_case else paragraph.casefold()).count(searched_text)
+            if searched_text
+            else 0
         )
         count += occurrences
         lines += [f"- {paragraph}"] if occurrences else []

@@ -85,8 +85,8 @@ def _paragraph(element: Node, lists: Node) -> tuple[str, bool]:
     if bullet is None:
         return text, False
     depth = int(bullet.get("nestingLevel") or 0)
-    mark = "1." if _is_ordered(bullet, lists, depth) else "-"
-    return f"{'    ' * depth}{mark} {text}", True
+    marker = "1." if _is_ordered(bullet, lists, depth) else "-"
+    return f"{'    ' * depth}{marker} {text}", True
 
 
 def _is_ordered(bullet: Node, lists: Node, depth: int) -> bool:
@@ -119,23 +119,26 @@ def _inline(paragraph: Node) -> str:
 def _styled_text(content: str, style: Node) -> str:
     """Return a text with one style as Markdown; spaces at its ends stay outside of the markup."""
     text = content.replace("\x0b", "  \n").rstrip("\n")
-    core = text.strip(" ")
-    if not core:
+    markdown = text.strip(" ")
+    if not markdown:
         return text
-    before, after = text[: len(text) - len(text.lstrip(" "))], text[len(text.rstrip(" ")) :]
+    leading_spaces, trailing_spaces = (
+        text[: len(text) - len(text.lstrip(" "))],
+        text[len(text.rstrip(" ")) :],
+    )
     font: Node = style.get("weightedFontFamily") or {}
     if font.get("fontFamily") in _MONOSPACED:
-        core = f"`{core}`"
+        markdown = f"`{markdown}`"
     if style.get("bold"):
-        core = f"**{core}**"
+        markdown = f"**{markdown}**"
     if style.get("italic"):
-        core = f"*{core}*"
+        markdown = f"*{markdown}*"
     if style.get("strikethrough"):
-        core = f"~~{core}~~"
+        markdown = f"~~{markdown}~~"
     link: Node = style.get("link") or {}
     if link.get("url"):
-        core = f"[{core}]({link['url']})"
-    return f"{before}{core}{after}"
+        markdown = f"[{markdown}]({link['url']})"
+    return f"{leading_spaces}{markdown}{trailing_spaces}"
 
 
 def _table(table: Node, lists: Node) -> str:

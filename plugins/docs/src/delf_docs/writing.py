@@ -95,14 +95,16 @@ def _table(table: Table, index: int) -> list[Request]:
     # Before the first cell's content come a line break and the starts of table, row and cell.
     # Each cell takes two units, and each row one more.
     first, row_size = index + 4, 2 * columns + 1
-    for r, row in reversed(list(enumerate(table.rows))):
-        for c, cell in reversed(list(enumerate(row))):
-            at = first + r * row_size + c * 2
+    for row_number, row in reversed(list(enumerate(table.rows))):
+        for column, cell in reversed(list(enumerate(row))):
+            cell_index = first + row_number * row_size + column * 2
             if cell.text:
-                requests.append({"insertText": {"location": {"index": at}, "text": cell.text}})
-                requests += _marks(cell.marks, at)
-                if r == 0:
-                    requests += _marks([Mark(0, cell.size, "bold")], at)
+                requests.append(
+                    {"insertText": {"location": {"index": cell_index}, "text": cell.text}}
+                )
+                requests += _marks(cell.marks, cell_index)
+                if row_number == 0:
+                    requests += _marks([Mark(0, cell.size, "bold")], cell_index)
     return requests
 
 

@@ -159,8 +159,8 @@ def _append_case(path: Path, case: Mapping[str, Any]) -> None:
         return
     text = path.read_text(encoding="utf-8")
     root: Any = cast("Any", yaml).compose(text)
-    pairs = root.value if isinstance(root, yaml.MappingNode) else ()
-    cases = next((value for key, value in pairs if key.value == "cases"), None)
+    root_pairs = root.value if isinstance(root, yaml.MappingNode) else ()
+    cases = next((value for key, value in root_pairs if key.value == "cases"), None)
     if not isinstance(cases, yaml.SequenceNode) or cases.flow_style or not cases.value:
         raise ConfigurationError(
             f"{path} has no block list of cases to append to",
@@ -168,10 +168,10 @@ def _append_case(path: Path, case: Mapping[str, Any]) -> None:
         )
     indent = " " * cases.start_mark.column
     lines = text.splitlines(keepends=True)
-    end = int(cases.value[-1].end_mark.line)
-    while end > 0 and not lines[end - 1].strip():
-        end -= 1
-    added = "".join(f"{indent}{line}\n" for line in item.splitlines())
-    before = "".join(lines[:end])
-    line_break = "" if before.endswith("\n") else "\n"
-    write(path, f"{before}{line_break}{added}{''.join(lines[end:])}")
+    end_line = int(cases.value[-1].end_mark.line)
+    while end_line > 0 and not lines[end_line - 1].strip():
+        end_line -= 1
+    indented_case = "".join(f"{indent}{line}\n" for line in item.splitlines())
+    text_before = "".join(lines[:end_line])
+    line_break = "" if text_before.endswith("\n") else "\n"
+    write(path, f"{text_before}{line_break}{indented_case}{''.join(lines[end_line:])}")

@@ -154,9 +154,9 @@ def run(
     checks = [] if checks_file is None else checks_of(load_module(checks_file, "--checks"))
     loaded = load(path, template, checks)
     _keep_named_cases(loaded, cases, path)
-    before = runs_of(path)
+    earlier_reports = runs_of(path)
     report = asyncio.run(_run_variants(state, loaded, path, variants, is_quiet=as_json, **options))
-    report.compare_with_last(before)
+    report.compare_with_last(earlier_reports)
     # Shown and kept before the page, whose file may not be writable: the run has been paid.
     _show_report(report, None, as_json=as_json)
     report_path = reports.keep(report, path)
@@ -223,7 +223,7 @@ async def _run_variants(
     run_options = running.RunOptions(
         repeat=repeat, jobs=jobs, live_reads=live_reads, on_result=show_progress
     )
-    at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    started_at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     judge_models = None
     checks = [*dataset.evaluators, *(check for case in dataset.cases for check in case.evaluators)]
     if any(hasattr(check, "model") for check in checks):
@@ -232,7 +232,7 @@ async def _run_variants(
     async with AsyncExitStack() as stack:
         # Start all agents first: a faulty variant must not cost the run of those before it.
         setups = [Setup.of(state, replace(options, overrides=tuple(own))) for own in settings]
-        agents = [await stack.enter_async_context(running.variant_agent(one)) for one in setups]
+        agents = [await stack.enter_async_context(running.variant_agent(setup)) for setup in setups]
         results = [
             await running.run_variant(dataset, agent, name, run_options)
             for name, agent in zip(names, agents, strict=True)
@@ -240,7 +240,7 @@ async def _run_variants(
     cost = 0.0 if judge_models is None else judge_models.cost_usd
     if judge_models is not None:
         await judge_models.aclose()
-    return Report(dataset=dataset.name, at=at, variants=results, judge_cost_usd=cost)
+    return Report(dataset=dataset.name, at=started_at, variants=results, judge_cost_usd=cost)
 
 
 @evals.command("list", short_help="List data sets with their last runs.")
@@ -251,7 +251,7 @@ def list_command(ctx: click.Context, as_json: bool) -> None:
     from delf_evals import report as reports
 
     root = _project_root(state_of(ctx))
-    found: list[dict[str, Any]] = []
+    summaries: list[dict[str, Any]] = []
     for name in names_of(root):
         runs = runs_of(path_of(root, name))
         last = reports.read(runs[0]) if runs else None
@@ -259,11 +259,11 @@ def list_command(ctx: click.Context, as_json: bool) -> None:
         best = max((variant.rate for variant in variants), default=None)
         row: dict[str, Any] = {"name": name, "runs": len(runs)}
         row |= {"last": None if last is None else last.at, "passed": best}
-        found.append(row)
+        summaries.append(row)
     if as_json:
-        click.echo(json_text(found, indent=2))
+        click.echo(json_text(summaries, indent=2))
         return
-    if not found:
+    if not summaries:
         click.echo("There is no data set yet: delf evals add TASK", err=True)
         return
     rows = [
@@ -273,7 +273,7 @@ def list_command(ctx: click.Context, as_json: bool) -> None:
             row["last"] or "-",
             "-" if row["passed"] is None else f"{row['passed']:.0%}",
         )
-        for row in found
+        for row in summaries
     ]
     for line in table(rows, ("data set", ">runs", "last run", ">passed"), whole=True):
         click.echo(line)

@@ -71,6 +71,7 @@ class Judge:
         """
 
         async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+            # pydantic-ai expects the structured answer of a check as a call of this tool.
             (tool,) = info.output_tools
             schema = json.dumps(tool.parameters_json_schema)
             task = f"{_text_of(messages, info)}\n\nThe JSON Schema of your answer:\n{schema}"

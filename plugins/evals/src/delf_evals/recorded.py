@@ -87,10 +87,10 @@ class World:
             may_repeat: Whether a result may be reused for equal calls.
         """
         all_arguments = {**defaults, **arguments}
-        for number, result in enumerate(self._unused):
+        for index, result in enumerate(self._unused):
             if _matches(result, name, defaults, all_arguments):
                 self._used.append(result)
-                del self._unused[number]
+                del self._unused[index]
                 return result
         for result in reversed(self._used):
             is_reusable = result.arguments is None or may_repeat

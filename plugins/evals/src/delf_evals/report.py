@@ -282,7 +282,7 @@ def summary_of(report: Report) -> list[str]:
         f"{_letter(number)}  " if has_letters else "" for number in range(len(report.variants))
     ]
     pairs = zip(letters, report.variants, strict=True)
-    lines = [f"{letter}{one.name} ({one.model})" for letter, one in pairs]
+    lines = [f"{letter}{variant.name} ({variant.model})" for letter, variant in pairs]
     if report.judge_cost_usd != 0:
         lines.append(f"judges: {money(report.judge_cost_usd)}")
     if report.since is not None:
@@ -356,11 +356,11 @@ def as_html(report: Report) -> str:
 
 
 def _row(cells: Sequence[str], tag: str) -> str:
-    shown = (
+    html_cells = (
         f"<{tag}{' class=failed' if cell.startswith('FAILED') else ''}>{escape(cell)}</{tag}>"
         for cell in cells
     )
-    return f"<tr>{''.join(shown)}</tr>"
+    return f"<tr>{''.join(html_cells)}</tr>"
 
 
 def _case_html(case: CaseResult) -> str:
@@ -368,7 +368,7 @@ def _case_html(case: CaseResult) -> str:
     state = "passed" if case.passed else "FAILED"
     is_open = "" if case.passed else " open"
     facts = f"{money(case.cost_usd)}, {case.duration_ms / 1000:.1f} s"
-    parts = [
+    html_parts = [
         f"<details{is_open}><summary>{escape(case.name)}: ",
         f'<span class="{state.lower()}">{state}</span>, {facts}</summary>',
         f"<p>{escape(case.task)}</p>",
@@ -379,11 +379,11 @@ def _case_html(case: CaseResult) -> str:
             text_of_value = (
                 text if isinstance(text, str) else json.dumps(text, indent=1, default=str)
             )
-            parts.append(f"<p>{title}</p><pre>{escape(text_of_value)}</pre>")
+            html_parts.append(f"<p>{title}</p><pre>{escape(text_of_value)}</pre>")
     scores = [f"{c.name}: {c.value}" for c in case.checks if c.passed is None]
-    parts += [f"<p>{escape(score)}</p>" for score in scores]
-    parts += [f"<p>script</p><pre>{escape(code)}</pre>" for code in case.scripts]
+    html_parts += [f"<p>{escape(score)}</p>" for score in scores]
+    html_parts += [f"<p>script</p><pre>{escape(code)}</pre>" for code in case.scripts]
     calls = [f"{call.action}({call.arguments}): {call.status}" for call in case.calls]
     if calls:
-        parts.append(f"<p>calls</p><pre>{escape(chr(10).join(calls))}</pre>")
-    return "".join([*parts, "</details>"])
+        html_parts.append(f"<p>calls</p><pre>{escape(chr(10).join(calls))}</pre>")
+    return "".join([*html_parts, "</details>"])

@@ -59,21 +59,23 @@ def pack(event: Event, limit: int) -> Packed:
     texts = {name: _dumps(value) for name, value in record["data"].items()}
     all_fit_together = sum(map(len, texts.values())) <= limit
     blobs: dict[str, str] = {}
-    parts: dict[str, Blob] = {}
+    blobs_by_digest: dict[str, Blob] = {}
     inline_fields: list[str] = []
     for name, text in texts.items():
         if all_fit_together or len(text) <= limit // 8:
             inline_fields.append(f"{_dumps(name)}:{text}")
             continue
-        raw = text.encode()
-        digest = blobs[name] = hashlib.sha256(raw).hexdigest()
-        parts[digest] = Blob(digest, len(raw), zlib.compress(raw, _COMPRESSION_LEVEL))
+        encoded = text.encode()
+        digest = blobs[name] = hashlib.sha256(encoded).hexdigest()
+        blobs_by_digest[digest] = Blob(
+            digest, len(encoded), zlib.compress(encoded, _COMPRESSION_LEVEL)
+        )
     return Packed(
         event,
         record["type"],
         f"{{{','.join(inline_fields)}}}",
         _dumps(blobs) if blobs else None,
-        tuple(parts.values()),
+        tuple(blobs_by_digest.values()),
     )
 
 

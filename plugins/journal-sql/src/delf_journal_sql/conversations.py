@@ -69,11 +69,11 @@ class SqlConversations:
         def write(connection: Connection) -> int:
             nonlocal last_position
             if last_position is not None:  # a retry: the messages may already be stored
-                stored = _position_of(
+                stored_position = _position_of(
                     connection, self._namespace, conversation, last_position, new_messages
                 )
-                if stored is not None:
-                    return stored
+                if stored_position is not None:
+                    return stored_position
             row = _find_row(connection, self._namespace, conversation)
             last_position = 0 if row is None else row.last
             return _append(connection, self._namespace, conversation, row, new_messages)
@@ -325,9 +325,9 @@ def _position_of(
         {"key": row.id, "after": after},
     )
     wanted = [(plain_text(m.content), m.at, m.task_id) for m in messages]
-    stored = [(content, at, task_id) for _, _, content, at, task_id, _ in rows]
-    for start in range(len(stored) - len(wanted) + 1):
-        if stored[start : start + len(wanted)] == wanted:
+    stored_position = [(content, at, task_id) for _, _, content, at, task_id, _ in rows]
+    for start in range(len(stored_position) - len(wanted) + 1):
+        if stored_position[start : start + len(wanted)] == wanted:
             return int(rows[start + len(wanted) - 1][0])
     return None
 

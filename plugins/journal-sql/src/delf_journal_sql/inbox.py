@@ -101,16 +101,16 @@ class StopRequests:
             task_ids: The ids of the tasks to check.
         """
         with self._lock:
-            newest, cached = newest_note(connection), self._stops
-            names = dict.fromkeys(task_ids)
-            notes = _stops_of(connection, [name for name in names if name not in cached])
-            if newest > self._position:
+            newest_position, cached = newest_note(connection), self._stops
+            wanted_ids = dict.fromkeys(task_ids)
+            notes = _stops_of(connection, [name for name in wanted_ids if name not in cached])
+            if newest_position > self._position:
                 new_notes = notes_from(connection, self._position)
                 notes += [(note.task_id, note.data) for note in new_notes if note.kind == STOP]
-            self._position = newest
-            self._stops = {name: cached.get(name) for name in names}
+            self._position = newest_position
+            self._stops = {name: cached.get(name) for name in wanted_ids}
             for name, data in notes:
-                if name in names and self._stops[name] is None:
+                if name in wanted_ids and self._stops[name] is None:
                     by, via = data.get("by"), data.get("via")
                     self._stops[name] = StoppedBy(str(by or ""), str(via or ""))
             return {name: by for name, by in self._stops.items() if by is not None}
@@ -122,12 +122,14 @@ def _stops_of(
     """Return (task id, data) of each request to stop one of some tasks, oldest first."""
     stops: list[tuple[str, Mapping[str, Any]]] = []
     for start in range(0, len(task_ids), _BATCH_SIZE):
-        names = {f"id{n}": name for n, name in enumerate(task_ids[start : start + _BATCH_SIZE])}
+        batch = task_ids[start : start + _BATCH_SIZE]
+        parameters = {f"id{number}": task_id for number, task_id in enumerate(batch)}
+        placeholders = ", ".join(f":{name}" for name in parameters)
         rows = connection.execute(
             "SELECT t.task_id, n.data FROM delf_tasks AS t JOIN delf_notes AS n ON n.task = t.id "  # noqa: S608 - own names
-            f"WHERE n.kind = :kind AND t.task_id IN ({', '.join(f':{name}' for name in names)}) "
+            f"WHERE n.kind = :kind AND t.task_id IN ({placeholders}) "
             "ORDER BY n.pos",
-            {"kind": STOP, **names},
+            {"kind": STOP, **parameters},
         )
         stops += [(str(name), json.loads(data)) for name, data in rows]
     return stops
@@ -164,17 +166,18 @@ def find_requests(
         if isinstance(event, ApprovalRequested):
             requests[event.request_id] = RequestRecord(requested=event, decided=None, task=task)
         elif isinstance(event, ApprovalDecided) and event.request_id in requests:
-            known = requests[event.request_id]
-            requests[event.request_id] = replace(known, decided=event, task=task)
+            record = requests[event.request_id]
+            requests[event.request_id] = replace(record, decided=event, task=task)
         elif isinstance(event, _REACTIONS) and event.request_id in requests:
-            known = requests[event.request_id]
-            requests[event.request_id] = replace(known, so_far=(*known.so_far, event), task=task)
-    chosen = [
+            record = requests[event.request_id]
+            events_so_far = (*record.so_far, event)
+            requests[event.request_id] = replace(record, so_far=events_so_far, task=task)
+    matching_requests = [
         record
         for name, record in requests.items()
         if name.startswith((start, f"req_{start}")) and (record.waits or not waiting)
     ]
-    return chosen[-limit:]
+    return matching_requests[-limit:]
 
 
 def find_remembered(connection: Connection) -> list[RememberedDecision]:

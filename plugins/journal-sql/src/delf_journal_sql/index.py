@@ -90,19 +90,19 @@ class _Batch:
     """Pairs of an event's index key and its words, separated by spaces."""
 
 
-def place_of(task: int, seq: int = 0) -> int:
+def index_key_of(task: int, seq: int = 0) -> int:
     """Return the index key of an event; newer tasks have higher keys.
 
     Args:
-        task: The task's key.
-        seq: The event's number in the task.
+        task: The task's database key.
+        seq: The event's sequence number.
     """
     return (task << SEQ_BITS) + seq
 
 
-def event_at(place: int) -> tuple[int, int]:
+def event_at(index_key: int) -> tuple[int, int]:
     """Return the task's database key and the event's sequence number of an index key."""
-    return place >> SEQ_BITS, place & ((1 << SEQ_BITS) - 1)
+    return index_key >> SEQ_BITS, index_key & ((1 << SEQ_BITS) - 1)
 
 
 def words_of(text: str) -> list[str]:
@@ -112,8 +112,8 @@ def words_of(text: str) -> list[str]:
 
 def normal(text: str) -> str:
     """Truncate a text to the indexed length, convert it to lower case, and strip accents."""
-    plain = unicodedata.normalize("NFKD", text[:_MAX_INDEXED_LENGTH]).casefold()
-    without_accents = "".join(c for c in plain if not unicodedata.combining(c))
+    folded_text = unicodedata.normalize("NFKD", text[:_MAX_INDEXED_LENGTH]).casefold()
+    without_accents = "".join(c for c in folded_text if not unicodedata.combining(c))
     return unicodedata.normalize("NFC", without_accents)
 
 
@@ -196,14 +196,14 @@ def forget(connection: Connection, task: int) -> None:
 
     Args:
         connection: A connection in a write transaction.
-        task: The task's key.
+        task: The task's database key.
     """
     if not is_there(connection):
         return
     connection.execute(
         # By the range of keys, because the table of words has no column for the task.
         "DELETE FROM delf_index_words WHERE rowid >= :first AND rowid < :end",
-        {"first": place_of(task), "end": place_of(task + 1)},
+        {"first": index_key_of(task), "end": index_key_of(task + 1)},
     )
     for table in ("delf_index_tasks", "delf_index_uses"):
         connection.execute(f"DELETE FROM {table} WHERE task = :task", {"task": task})  # noqa: S608 - own names
@@ -227,7 +227,7 @@ def _store(connection: Connection, database: Database, batch: _Batch) -> None:
             "ON CONFLICT (task) DO NOTHING",
             {"task": task, "person": person, "child": is_child},
         )
-    added = ", ".join(
+    increments = ", ".join(
         f"{name} = delf_index_uses.{name} + excluded.{name}" for name in _COUNT_COLUMNS
     )
     names = ", ".join(_COUNT_COLUMNS)
@@ -236,7 +236,7 @@ def _store(connection: Connection, database: Database, batch: _Batch) -> None:
         connection.execute(
             f"INSERT INTO delf_index_uses (task, kind, name, connection, {names}) "  # noqa: S608 - own names
             f"VALUES (:task, :kind, :name, :connection, {placeholders}) "
-            f"ON CONFLICT (task, kind, name) DO UPDATE SET {added}",
+            f"ON CONFLICT (task, kind, name) DO UPDATE SET {increments}",
             {
                 "task": task,
                 "kind": kind,
@@ -245,8 +245,8 @@ def _store(connection: Connection, database: Database, batch: _Batch) -> None:
                 **{column: getattr(use, column) for column in _COUNT_COLUMNS},
             },
         )
-    for place, words in batch.words:
-        connection.execute(database.words.insert, {"place": place, "words": words})
+    for index_key, words in batch.words:
+        connection.execute(database.words.insert, {"place": index_key, "words": words})
 
 
 # -- events -----------------------------------------------------------------------------------
@@ -274,7 +274,7 @@ def _add_event(connection: Connection, batch: _Batch, row: SqlRow) -> None:
     data = data_of(connection, task, row.data, row.blobs)
     match kind:
         case "TaskQueued" | "TaskStarted":
-            batch.tasks.setdefault(task, (_person(data), int(data.get("parent") is not None)))
+            batch.tasks.setdefault(task, (_person_of(data), int(data.get("parent") is not None)))
         case "CallStarted":
             batch.uses[task, "action", data["action"]].calls += 1
         case "CallFinished" if data["status"] == "error":
@@ -289,7 +289,7 @@ def _add_event(connection: Connection, batch: _Batch, row: SqlRow) -> None:
             use = batch.uses[task, "action", data["action"]]
             use.questions += 1
             use.waiting += 1
-            use.waited -= at
+            use.waited -= at  # the time of the decision is added later
         case "ApprovalDecided":
             action = _action_of_request(connection, task, data["request_id"])
             if action is not None:
@@ -300,7 +300,7 @@ def _add_event(connection: Connection, batch: _Batch, row: SqlRow) -> None:
     if kind not in _EVENTS_WITHOUT_WORDS:
         words = [word for _, text in texts_of(kind, data) for word in words_of(text)]
         if words:
-            batch.words.append((place_of(task, row.seq), " ".join(words)))
+            batch.words.append((index_key_of(task, row.seq), " ".join(words)))
 
 
 def data_of(connection: Connection, task: int, raw: str, blobs: str | None) -> dict[str, Any]:
@@ -308,7 +308,7 @@ def data_of(connection: Connection, task: int, raw: str, blobs: str | None) -> d
 
     Args:
         connection: A connection for reading.
-        task: The task's key.
+        task: The task's database key.
         raw: The JSON of the fields without blobs.
         blobs: The JSON of a mapping from field name to the digest of its blob; None without blobs.
     """
@@ -319,7 +319,7 @@ def data_of(connection: Connection, task: int, raw: str, blobs: str | None) -> d
     return data
 
 
-def _person(data: Mapping[str, Any]) -> str:
+def _person_of(data: Mapping[str, Any]) -> str:
     """Return the name of the person for whom a task runs; empty if unknown."""
     setup: Mapping[str, Any] = data.get("setup") or {}
     server: Mapping[str, Any] = setup.get("serve") or {}

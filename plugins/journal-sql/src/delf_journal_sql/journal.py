@@ -86,7 +86,7 @@ class SqlJournal:
         self._opening = threading.Lock()
         self._opened = False
         self._lease: float | None = None
-        self._beginning: set[Future[int]] = set()
+        self._starting_subscriptions: set[Future[int]] = set()
         self._stops = inbox.StopRequests()
         self._writer: Writer | None = None
         self._watcher: Watcher | None = None
@@ -220,11 +220,11 @@ class SqlJournal:
                 raise
 
         try:
-            connection, names = await self._in_thread(begin)
+            connection, task_ids = await self._in_thread(begin)
             try:
-                for name in names:
+                for task_id in task_ids:
                     yield await self._in_thread(
-                        lambda name=name: tuple(store.read_events(connection, name, 0))
+                        lambda task_id=task_id: tuple(store.read_events(connection, task_id, 0))
                     )
             finally:
                 connection.close()
@@ -300,8 +300,8 @@ class SqlJournal:
             operation = writer.claim(task_id, failed=failed)
             if writer.put(operation):
                 break
-        before: PerhapsAlive | None = await asyncio.wrap_future(operation.done)
-        return before
+        former_owner: PerhapsAlive | None = await asyncio.wrap_future(operation.done)
+        return former_owner
 
     async def release(self, task_id: str) -> None:
         """Release this process's claim on an unfinished task."""
@@ -315,9 +315,9 @@ class SqlJournal:
 
     async def post(self, task_id: str, kind: str, data: Mapping[str, Any]) -> int:
         """Store a note, such as an approval, for the process that works on a task."""
-        plain = to_jsonable(dict(data))
+        json_data = to_jsonable(dict(data))
         return await self._write(
-            lambda c: inbox.add_note(c, self.database.now(c), task_id, kind, plain)
+            lambda c: inbox.add_note(c, self.database.now(c), task_id, kind, json_data)
         )
 
     async def notes(self, task_id: str | None = None, after: int = 0) -> Sequence[Note]:
@@ -373,8 +373,9 @@ class SqlJournal:
             digests: The digests of the sessions to return; None for all.
             ended: Whether to include the records of ended sessions.
         """
-        wanted = None if digests is None else tuple(digests)
-        return await self._read(lambda c: sessions.find(c, time.time(), wanted, ended=ended))
+        # A copy, because the thread must not iterate over what the caller changes.
+        copied = None if digests is None else tuple(digests)
+        return await self._read(lambda c: sessions.find(c, time.time(), copied, ended=ended))
 
     async def people(self) -> list[Person]:
         """Return all people in the order of their names, including revoked people."""
@@ -413,19 +414,19 @@ class SqlJournal:
             names = await self._read(lambda c: choose(c, _NO_LIMIT))
             events = await self._read(lambda c: store.count_events(c, names))
             return Pruned(tasks=tuple(names), events=events)
-        removed: list[Pruned] = []
+        batches: list[Pruned] = []
         while names := await self._read(lambda c: choose(c, _PRUNE_BATCH_SIZE)):
-            removed.append(await self.remove(names))
-            if not removed[-1].tasks:
+            batches.append(await self.remove(names))
+            if not batches[-1].tasks:
                 break  # all of them were resumed meanwhile
         await self._write(lambda c: forget_dead(c, self.database.now(c)))
         await self._forget_prompts()
         await self._reclaim()
         return Pruned(
-            tasks=tuple(name for part in removed for name in part.tasks),
-            events=sum(part.events for part in removed),
-            files=tuple(path for part in removed for path in part.files),
-            inputs=tuple(path for part in removed for path in part.inputs),
+            tasks=tuple(name for batch in batches for name in batch.tasks),
+            events=sum(batch.events for batch in batches),
+            files=tuple(path for batch in batches for path in batch.files),
+            inputs=tuple(path for batch in batches for path in batch.inputs),
         )
 
     async def _forget_prompts(self) -> None:
@@ -510,7 +511,7 @@ class SqlJournal:
         The function is called again if the connection breaks.
         """
 
-        def once() -> T:
+        def read_once() -> T:
             with self.database.reader() as pooled, transaction(pooled, write=False) as connection:
                 return function(connection)
 
@@ -518,16 +519,16 @@ class SqlJournal:
             self._open()
             try:
                 try:
-                    return once()
+                    return read_once()
                 except ConnectionLostError:
-                    return once()  # with a new connection
+                    return read_once()  # with a new connection
             except ConnectionLostError as lost:
                 raise lost.error from lost
 
         with self._lock:
-            beginning = tuple(self._beginning)
-        if beginning:  # otherwise subscriptions would miss events between this read and their start
-            await asyncio.gather(*map(asyncio.wrap_future, beginning), return_exceptions=True)
+            starting = tuple(self._starting_subscriptions)
+        if starting:  # otherwise subscriptions would miss events between this read and their start
+            await asyncio.gather(*map(asyncio.wrap_future, starting), return_exceptions=True)
         return await self._in_thread(read)
 
     async def _write(self, function: Callable[[Connection], T]) -> T:
@@ -545,9 +546,9 @@ class SqlJournal:
                 self._writer = Writer(self.database, self._open, self._poke, self._lease)
             return self._writer
 
-    def _has_begun(self, begin: Future[int]) -> None:
+    def _remove_starting(self, begin: Future[int]) -> None:
         with self._lock:
-            self._beginning.discard(begin)
+            self._starting_subscriptions.discard(begin)
 
     def _poke(self) -> None:
         watcher = self._watcher
@@ -566,8 +567,8 @@ class SqlJournal:
         call = Call(begin, write=False)
         subscription = Subscription(self._read, call.done, fetch, task_id, notes=notes)
         with self._lock:
-            self._beginning.add(call.done)
-        call.done.add_done_callback(self._has_begun)
+            self._starting_subscriptions.add(call.done)
+        call.done.add_done_callback(self._remove_starting)
         self._put(call)
         with self._lock:
             if self._watcher is None:

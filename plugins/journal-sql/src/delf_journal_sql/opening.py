@@ -21,28 +21,30 @@ def open_database(settings: JournalSettings) -> Database:
         OptionalDependencyError: If the driver is not installed.
     """
     url = settings.url.get_secret_value().strip() if settings.url is not None else ""
-    scheme, mark, rest = url.partition("://")
-    if mark and scheme in _POSTGRES:
+    scheme, separator, address = url.partition("://")
+    if separator and scheme in _POSTGRES:
         from delf_journal_sql.postgresql import PostgresDatabase
 
-        return PostgresDatabase(rest, settings)
-    if mark and scheme != "sqlite":
+        return PostgresDatabase(address, settings)
+    if separator and scheme != "sqlite":
         raise JournalSetupError(
             f"the journal cannot be kept at {scheme[:40]}://…",
             hint="it takes sqlite:///path, a path, or postgresql://user@host/database",
         )
     from delf_journal_sql.sqlite import SqliteDatabase
 
-    return SqliteDatabase(_path(urllib.parse.unquote(rest) if mark else url, mark), settings)
+    return SqliteDatabase(
+        _path(urllib.parse.unquote(address) if separator else url, separator), settings
+    )
 
 
-def _path(text: str, mark: str) -> Path:
-    if not (text or mark):
+def _path(text: str, separator: str) -> Path:
+    if not (text or separator):
         from platformdirs import user_data_path
 
         return user_data_path("delf", appauthor=False) / "journal.db"
     # sqlite:///relative and sqlite:////absolute, as SQLAlchemy has it
-    name = text.removeprefix("/") if mark else text
+    name = text.removeprefix("/") if separator else text
     if name in ("", ":memory:"):
         raise JournalSetupError("a SQLite journal cannot be in memory", hint='use journal = "none"')
     return Path(name).expanduser().absolute()

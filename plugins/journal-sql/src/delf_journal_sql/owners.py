@@ -32,10 +32,10 @@ def place() -> str:
     try:
         # Two containers of a machine may both have a process 7: pids compare only within a
         # namespace.
-        space = str(Path("/proc/self/ns/pid").readlink())
+        pid_namespace = str(Path("/proc/self/ns/pid").readlink())
     except OSError:
-        space = ""
-    return f"{socket.gethostname()} {boot} {space}".strip()
+        pid_namespace = ""
+    return f"{socket.gethostname()} {boot} {pid_namespace}".strip()
 
 
 def birth_of(pid: int) -> str | None:
@@ -101,10 +101,10 @@ class Owner:
         """Store this process with a new heartbeat, within a transaction."""
         columns = ("owner", "pid", "birth", "host", "place", "heartbeat", "lease")
         now = database.now(connection)
-        process = (self.key, self.pid, self.birth, self.host, self.place, now, self.lease)
+        row = (self.key, self.pid, self.birth, self.host, self.place, now, self.lease)
         # Deleted and inserted anew: one statement for both would need each database's own upsert.
         self.leave(connection)
-        connection.insert("delf_owners", columns, [process])
+        connection.insert("delf_owners", columns, [row])
 
     def leave(self, connection: Connection) -> None:
         """Remove this owner, which releases all its tasks."""
@@ -171,10 +171,10 @@ def cached_is_alive(now: float) -> Callable[[Process], bool]:
     """
 
     @functools.cache
-    def look(owner: Process) -> bool:
+    def check(owner: Process) -> bool:
         return is_alive(owner, now)
 
-    return look
+    return check
 
 
 def forget_dead(connection: Connection, now: float) -> None:

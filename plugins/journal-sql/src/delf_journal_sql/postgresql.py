@@ -88,11 +88,11 @@ class PostgresConnection:
         its locks, because the server does not count such a session as idle.
         """
         placeholders = f"({', '.join(['%s'] * len(columns))})"
-        head = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "  # noqa: S608 - own names
+        statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "  # noqa: S608 - own names
         inserted: list[SqlRow] = []
         with self._database.convert_errors(self._raw):
             for chunk in in_chunks(rows):
-                sql = head + ", ".join([placeholders] * len(chunk)) + new_only(unique)
+                sql = statement + ", ".join([placeholders] * len(chunk)) + new_only(unique)
                 values = [value for row in chunk for value in row]
                 cursor = self._raw.execute(sql.encode(), values)
                 inserted += cursor.fetchall() if unique else ()
@@ -230,11 +230,11 @@ class PostgresDatabase:
         self._lock = threading.Lock()
         self._free = threading.BoundedSemaphore(_MAX_CONNECTIONS)
         self._idle: list[psycopg.Connection[Any]] = []
-        seconds = max(1, int(settings.lock_timeout * 1000))
+        lock_milliseconds = max(1, int(settings.lock_timeout * 1000))
         self._options: dict[str, Any] = {
             "connect_timeout": _CONNECT_SECONDS,
             "application_name": "delf-journal",
-            "options": f"-c lock_timeout={seconds} -c client_min_messages=warning "
+            "options": f"-c lock_timeout={lock_milliseconds} -c client_min_messages=warning "
             f"-c idle_in_transaction_session_timeout={_IDLE_TRANSACTION_SECONDS * 1000}",
         }
 
@@ -381,8 +381,8 @@ class PostgresDatabase:
 
     def _open(self) -> psycopg.Connection[Any]:
         with self.convert_errors(None):
-            kind = _watched_connection(self.answers)
-            return kind.connect(autocommit=True, **self._target | self._options)
+            connection_class = _watched_connection(self.answers)
+            return connection_class.connect(autocommit=True, **self._target | self._options)
 
     def _explain(self, error: Exception, raw: psycopg.Connection[Any] | None) -> Exception:
         """Return the plugin's error for an exception of psycopg.
@@ -445,10 +445,10 @@ def _watched_connection(answers: Callable[[], bool]) -> type[psycopg.Connection[
             ready, last_answer = None, time.monotonic()
             while True:
                 try:
-                    wanted = gen.send(ready)
+                    socket_state = gen.send(ready)
                 except StopIteration as end:
                     return end.value
-                ready = yield wanted  # 0 after some time without data
+                ready = yield socket_state  # 0 after some time without data
                 if ready:
                     last_answer = time.monotonic()
                 elif time.monotonic() - last_answer > SILENCE_SECONDS:
@@ -478,7 +478,7 @@ def _parse_url(rest: str) -> dict[str, Any]:
     url = urllib.parse.urlsplit(f"postgresql://{rest}")
     if "@" in url.path or url.fragment:
         raise ValueError("a / or # that is not escaped")
-    parts = {
+    parameters_of_url = {
         "user": url.username,
         "password": url.password,
         "host": url.hostname,
@@ -487,7 +487,7 @@ def _parse_url(rest: str) -> dict[str, Any]:
     }
     parameters = {
         name: urllib.parse.unquote(value) if isinstance(value, str) else value
-        for name, value in parts.items()
+        for name, value in parameters_of_url.items()
         if value
     }
     return parameters | dict(urllib.parse.parse_qsl(url.query, strict_parsing=bool(url.query)))
@@ -514,7 +514,7 @@ class PostgresChanges:
         self._read, self._write = socket.socketpair()
         self._write.setblocking(False)
         self._closed = False
-        self._pause = 0.1
+        self._reconnect_pause = 0.1
 
     def wait(self) -> bool:
         """Wait until there may be new data; return False once closed."""
@@ -543,31 +543,31 @@ class PostgresChanges:
         with contextlib.suppress(OSError):
             self._write.send(b"x")
 
-    def _is_notified(self, ready: bool) -> bool:
+    def _is_notified(self, has_data: bool) -> bool:
         """Return True if a notification was received.
 
         A reconnection counts as a notification, because notifications may have been missed.
         """
-        if not ready:
+        if not has_data:
             return False
-        notified = False
+        is_notified = False
         try:
             self._raw.pgconn.consume_input()
             while self._raw.pgconn.notifies() is not None:
-                notified = True
+                is_notified = True
         except self._database.errors:
             self._raw.close()
             return self._reconnect()
-        return notified
+        return is_notified
 
     def _reconnect(self) -> bool:
         while not self._closed:
             try:
                 self._raw = self._database.listen()
             except (ConnectionLostError, JournalError):
-                select.select([self._read], [], [], self._pause)
-                self._pause = min(self._pause * 2, 5.0)
+                select.select([self._read], [], [], self._reconnect_pause)
+                self._reconnect_pause = min(self._reconnect_pause * 2, 5.0)
             else:
-                self._pause = 0.1
+                self._reconnect_pause = 0.1
                 return True
         return False

@@ -21,9 +21,9 @@ from delf_journal_sql.index import (
     SEQ_BITS,
     behind,
     event_at,
+    index_key_of,
     is_there,
     normal,
-    place_of,
     texts_of,
     words_of,
 )
@@ -55,7 +55,7 @@ def terms_of(text: str) -> Sequence[tuple[str, ...]]:
     """
     terms: list[tuple[str, ...]] = []
     for number, part in enumerate(text.split('"')):
-        if number % 2:
+        if number % 2:  # the text between two quotes
             terms.append(tuple(words_of(part)))
         else:  # `ada@example.org` is one term of three words
             terms += [tuple(words_of(chunk)) for chunk in part.split()]
@@ -84,25 +84,26 @@ def find(
     if not is_there(connection) or (wanted.text and not terms):
         return Found(behind=unindexed)
     now = database.now(connection)
-    end = None if before is None else key_of(connection, before)
+    end_task = None if before is None else key_of(connection, before)
     matches: list[tuple[FoundTask, int | None]] = []
     if terms:
-        for places in _matching_events(connection, database, terms, end):
+        for keys_by_task in _matching_events(connection, database, terms, end_task):
             # "1 = 0": no task of this batch has all phrases.
-            conditions = [f"i.task IN ({', '.join(map(str, places))})"] if places else ["1 = 0"]
+            task_keys = ", ".join(map(str, keys_by_task))
+            conditions = [f"i.task IN ({task_keys})"] if keys_by_task else ["1 = 0"]
             page = _newest_tasks(connection, now, wanted, conditions, limit + 1 - len(matches))
-            matches += [(task, places[key]) for key, task in page]
+            matches += [(task, keys_by_task[key]) for key, task in page]
             if len(matches) > limit:
                 break
     else:
-        conditions = [] if end is None else [f"i.task < {end}"]
+        conditions = [] if end_task is None else [f"i.task < {end_task}"]
         matches = [
             (task, None)
             for _, task in _newest_tasks(connection, now, wanted, conditions, limit + 1)
         ]
     tasks = [
-        task if place is None else _with_excerpt(connection, place, task, terms)
-        for task, place in matches[:limit]
+        task if index_key is None else _with_excerpt(connection, index_key, task, terms)
+        for task, index_key in matches[:limit]
     ]
     return Found(tasks=tuple(tasks), more=len(matches) > limit, behind=unindexed)
 
@@ -135,33 +136,33 @@ def _newest_tasks(
 
 
 def _matching_events(
-    connection: Connection, database: Database, terms: Sequence[Sequence[str]], end: int | None
+    connection: Connection, database: Database, terms: Sequence[Sequence[str]], end_task: int | None
 ) -> Iterator[Mapping[int, int]]:
     """Yield batches of tasks with an event that contains all phrases, newest first.
 
     A batch maps the database key of a task to the index key of its first such event.
     """
     values: dict[str, Any] = {"query": database.words.query(terms), "limit": _BATCH_SIZE}
-    places: dict[int, int] = {}
+    keys_by_task: dict[int, int] = {}
     while True:
-        if end is not None:
-            values["end"] = place_of(end)
+        if end_task is not None:
+            values["end"] = index_key_of(end_task)
         rows = connection.execute(
             f"SELECT rowid FROM delf_index_words WHERE {database.words.match} "  # noqa: S608 - own names
-            f"{'' if end is None else 'AND rowid < :end '}ORDER BY rowid DESC LIMIT :limit",
+            f"{'' if end_task is None else 'AND rowid < :end '}ORDER BY rowid DESC LIMIT :limit",
             values,
         )
-        for (place,) in rows:  # a task's first event overwrites its later ones
-            places[event_at(place)[0]] = place
+        for (index_key,) in rows:  # a task's first event overwrites its later ones
+            keys_by_task[event_at(index_key)[0]] = index_key
         if len(rows) < _BATCH_SIZE:
-            yield places
+            yield keys_by_task
             return
         # The last task may have more keys beyond the limit: read it again, from its beginning.
-        end = event_at(rows[-1][0])[0] + (1 if len(places) > 1 else 0)
-        if len(places) > 1:
-            places.pop(end - 1)
-        yield places
-        places = {}
+        end_task = event_at(rows[-1][0])[0] + (1 if len(keys_by_task) > 1 else 0)
+        if len(keys_by_task) > 1:
+            keys_by_task.pop(end_task - 1)
+        yield keys_by_task
+        keys_by_task = {}
 
 
 def figures(
@@ -388,10 +389,10 @@ def _conditions(
 
 
 def _with_excerpt(
-    connection: Connection, place: int, task: FoundTask, terms: Sequence[Sequence[str]]
+    connection: Connection, index_key: int, task: FoundTask, terms: Sequence[Sequence[str]]
 ) -> FoundTask:
     """Return a found task with an excerpt around the first match of a phrase."""
-    key, seq = event_at(place)
+    key, seq = event_at(index_key)
     rows = connection.execute(
         f"SELECT {EVENT} FROM delf_events AS e WHERE e.task = :task AND e.seq = :seq",  # noqa: S608 - own names
         {"task": key, "seq": seq},
@@ -402,9 +403,9 @@ def _with_excerpt(
     event = unpack(task.task.task_id, rows[0], blob)
     data = {name: getattr(event, name, None) for name in _TEXT_FIELDS}
     texts = texts_of(type(event).__name__, cast("Mapping[str, Any]", to_jsonable(data)))
-    part, text, at = _first_match(texts, terms)
-    excerpt = text[max(at - _EXCERPT_MARGIN, 0) : at + _EXCERPT_MARGIN]
-    return replace(task, place=part, seq=seq, excerpt=" ".join(excerpt.split()))
+    place, text, position = _first_match(texts, terms)
+    excerpt = text[max(position - _EXCERPT_MARGIN, 0) : position + _EXCERPT_MARGIN]
+    return replace(task, place=place, seq=seq, excerpt=" ".join(excerpt.split()))
 
 
 _TEXT_FIELDS: Final = ("task", "code", "action", "description", "arguments", "text", "error")
@@ -416,7 +417,7 @@ def _first_match(
     """Return the place and text with the first match, and the position of the match in the text."""
     for term in terms:
         for place, text in texts:
-            at = normal(text).find(term[0])
-            if at >= 0:
-                return place, text, min(at, len(text))
+            position = normal(text).find(term[0])
+            if position >= 0:
+                return place, text, min(position, len(text))
     return *texts[0], 0

@@ -98,11 +98,11 @@ class SqliteConnection:
     ) -> list[SqlRow]:
         """Insert rows, many with one statement."""
         placeholders = f"({', '.join('?' * len(columns))})"
-        head = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "  # noqa: S608 - own names
+        statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "  # noqa: S608 - own names
         inserted: list[SqlRow] = []
         try:
             for chunk in in_chunks(rows):
-                sql = head + ", ".join([placeholders] * len(chunk)) + new_only(unique)
+                sql = statement + ", ".join([placeholders] * len(chunk)) + new_only(unique)
                 inserted += self._raw.execute(sql, [value for row in chunk for value in row])
         except sqlite3.IntegrityError as error:
             raise DuplicateRowError(str(error)) from error
@@ -272,10 +272,11 @@ class SqliteDatabase:
         ((free,),) = connection.execute("PRAGMA freelist_count")
         while free:
             connection.run_to_end(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})")
-            before, ((free,),) = free, connection.execute("PRAGMA freelist_count")
+            old_free = free
+            ((free,),) = connection.execute("PRAGMA freelist_count")
             # Nothing was freed, as in a file without incremental vacuum: asking again would never
             # end.
-            if free >= before:
+            if free >= old_free:
                 return
 
     def now(self, connection: Connection) -> float:

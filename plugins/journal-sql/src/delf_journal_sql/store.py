@@ -184,9 +184,10 @@ def in_state(connection: Connection, now: float, state: TaskState) -> tuple[str,
     if state not in (TaskState.RUNNING, TaskState.INTERRUPTED):
         return "t.state = :state", {"state": state.value}
     owners = {f"owner{number}": key for number, key in enumerate(living(connection, now))}
-    placeholders = f"t.owner IN ({', '.join(f':{name}' for name in owners) or 'NULL'})"
-    chosen = placeholders if state is TaskState.RUNNING else f"({placeholders}) IS NOT TRUE"
-    return f"t.state = '{TaskState.RUNNING}' AND {chosen}", owners
+    has_live_owner = f"t.owner IN ({', '.join(f':{name}' for name in owners) or 'NULL'})"
+    is_running = state is TaskState.RUNNING
+    condition = has_live_owner if is_running else f"({has_live_owner}) IS NOT TRUE"
+    return f"t.state = '{TaskState.RUNNING}' AND {condition}", owners
 
 
 def count_tasks(connection: Connection, now: float) -> dict[TaskState, int]:
@@ -194,9 +195,9 @@ def count_tasks(connection: Connection, now: float) -> dict[TaskState, int]:
     rows = connection.execute("SELECT state, COUNT(*) FROM delf_tasks GROUP BY state")
     counts = {TaskState(state): int(number) for state, number in rows}
     if running_count := counts.pop(TaskState.RUNNING, 0):
-        chosen, owners = in_state(connection, now, TaskState.RUNNING)
+        condition, owners = in_state(connection, now, TaskState.RUNNING)
         ((running,),) = connection.execute(
-            f"SELECT COUNT(*) FROM delf_tasks AS t WHERE {chosen}",  # noqa: S608 - own names
+            f"SELECT COUNT(*) FROM delf_tasks AS t WHERE {condition}",  # noqa: S608 - own names
             owners,
         )
         counts[TaskState.RUNNING] = int(running)
@@ -294,7 +295,7 @@ def to_prune(
         limit: The maximum number of ids to return.
     """
     ages = older_than if isinstance(older_than, Mapping) else dict.fromkeys(AT_REST, older_than)
-    chosen: list[str] = []
+    state_conditions: list[str] = []
     values: dict[str, Any] = {"limit": limit}
     for number, (state, age) in enumerate(ages.items()):
         if state not in AT_REST:
@@ -309,8 +310,8 @@ def to_prune(
         if age is not None:
             condition += f" AND COALESCE(t.finished_at, t.started_at) < :before_{number}"
             values[f"before_{number}"] = now - age
-        chosen.append(f"({condition})")
-    if not chosen:
+        state_conditions.append(f"({condition})")
+    if not state_conditions:
         return []
     newest = ""
     if keep > 0:
@@ -320,7 +321,7 @@ def to_prune(
             "ORDER BY started_at DESC, id DESC LIMIT 1 OFFSET :keep) "
         )
     rows = connection.execute(
-        f"SELECT t.task_id FROM delf_tasks AS t WHERE ({' OR '.join(chosen)}) {newest}"  # noqa: S608 - own names
+        f"SELECT t.task_id FROM delf_tasks AS t WHERE ({' OR '.join(state_conditions)}) {newest}"  # noqa: S608 - own names
         "ORDER BY t.started_at, t.id LIMIT :limit",
         values,
     )

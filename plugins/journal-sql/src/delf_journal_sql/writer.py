@@ -193,10 +193,10 @@ class Writer:
         """
         with self._ready:
             while not self._queue and not self._stopping:
-                due = self.beat_at - time.monotonic()
-                if due <= 0:
+                seconds_to_heartbeat = self.beat_at - time.monotonic()
+                if seconds_to_heartbeat <= 0:
                     return []
-                self._ready.wait(due)
+                self._ready.wait(seconds_to_heartbeat)
             # Stopping, and nothing is left: queued operations are executed first.
             if not self._queue:
                 return None

@@ -239,11 +239,11 @@ class Gate:
         guard = self._guard
         if guard is None:
             return await self._make_or_replay(call, request)
-        view = _script_call(call)
-        early_answer = guard.before_call(view)
+        script_call = _script_call(call)
+        early_answer = guard.before_call(script_call)
         if early_answer is not None:
             return early_answer
-        return guard.after_call(view, await self._make_or_replay(call, request))
+        return guard.after_call(script_call, await self._make_or_replay(call, request))
 
     async def _make_or_replay(self, call: Call, request: CallRequest) -> CallAnswer:
         """Make a call if allowed; return its recorded answer if a replay has it."""

@@ -37,7 +37,7 @@ def guarded(journal: J, name: str) -> J:
     if getattr(kind, _GUARDED_MARK, False):  # guarded already, for another agent
         return journal
     methods: dict[str, Any] = {"__slots__": (), "__module__": kind.__module__, _GUARDED_MARK: True}
-    for method in (one for one in dir(kind) if not one.startswith("_")):
+    for method in (name_ for name_ in dir(kind) if not name_.startswith("_")):
         function: Any = inspect.getattr_static(kind, method)
         if inspect.iscoroutinefunction(function):
             methods[method] = _with_timeout(function, name)

@@ -167,7 +167,8 @@ class Recording:
         self._callers: dict[int, RecordedScript] = {}
         self._call_by_request: dict[str, RecordedCall] = {}
         self._script_by_request: dict[str, RecordedScript] = {}
-        script_of_calls = script = self.scripts[0] = RecordedScript(attempt=0)
+        strategy_work = self.scripts[0] = RecordedScript(attempt=0)
+        script = strategy_work  # the script or work to which the next events belong
         for event in events:
             if isinstance(event, ev.ScriptGenerated):
                 script = self.scripts[event.attempt] = RecordedScript(attempt=event.attempt)
@@ -175,7 +176,7 @@ class Recording:
             if isinstance(event, ev.ScriptFinished):
                 # What comes between scripts is the strategy's own: counted to the last script, its
                 # calls would be expected from that script.
-                script = script_of_calls
+                script = strategy_work
             names = event.replay_key
             if names is not None:
                 key = (type(event), *(getattr(event, name) for name in names))

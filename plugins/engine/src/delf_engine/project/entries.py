@@ -85,7 +85,8 @@ class PluginOptions(Mapping[str, Mapping[str, Any]]):
 
     def __getitem__(self, name: str) -> Mapping[str, Any]:
         section = self.sections[name]
-        options = section.resolve(self._environ, without=set(variables := self._variables(name)))
+        variables = self._variables(name)
+        options = section.resolve(self._environ, without=set(variables))
         return {**options, **variables}
 
     def leaves(self, name: str) -> Iterator[tuple[tuple[str, ...], Given]]:
@@ -178,12 +179,12 @@ def _pop_value(values: Values, key: str, location: str) -> Any:
 
 def _pop_table(values: Values, key: str) -> Any:
     """Remove and return a value of a connection that may be a table; None if absent."""
-    single: Any = None
+    plain_value: Any = None
     table: dict[str, Any] = {}
     for path, setting in values.leaves():
         if path[0] == key and len(path) == 1:
-            single = setting.value
+            plain_value = setting.value
         elif path[0] == key:
             table[".".join(path[1:])] = setting.value
     values.drop((key,))
-    return table or single
+    return table or plain_value

@@ -84,7 +84,7 @@ class Folder:
 
 
 def read_folder(
-    begin: Path,
+    search_start: Path,
     file: Path | None,
     environ: Mapping[str, str],
     host: PluginHost | None = None,
@@ -92,7 +92,7 @@ def read_folder(
     """Read the files of a project that need trust, without applying their settings.
 
     Args:
-        begin: The folder from which ``delf.toml`` is searched upwards.
+        search_start: The folder from which ``delf.toml`` is searched upwards.
         file: The ``delf.toml`` to use instead of searching.
         environ: The environment variables to which paths in settings may refer.
         host: The plugins, which name further files that they read; all installed plugins when
@@ -102,15 +102,15 @@ def read_folder(
         ConfigurationError: If a file is not a regular file, is too large, or leads out of the
             folder.
     """
-    begin = begin.resolve()
+    search_start = search_start.resolve()
     if file is not None:
         root = file.parent.resolve()
         file = root / file.name
     else:
-        root = project_folder(begin)
+        root = project_folder(search_start)
         file = root / CONFIG_FILE if is_file(root / CONFIG_FILE) else None
     document = read_config(file) if file is not None else {}
-    env = _env_file(root, begin)
+    env = _env_file(root, search_start)
     items: dict[str, Mapping[str, str]] = {}
     if file is not None:
         items[file.name] = values_by_path(document)
@@ -163,9 +163,9 @@ def _expand_variables(value: Any, environ: Mapping[str, str]) -> Any:
         return value  # reported on use
 
 
-def _env_file(root: Path, begin: Path) -> EnvFile:
-    """Read the ``.env`` file of the project's folder, or else of the folder ``begin``."""
-    folders = [root, begin] if begin.is_relative_to(root) else [root]
+def _env_file(root: Path, search_start: Path) -> EnvFile:
+    """Read the ``.env`` file of the project's folder, or else of the folder ``search_start``."""
+    folders = [root, search_start] if search_start.is_relative_to(root) else [root]
     for folder in folders:
         if is_file(folder / ENV_FILE):
             return EnvFile.read(folder / ENV_FILE, root)

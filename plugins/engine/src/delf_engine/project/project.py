@@ -284,7 +284,7 @@ def _put_overrides(
         else:
             group = connections if section == "connections" else plugins
             values = group.setdefault(key[0], Values())
-            values.put(key[1:], value, lambda _, at=label: at, source=_COMMAND_LINE)
+            values.put(key[1:], value, lambda _, origin=label: origin, source=_COMMAND_LINE)
     return agent_settings
 
 
@@ -296,18 +296,18 @@ def _merge_settings(agent: Values, settings: Sequence[_Setting]) -> None:
     apply to any model. A new ``llm`` also replaces the ``light_llm`` and ``heavy_llm`` of weaker
     sources.
     """
-    prepared: list[_Setting] = [
+    normalised: list[_Setting] = [
         (path, {"model": value} if _is_model(path, value) else value, origin, source)
         for path, value, origin, source in settings
     ]
-    if any(_names_llm(path, value) for path, value, *_ in prepared):
+    if any(_names_llm(path, value) for path, value, *_ in normalised):
         agent.drop(("light_llm",))
         agent.drop(("heavy_llm",))
-    for path, value, *_ in prepared:
+    for path, value, *_ in normalised:
         if (name := _model_name(path, value)) is not None:
             _drop_file_endpoint(agent, path[0], name)
-    for path, value, origin, source in prepared:
-        agent.put(path, value, lambda _, at=origin: at, source=source)
+    for path, value, origin, source in normalised:
+        agent.put(path, value, lambda _, origin=origin: origin, source=source)
 
 
 def _model_name(path: tuple[str, ...], value: object) -> object:

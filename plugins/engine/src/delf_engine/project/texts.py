@@ -140,8 +140,10 @@ def parse(path: tuple[str, ...], text: str) -> Any:
     )
     if is_table and text.lstrip().startswith("{"):
         return _parse_json(text)
-    has_any_key = field == "sandbox_config" or (field in LLM_FIELDS and path[1:2] == ("settings",))
-    return scalar(text) if has_any_key and len(path) > 1 else text
+    is_free_table = field == "sandbox_config" or (
+        field in LLM_FIELDS and path[1:2] == ("settings",)
+    )
+    return scalar(text) if is_free_table and len(path) > 1 else text
 
 
 def _path_of(variable: str) -> tuple[str, ...] | None:

@@ -193,6 +193,6 @@ def _resolve_reference(match: re.Match[str], environ: Mapping[str, str], origin:
     return value
 
 
-def _overlaps(one: Path, other: Path) -> bool:
-    length = min(len(one), len(other))
-    return one[:length] == other[:length]
+def _overlaps(first: Path, second: Path) -> bool:
+    length = min(len(first), len(second))
+    return first[:length] == second[:length]
