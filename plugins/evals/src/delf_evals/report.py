@@ -18,8 +18,7 @@ from delf_cli.tables import table
 from delf_evals.places import MAX_BYTES, folder_of_runs, write
 
 _REPEAT_SUFFIX: Final = re.compile(r" \[\d+/\d+\]$")
-"""Matches the suffix, such as `` [1/3]``, that pydantic-evals adds to the name of a repeated case.
-"""
+"""Matches the suffix, such as `` [1/3]``, of a repeated case's name in pydantic-evals."""
 
 
 class CheckResult(BaseModel):

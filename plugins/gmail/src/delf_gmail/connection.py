@@ -99,7 +99,7 @@ _TRUST: Final[Mapping[str, Trust]] = {
     **dict.fromkeys(("id", "thread", "labels", "date", "unread", "notice"), "own"),
     "*": "outside",
 }
-"""The trust level of each field of a mail: strangers control all but these fields."""
+"""The trust level of each field of a mail: strangers write all fields except the ``own`` ones."""
 
 
 class Gmail(GoogleConnection):

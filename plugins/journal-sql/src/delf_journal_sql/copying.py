@@ -23,7 +23,7 @@ def copy_tables(source: Connection, target: Connection) -> bool:
         target: The target connection, in a transaction.
 
     Returns:
-            False if the target is not empty; nothing is copied then.
+        False if the target is not empty; nothing is copied then.
     """
     shared_tables = {t for t in source.tables() & target.tables() if not t.startswith(_NOT_COPIED)}
     for table in shared_tables - {_REMOVED_TABLE}:

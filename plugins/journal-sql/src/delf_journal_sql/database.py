@@ -69,8 +69,8 @@ class Connection(Protocol):
             unique: A unique column. Rows whose value exists already are skipped.
 
         Returns:
-                With ``unique``, the id and the unique value of each inserted row; otherwise
-                nothing.
+            With ``unique``, the id and the unique value of each inserted row; otherwise
+            nothing.
         """
         ...
 

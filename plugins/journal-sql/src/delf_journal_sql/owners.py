@@ -18,8 +18,7 @@ from delf_journal_sql.database import Connection, Database, SqlRow
 
 HEARTBEAT_SECONDS: Final = 5.0
 SILENCE_SECONDS: Final = 30.0
-"""The time without heartbeats after which a process of another machine counts as dead, in seconds.
-"""
+"""The seconds without heartbeats after which a process of another machine counts as dead."""
 
 COLUMNS: Final = "o.pid, o.birth, o.host, o.place, o.heartbeat, o.lease"
 """The columns of ``delf_owners AS o`` from which :func:`owner_of` creates a process."""

@@ -87,8 +87,7 @@ CREATE TABLE delf_removed (task_id TEXT PRIMARY KEY, at {real} NOT NULL);
 CREATE INDEX delf_removed_at ON delf_removed (at);
 """
 MIGRATIONS: Final[Sequence[str]] = (_VERSION_13, _VERSION_14, _VERSION_15)
-"""The statements that create version :data:`FIRST`, and those that migrate to each later version.
-"""
+"""The statements that create version :data:`FIRST`, then the statements of each migration."""
 FIRST: Final = 13
 """The oldest version that can be migrated; earlier versions were never released."""
 

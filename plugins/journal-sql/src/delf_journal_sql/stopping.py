@@ -23,7 +23,7 @@ async def stop_task(journal: SharedJournal, task_id: str, by: StoppedBy) -> bool
 
     Args:
         journal: The journal.
-        task_id: The task.
+        task_id: The id of the task.
         by: The person who stops the task.
 
     Returns:

@@ -157,7 +157,7 @@ class Tasks:
 
         Args:
             connection: A connection in the transaction.
-            task_id: The task.
+            task_id: The id of the task.
             failed: Whether a failed task may be claimed, too.
 
         Returns:
@@ -209,7 +209,7 @@ class Tasks:
 
         Args:
             connection: A connection in the transaction.
-            task_id: The task.
+            task_id: The id of the task.
             failed: As for :meth:`claim`.
 
         Returns:

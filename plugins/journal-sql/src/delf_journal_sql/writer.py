@@ -123,7 +123,7 @@ class Writer:
         """Create the operation that claims a task that no live process owns.
 
         Args:
-            task_id: The task.
+            task_id: The id of the task.
             failed: Whether a failed task may be claimed, too.
         """
 

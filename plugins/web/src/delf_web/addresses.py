@@ -35,7 +35,7 @@ class Guard:
         resolve: Resolves a host name.
 
     Raises:
-        ConnectionConfigurationError: For an invalid network.
+        ConnectionConfigurationError: If a network in ``private`` is invalid.
     """
 
     def __init__(self, private: Sequence[str] = (), resolve: Resolve = system_resolve) -> None:

@@ -64,7 +64,7 @@ def read(work: str, url: str, kind: str, charset: str | None, content: bytes) ->
         work: The requested kind: ``text`` (the main text), ``whole`` (all text), ``links``,
             ``tables``, ``feeds`` (the addresses of a page's feeds) or ``feed`` (the entries of a
             feed).
-        url: The document's address.
+        url: The URL of the document.
         kind: The media type.
         charset: The character encoding that the server declared, if any.
         content: The bytes.

@@ -86,7 +86,7 @@ class Web(Connection[WebSettings]):
         """A page, feed, text or PDF as Markdown; of a page the main text.
 
         Args:
-            url: The address.
+            url: The URL.
             whole: Give all text of a page, with menus and the like.
             context: The context of the call.
         """

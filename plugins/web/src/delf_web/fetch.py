@@ -54,7 +54,7 @@ class Fetcher:
         """Download the document at a URL.
 
         Args:
-            url: The address.
+            url: The URL.
             named_by: The page that named this URL, if no script did. The approved host is then the
                 host of that page.
 
@@ -177,7 +177,7 @@ def checked_url(text: str, settings: WebSettings) -> httpx.URL:
     """Parse a URL and check its scheme, host pattern and port, without resolving the host.
 
     Args:
-        text: The address.
+        text: The URL.
         settings: The settings with the allowed hosts and ports.
 
     Raises:

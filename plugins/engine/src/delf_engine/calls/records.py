@@ -77,10 +77,10 @@ class CallRecords:
     def abandon(self, request: int) -> None:
         """Record that the script stopped waiting for a call.
 
-        The tool continues, so the end of the call may be recorded before or after this.
+        The tool continues, so the end of the call may be recorded before or after this event.
 
         Args:
-            request: The session's request number.
+            request: The sandbox session's request number.
         """
         call = self._requests.pop(request, None)
         if call is not None:

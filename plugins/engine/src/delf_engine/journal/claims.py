@@ -81,7 +81,7 @@ class Claims:
 
         Args:
             journal: The journal.
-            task_id: The task.
+            task_id: The id of the task.
             past_limit: Whether to claim the task even if it ended at its timeout or budget.
 
         Returns:

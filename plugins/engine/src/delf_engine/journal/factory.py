@@ -49,7 +49,7 @@ def make_journal(
 
     Raises:
         PluginError: If no plugin provides the journal.
-        ConfigurationError: For invalid options.
+        ConfigurationError: If an option is invalid.
     """
     if name == IN_PROCESS:
         return InProcessJournal()

@@ -40,7 +40,8 @@ class InProcessJournal:
     Args:
         max_tasks: The maximum number of tasks. Beyond it the oldest finished tasks are dropped;
             running tasks are always kept.
-        max_bytes: The approximate maximum size of all tasks in bytes, with the same rule.
+        max_bytes: The approximate maximum size of all tasks in bytes. Beyond it the oldest finished
+            tasks are dropped, too.
     """
 
     def __init__(self, *, max_tasks: int = 1000, max_bytes: int = 64 * 1024 * 1024) -> None:

@@ -73,15 +73,13 @@ class TaskLog:
         # leaves a gap.
         self._queued_events: list[tuple[type[Event], dict[str, Any]]] = []
         self._unconfirmed: Event | None = None
-        """An event whose append was cancelled, so that the journal may or may not have stored it.
-        """
+        """An event whose append was cancelled; the journal may or may not have stored it."""
         self._has_left = False
         self._over = False
         self._deadline: float | None = None
         self._model_calls = sum(isinstance(event, ModelCalled) for event in self.events)
         self.prompted: dict[str, tuple[Message, ...]] = {}
-        """The messages of the latest model request by purpose; only changed messages are recorded.
-        """
+        """The messages of the latest model request by purpose, to record only changed messages."""
         self._flushing: asyncio.Task[None] | None = None
 
     def restart(self, replay: Replay) -> None:

@@ -137,7 +137,8 @@ def connector_of(
 def journal_name(project: AnyProject, host: PluginHost) -> str:
     """Return the name of a project's journal.
 
-    An installed durable journal is used if none is configured, and otherwise the journal in memory.
+    The name is that of the configured journal, else of an installed durable journal, else of the
+    journal in memory.
 
     Args:
         project: The project.

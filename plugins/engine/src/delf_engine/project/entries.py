@@ -26,13 +26,13 @@ class ConnectionEntry:
     Args:
         name: The variable's name in scripts.
         type: The name of the connection's type.
-        allow: The unchecked value.
-        confirm: The unchecked value; checked when the connection is created.
-        trust: The unchecked value; checked when the connection is created.
-        contents: The unchecked value; checked when the connection is created.
+        allow: The configured permission, not validated yet.
+        confirm: The configured permission, validated when the connection is created.
+        trust: The configured trust levels, validated when the connection is created.
+        contents: The configured parameters for people, validated when the connection is created.
         where: The location of the section, for messages.
         values: All other settings, with their origins.
-        environ: The variables for references.
+        environ: The environment variables for ``${…}`` references.
     """
 
     name: str
@@ -76,7 +76,7 @@ class PluginOptions(Mapping[str, Mapping[str, Any]]):
 
     Args:
         sections: The unresolved options by plugin name.
-        environ: The variables for references.
+        environ: The environment variables for ``${…}`` references.
     """
 
     def __init__(self, sections: Mapping[str, Values], environ: Mapping[str, str]) -> None:
@@ -124,7 +124,7 @@ def entries_of(
         path: The ``delf.toml``, if any.
         document: The content of ``delf.toml``.
         connections: The settings of each connection by name.
-        environ: The variables for references.
+        environ: The environment variables for ``${…}`` references.
 
     Raises:
         ConfigurationError: If a connection's name or type is invalid.

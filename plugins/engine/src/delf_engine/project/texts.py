@@ -42,7 +42,7 @@ def from_environ(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, .
     variables are ignored. Shorter paths come first, so that more specific settings win.
 
     Args:
-        environ: All variables.
+        environ: The environment variables.
 
     Raises:
         ConfigurationError: If a variable names an unknown key of a model; the error suggests a key.
@@ -60,7 +60,7 @@ def stray(environ: Mapping[str, str], instances: Collection[str]) -> Iterator[st
     """Yield a warning for each environment variable that looks like a misspelt agent setting.
 
     Args:
-        environ: All variables.
+        environ: The environment variables.
         instances: The names of connections, whose variables begin with ``DELF_<NAME>_``.
     """
     nested = [f"{field}{NESTED}{key}" for field in sorted(LLM_FIELDS) for key in LLM_KEYS]

@@ -115,12 +115,12 @@ class Values:
         the file's folder (:class:`FileText`).
 
         Args:
-            environ: The variables for references.
+            environ: The environment variables for ``${…}`` references.
             without: The top-level keys to omit.
 
         Raises:
             EnvironmentKeyError: If a referenced variable is not set; the error names file and key.
-            ConfigurationError: For a malformed reference.
+            ConfigurationError: If a reference is malformed.
         """
         tree: dict[str, Any] = {}
         for path, setting in self._leaves.items():
@@ -142,12 +142,12 @@ def substitute(value: Any, environ: Mapping[str, str], origin: str) -> Any:
     Args:
         value: A text, or a list or table of texts at any depth; other values are returned
             unchanged.
-        environ: The variables.
+        environ: The environment variables.
         origin: The origin of the value, for messages.
 
     Raises:
         EnvironmentKeyError: If a variable is not set and has no default.
-        ConfigurationError: For a malformed reference.
+        ConfigurationError: If a reference is malformed.
     """
     if isinstance(value, str):
         return _REFERENCE.sub(lambda match: _resolve_reference(match, environ, origin), value)
