@@ -62,7 +62,7 @@ class Called(Evaluator[object, object, object]):
         return f"Called {self.action}"
 
     def evaluate(self, ctx: Context) -> EvaluationReason:
-        """Return whether the number of matching calls is right, with the number if not."""
+        """Return True if the number of matching calls is right, else False with that number."""
         calls_of_action = [
             c for c in _done_task(ctx).calls if fnmatchcase(c["action"], self.action)
         ]
@@ -96,7 +96,7 @@ class NotCalled(Evaluator[object, object, object]):
         return f"NotCalled {self.action}"
 
     def evaluate(self, ctx: Context) -> EvaluationReason:
-        """Return whether no call matches, with the names of matching actions if not."""
+        """Return True if no call matches, else False with the names of the called actions."""
         if error := _unknown_action_error(self.action, _done_task(ctx)):
             return EvaluationReason(value=False, reason=error)
         return _require_no_calls(
@@ -109,7 +109,7 @@ class NoChanges(Evaluator[object, object, object]):
     """Check that the task only made calls with the effect ``read``."""
 
     def evaluate(self, ctx: Context) -> EvaluationReason:
-        """Return whether all calls only read, with the names of other actions if not."""
+        """Return True if all calls only read, else False with the names of the other actions."""
         return _require_no_calls(
             [call for call in _done_task(ctx).calls if call["effect"] != "read"]
         )
@@ -147,7 +147,7 @@ class WroteFile(Evaluator[object, object, object]):
         return f"WroteFile {self.name}"
 
     def evaluate(self, ctx: Context) -> EvaluationReason:
-        """Return whether a file matches, with the reason if not."""
+        """Return True if a file matches, else False with the reason."""
         files = _done_task(ctx).files
         matches = [path for name, path in files.items() if fnmatchcase(name, self.name)]
         if not matches:
@@ -174,7 +174,7 @@ class MaxCost(Evaluator[object, object, object]):
     usd: float
 
     def evaluate(self, ctx: Context) -> EvaluationReason:
-        """Return whether the cost is within the limit, with the cost if not."""
+        """Return True if the cost is within the limit, else False with the cost."""
         cost = _done_task(ctx).cost_usd
         if cost is None:
             return EvaluationReason(value=False, reason="the model's price is not known")

@@ -160,7 +160,7 @@ class PostgresConnection:
             self._raw.commit()
 
     def rollback(self) -> None:
-        """Roll back."""
+        """Roll back the transaction."""
         with contextlib.suppress(*self._database.errors):
             self._raw.rollback()
 
@@ -517,7 +517,7 @@ class PostgresChanges:
         self._reconnect_pause = 0.1
 
     def wait(self) -> bool:
-        """Wait until there may be new data; return False once closed."""
+        """Block until there may be new data; return False after :meth:`close`."""
         while not self._closed:
             ready, _, _ = select.select([self._raw.fileno(), self._read], [], [])
             if self._read in ready:
@@ -529,7 +529,7 @@ class PostgresChanges:
         return False
 
     def free(self) -> None:
-        """Release resources; call in the thread that waited."""
+        """Close the connection. Must be called in the thread that called :meth:`wait`."""
         self._raw.close()
         self._read.close()
         self._write.close()
@@ -538,7 +538,7 @@ class PostgresChanges:
         """Do nothing, because the server notifies this process, too."""
 
     def close(self) -> None:
-        """Stop waiting."""
+        """End :meth:`wait` for good."""
         self._closed = True
         with contextlib.suppress(OSError):
             self._write.send(b"x")

@@ -163,11 +163,11 @@ class SqliteConnection:
             )
 
     def commit(self) -> None:
-        """Commit."""
+        """Commit the transaction."""
         self.execute("COMMIT")
 
     def rollback(self) -> None:
-        """Roll back."""
+        """Roll back the transaction."""
         try:
             self._raw.rollback()
         except sqlite3.Error:
@@ -371,7 +371,7 @@ class SqliteChanges:
         self._version = self._data_version()
 
     def wait(self) -> bool:
-        """Wait until there may be new data; return False once closed."""
+        """Block until there may be new data; return False after :meth:`close`."""
         # SQLite notifies no other process, so poll its counter of writes.
         while not self._poked.wait(self._pause):
             version = self._data_version()
@@ -386,15 +386,15 @@ class SqliteChanges:
         return not self._closed
 
     def free(self) -> None:
-        """Release resources; call in the thread that waited."""
+        """Close the connection. Must be called in the thread that called :meth:`wait`."""
         self._connection.close()
 
     def poke(self) -> None:
-        """Signal a write of this process."""
+        """Report a write of this process, which wakes :meth:`wait`."""
         self._poked.set()
 
     def close(self) -> None:
-        """Stop waiting."""
+        """End :meth:`wait` for good."""
         self._closed = True
         self._poked.set()
 
