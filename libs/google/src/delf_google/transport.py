@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from delf.errors import ConnectionUnavailableError
 from delf.network.bodies import BodyEncodingError, BodyTooLargeError
-from delf.network.client import Retry, Attempts, Progress, HttpClient, NoAnswerError
+from delf.network.client import Attempts, HttpClient, NoAnswerError, Progress, Retry
 from delf.network.retries import FIRST_PAUSE, pause, retry_after
 from delf_google.credentials import Tokens
 from delf_google.errors import GoogleError, LostAnswerError, Problem
@@ -142,7 +142,11 @@ class Transport:
         except NoAnswerError as error:
             raise self._no_answer_error(request, error) from None
         progress = attempts.progress
-        if progress.in_doubt and request.method == "DELETE" and answer.status in _NOT_FOUND_STATUSES:
+        if (
+            progress.in_doubt
+            and request.method == "DELETE"
+            and answer.status in _NOT_FOUND_STATUSES
+        ):
             return Answer(204, answer.headers, b"")  # the lost attempt deleted it
         return replace(answer, in_doubt=progress.in_doubt, waited=progress.waited)
 
@@ -176,7 +180,9 @@ class Transport:
             return Retry(seconds=wait, in_doubt=True) if wait <= _MAX_QUOTA_SECONDS else None
         remaining_seconds = _MAX_QUOTA_SECONDS - progress.waited
         wait = (
-            min(pause(progress.attempts), max(remaining_seconds, 0.0)) if seconds is None else seconds
+            min(pause(progress.attempts), max(remaining_seconds, 0.0))
+            if seconds is None
+            else seconds
         )
         if wait > remaining_seconds or remaining_seconds < FIRST_PAUSE:
             return None
