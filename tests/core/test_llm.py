@@ -113,10 +113,10 @@ def test_provider_search_is_selected_by_name_or_table(given):
         ([{"tool_type": "web_search", "max_use": 3}], "unknown field 'max_use'.*max_uses"),
         ([{"tool_type": "web_search", "max_uses": 0}], "a whole number from 1"),
         ([{"tool_type": "web_search", "max_uses": True}], "a whole number from 1"),
-        ([{"tool_type": "web_search", "allowed_domains": [1]}], "names of hosts"),
+        ([{"tool_type": "web_search", "allowed_domains": [1]}], "host names"),
         (
             [{"tool_type": "web_search", "allowed_domains": ["a"], "blocked_domains": ["b"]}],
-            "not both",
+            "cannot be used together",
         ),
     ],
 )

@@ -74,7 +74,7 @@ def test_running_record_with_pending_request_is_waiting() -> None:
 
 
 @pytest.mark.parametrize("state", sorted(set(TaskState) - {TaskState.RUNNING}))
-def test_state_of_returns_other_stored_states_unchanged(state: TaskState) -> None:
+def test_state_of_keeps_states_it_does_not_translate(state: TaskState) -> None:
     for events in (1, 5):
         assert state_of(_record(state, events), waiting=["t"]) is state
 

@@ -110,7 +110,7 @@ def test_state_words_come_from_one_table() -> None:
         'COLOURS = {"queued": "blue", "running": "cyan"}',
     ],
 )
-def test_literal_state_in_code_is_detected(source: str) -> None:
+def test_hard_coded_state_name_is_detected(source: str) -> None:
     assert [*literals(source)]
 
 

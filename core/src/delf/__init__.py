@@ -156,7 +156,7 @@ def _warn_of_namesake() -> None:
 _warn_of_namesake()
 
 
-def _first_use(name: str) -> Any:
+def _load_public_name(name: str) -> Any:
     """Import a public name, and store the object in this module so that it is imported once."""
     home = _HOMES.get(name, "delf.errors" if name in __all__ else None)
     value = _import_export(name) if home is None else getattr(importlib.import_module(home), name)
@@ -165,7 +165,7 @@ def _first_use(name: str) -> Any:
 
 
 if not TYPE_CHECKING:  # a checker that saw __getattr__ would accept any name
-    __getattr__ = _first_use
+    __getattr__ = _load_public_name
 
 
 def _import_export(name: str) -> Any:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _MAX_FILES: Final = 5
-"""The maximum number of file names listed in one message."""
 
 
 class DelfError(Exception):

@@ -44,13 +44,13 @@ SETTINGS: Final = (
 )
 EXTRA: Final = "extra"
 """The setting for further fields of the provider's requests, which delf passes on unchanged."""
-_NOT_EXTRA: Final = frozenset(
+_RESERVED_FIELDS: Final = frozenset(
     {"model", "messages", "stream", "tools", "tool_choice", "contents", "system", "input"}
 )
 """Fields of requests that delf sets itself, and that ``extra`` may not contain."""
 
 _TOOL_FIELDS: Final = ("tool_type", "max_uses", "allowed_domains", "blocked_domains")
-_ELSEWHERE: Final = {
+_UNSUPPORTED_TOOLS: Final = {
     "url_context": "a connection can read pages",
     "code_execution": "scripts run in delf's own sandbox",
     "image_generation": "an answer is text",
@@ -85,8 +85,8 @@ class LLMConfig:
     """A model with its endpoint and settings; works wherever a model's name does.
 
     Args:
-        model: The name as the endpoint expects it. A provider may stand in front, such as
-            ``provider/model`` or ``provider:model``, as an installed plugin declares it.
+        model: The name as the endpoint expects it. The name of a provider that an installed plugin
+            declares may precede it, as in ``provider/model`` or ``provider:model``.
         base_url: Root of the API with its version (``http://host/v1``). The OpenAI-compatible
             protocol is used unless a provider is named.
         api_key: The key; the provider's environment variable when omitted. Never shown: neither
@@ -223,7 +223,7 @@ def _extra(value: Any) -> dict[str, Any]:
         ModelConfigurationError: If the value is not a table, or has a field that delf sets.
     """
     table = _table(value, EXTRA)
-    reserved_name = next((name for name in table if name in _NOT_EXTRA), None)
+    reserved_name = next((name for name in table if name in _RESERVED_FIELDS), None)
     if reserved_name is not None:
         raise ModelConfigurationError(
             f"model setting {EXTRA!r}: delf sets the field {reserved_name!r}"
@@ -238,7 +238,7 @@ def _thinking(value: Any) -> dict[str, Any]:
 def _table(value: Any, name: str) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise ModelConfigurationError(
-            f"model setting {name!r}: a table of the provider's fields, not {value!r:.80}"
+            f"model setting {name!r} must be a table of the provider's fields, not {value!r:.80}"
         )
     return dict(cast("Mapping[str, Any]", value))
 
@@ -246,7 +246,7 @@ def _table(value: Any, name: str) -> dict[str, Any]:
 def _effort(value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise ModelConfigurationError(
-            f"model setting 'reasoning_effort': a text, not {value!r:.80}",
+            f"model setting 'reasoning_effort' must be a text, not {value!r:.80}",
             hint='"low", "medium" or "high"; "none" for models that can do without',
         )
     return value
@@ -265,33 +265,38 @@ def _server_side_tools(setting_value: Any) -> list[dict[str, Any]]:
         table = {"tool_type": item} if isinstance(item, str) else item
         if not isinstance(table, Mapping):
             raise ModelConfigurationError(
-                f'{setting}: a list of names or tables, as ["web_search"]'
+                f'{setting} must be a list of names or tables, such as ["web_search"]'
             )
-        fields = dict(cast("Mapping[Any, Any]", table))
-        kind = fields.get("tool_type")
-        if kind != "web_search":
-            hint = _ELSEWHERE.get(str(kind))
-            raise ModelConfigurationError(
-                f"{setting}: tool_type {kind!r} is not supported, only web_search is", hint=hint
-            )
-        for name, value in fields.items():
-            if name not in _TOOL_FIELDS:
-                suggestion = did_you_mean(str(name), _TOOL_FIELDS)
-                raise ModelConfigurationError(f"{setting}: unknown field {name!r}{suggestion}")
-            if name.endswith("_domains") and value is not None:
-                domains = _as_sequence(value)
-                if not all(isinstance(domain, str) and domain for domain in domains):
-                    raise ModelConfigurationError(f"{setting}: {name}: a list of names of hosts")
-                fields[name] = list(domains)
-        uses = fields.get("max_uses")
-        if uses is not None and (type(uses) is not int or uses < 1):
-            raise ModelConfigurationError(f"{setting}: max_uses: a whole number from 1")
-        if fields.get("allowed_domains") and fields.get("blocked_domains"):
-            raise ModelConfigurationError(
-                f"{setting}: allowed_domains or blocked_domains, not both"
-            )
-        tools[kind] = {name: value for name, value in fields.items() if value is not None}
+        fields = _server_side_tool(setting, cast("Mapping[Any, Any]", table))
+        tools[fields["tool_type"]] = fields
     return list(tools.values())
+
+
+def _server_side_tool(setting: str, table: Mapping[Any, Any]) -> dict[str, Any]:
+    kind = table.get("tool_type")
+    if kind != "web_search":
+        hint = _UNSUPPORTED_TOOLS.get(str(kind))
+        raise ModelConfigurationError(
+            f"{setting}: tool_type {kind!r} is not supported, only web_search is", hint=hint
+        )
+    fields = {name: value for name, value in table.items() if value is not None}
+    for name, value in fields.items():
+        if name not in _TOOL_FIELDS:
+            suggestion = did_you_mean(str(name), _TOOL_FIELDS)
+            raise ModelConfigurationError(f"{setting}: unknown field {name!r}{suggestion}")
+        if name.endswith("_domains"):
+            domains = _as_sequence(value)
+            if not all(isinstance(domain, str) and domain for domain in domains):
+                raise ModelConfigurationError(f"{setting}: {name} must be a list of host names")
+            fields[name] = list(domains)
+    max_uses = fields.get("max_uses")
+    if max_uses is not None and (type(max_uses) is not int or max_uses < 1):
+        raise ModelConfigurationError(f"{setting}: max_uses must be a whole number from 1")
+    if fields.get("allowed_domains") and fields.get("blocked_domains"):
+        raise ModelConfigurationError(
+            f"{setting}: allowed_domains and blocked_domains cannot be used together"
+        )
+    return fields
 
 
 def _as_sequence(value: Any) -> Sequence[Any]:

@@ -66,8 +66,8 @@ class Providers:
             return config
         if config.base_url is None or provider.own_protocol:
             return replace(config, model=_with_source_of(config.model, f"{provider.name}/{rest}"))
-        chosen = provider.name if config.provider == AUTO else config.provider
-        return replace(config, model=_with_source_of(config.model, rest), provider=chosen)
+        provider_name = provider.name if config.provider == AUTO else config.provider
+        return replace(config, model=_with_source_of(config.model, rest), provider=provider_name)
 
     def spellings(self, model: str) -> frozenset[str]:
         """Return all spellings of a model name in lower case, with and without provider.
@@ -76,14 +76,17 @@ class Providers:
             model: The name in any of these spellings.
         """
         name = model.lower()
-        word, _, rest = re.sub("[:/]", "/", name, count=1).partition("/")
-        found = {name, f"{word}/{rest}", f"{word}:{rest}", rest} if rest else {name}
-        model_name = rest if rest and self.by_name(word) else name
-        owner = (self.by_name(word) if rest else None) or self.for_model(name)
-        if owner is not None:
-            found.add(model_name)
-            found |= {f"{spelled}{mark}{model_name}" for spelled in owner.words for mark in "/:"}
-        return frozenset(found | self.spellings(rest) if "/" in rest else found)
+        prefix, _, rest = re.sub("[:/]", "/", name, count=1).partition("/")
+        spellings = {name, f"{prefix}/{rest}", f"{prefix}:{rest}", rest} if rest else {name}
+        named_provider = self.by_name(prefix) if rest else None
+        provider = named_provider or self.for_model(name)
+        if provider is not None:
+            bare_name = rest if named_provider else name
+            spellings.add(bare_name)
+            spellings |= {f"{word}{mark}{bare_name}" for word in provider.words for mark in "/:"}
+        if "/" in rest:  # the name of another provider may follow, as in router/provider/model
+            spellings |= self.spellings(rest)
+        return frozenset(spellings)
 
     @property
     def keys(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Final, TextIO
 
 # The patterns are compiled when a text first needs them: most runs show ASCII alone.
-_HIDDEN: Final = (
+_INVISIBLE: Final = (
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2000-\u200a\u205f\u2800\u3164\ufe00-\ufe0f\uffa0"
     "\U0001d159\U000e0100-\U000e01ef]"
 )
@@ -25,22 +25,22 @@ _JOINERS: Final = "\u200c\u200d"
 _JOINED: Final = "[\u0600-\u0dff\u1000-\u109f]"
 """Letters of scripts in which an invisible joiner is part of the spelling."""
 _EMOJI_STYLES: Final = "\ufe0e\ufe0f"
-_SKINS: Final = "[\U0001f3fb-\U0001f3ff]"
+_SKIN_TONES: Final = "[\U0001f3fb-\U0001f3ff]"
 
-_LABEL: Final = (
+_HOST_CHARACTERS: Final = (
     "0-9A-Za-z_\\-\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u1fff\u2100-\u218f\u2460-\u24ff\u2c00-\u2fdf"
     "\u3040-\ud7ff\uf900-\ufdff\ufe70-\ufefe\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff66-\uffdc"
     "\U00010000-\U0001efff\U00020000-\U0003ffff"
 )
 """Matches the characters of a host name's label, and their look-alikes."""
 _DOTS: Final = ".\u3002\uff0e\uff61"
-_NAME: Final = (
-    f"(?P<before>(?P<who>[{_LABEL}.+'%]{{0,64}})@|://(?:[^\\s/@]{{0,200}}@)?|domain:|)"
-    f"(?P<host>[{_LABEL}]+(?:[{_DOTS}][{_LABEL}]+)*)"
+_ADDRESS_OR_HOST: Final = (
+    f"(?P<before>(?P<who>[{_HOST_CHARACTERS}.+'%]{{0,64}})@|://(?:[^\\s/@]{{0,200}}@)?|domain:|)"
+    f"(?P<host>[{_HOST_CHARACTERS}]+(?:[{_DOTS}][{_HOST_CHARACTERS}]+)*)"
 )
-_BARE: Final = f"(?i:^www[{_DOTS}]|[{_DOTS}](?:com|net|org|biz|edu|gov|mil|io|eu)$)"
+_BARE_HOST: Final = f"(?i:^www[{_DOTS}]|[{_DOTS}](?:com|net|org|biz|edu|gov|mil|io|eu)$)"
 """Matches a host name that is recognisable without a scheme, such as ``www.…`` or ``….com``."""
-_PLAIN: Final = (
+_DISTINCT_LETTERS: Final = (
     "[\u00c0-\u0130\u0132-\u0137\u0139-\u0148\u014a-\u017e\u01a0\u01a1\u01af\u01b0\u01cd-\u01dc"
     "\u0218-\u021b\u0300-\u036f\u1e00-\u1eff\u1100-\u11ff\u3040-\u312f\u3400-\u9fff\uac00-\ud7ff"
     "\uf900-\ufaff\U00020000-\U0003ffff]"
@@ -48,7 +48,7 @@ _PLAIN: Final = (
 """Matches letters that never look like a plain Latin letter: accented Latin, Chinese, Japanese and
 Korean.
 """
-_ALIKE: Final = (
+_LOOKALIKE_LETTERS: Final = (
     "[\u0131\u0138\u0149\u017f-\u019f\u01a2-\u01ae\u01b1-\u01cc\u01dd-\u0217\u021c-\u02ff"
     "\u0370-\u058f\u10a0-\u10ff\u13a0-\u167f\u1c80-\u1dbf\u1f00-\u1fff\u2100-\u218f\u2460-\u24ff"
     "\u2c00-\u2dff\ua4d0-\ua4ff\ua640-\ua69f\ua720-\ua7ff\uab30-\uabbf\uff10-\uff5a"
@@ -57,9 +57,9 @@ _ALIKE: Final = (
 """Letters of other scripts of which some look like plain Latin letters."""
 
 
-_RUNS: Final = f"(?:[A-Za-z]|{_PLAIN}|{_ALIKE})+"
+_LETTER_RUNS: Final = f"(?:[A-Za-z]|{_DISTINCT_LETTERS}|{_LOOKALIKE_LETTERS})+"
 _ENDING: Final = f"[{_DOTS}][A-Za-z]{{2,24}}$"
-_STACKED: Final = "([{0}]{{4}})([{0}]+)".format(
+_EXCESS_MARKS: Final = "([{0}]{{4}})([{0}]+)".format(
     "\u0300-\u036f\u0483-\u0489\u0610-\u061a\u064b-\u065f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
     "\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
 )
@@ -76,7 +76,9 @@ def visible(text: str) -> str:
     """
     if text.isascii():
         return text if text.isprintable() else _without_hidden(text)
-    return re.sub(_NAME, _display_name, re.sub(_STACKED, _escape_marks, _without_hidden(text)))
+    return re.sub(
+        _ADDRESS_OR_HOST, _display_name, re.sub(_EXCESS_MARKS, _escape_marks, _without_hidden(text))
+    )
 
 
 def hidden_characters(text: str) -> Iterator[str]:
@@ -87,23 +89,23 @@ def hidden_characters(text: str) -> Iterator[str]:
     if text.isascii() and text.isprintable():
         return
     text = text.replace("\r\n", "\n")
-    if not _is_plain(text):
+    if not _is_all_visible(text):
         for at, character in enumerate(text):
             if character not in _SPACES and _escape_at(text, at) != character:
                 yield character
     if not text.isascii():
-        for stacked in re.finditer(_STACKED, text):
+        for stacked in re.finditer(_EXCESS_MARKS, text):
             yield stacked[2][0]
-        for name in re.finditer(_NAME, text):
+        for name in re.finditer(_ADDRESS_OR_HOST, text):
             if _display_name(name) != name[0]:
                 yield name[0]
 
 
-def _is_plain(text: str) -> bool:
-    """Return whether each character is visible, a line break or a tab."""
+def _is_all_visible(text: str) -> bool:
+    """Return True if each character is visible, a line break or a tab."""
     text_without_breaks = text.replace("\n", "").replace("\t", "")
     return text_without_breaks.isprintable() and (
-        text_without_breaks.isascii() or not re.search(_HIDDEN, text_without_breaks)
+        text_without_breaks.isascii() or not re.search(_INVISIBLE, text_without_breaks)
     )
 
 
@@ -113,7 +115,7 @@ def _escape_marks(character: re.Match[str]) -> str:
 
 def _without_hidden(text: str) -> str:
     text = text.replace("\r\n", "\n")
-    if _is_plain(text):
+    if _is_all_visible(text):
         return text
     return "".join(_escape_at(text, at) for at in range(len(text)))
 
@@ -123,23 +125,23 @@ def _escape_at(text: str, at: int) -> str:
     character = text[at]
     if character in _SPACES:
         return " "
-    if character in "\n\t" or (character.isprintable() and not re.match(_HIDDEN, character)):
+    if character in "\n\t" or (character.isprintable() and not re.match(_INVISIBLE, character)):
         return character
     before, after = text[at - 1 : at], text[at + 1 : at + 2]
-    if character in _JOINERS and _joins(before, after):
+    if character in _JOINERS and _is_part_of_spelling(before, after):
         return character
     if character in _EMOJI_STYLES and before and unicodedata.category(before) == "So":
         return character
     return _escape(character)
 
 
-def _joins(before: str, after: str) -> bool:
+def _is_part_of_spelling(before: str, after: str) -> bool:
     """Return True if an invisible joiner between two characters is part of a word or an emoji."""
     if re.match(_JOINED, before) and re.match(_JOINED, after):
         return True
     is_emoji = bool(after) and unicodedata.category(after) == "So"
     joins_emoji = before and (unicodedata.category(before) == "So" or before in _EMOJI_STYLES)
-    return is_emoji and bool(joins_emoji or re.match(_SKINS, before))
+    return is_emoji and bool(joins_emoji or re.match(_SKIN_TONES, before))
 
 
 def _escape(character: str) -> str:
@@ -152,7 +154,7 @@ def _display_name(match: re.Match[str]) -> str:
     A host name with look-alike letters is shown in its ASCII form (``xn--…``).
     """
     before, display_name, host = match["before"], match["who"], match["host"]
-    if not before and not re.search(_BARE, host) and not _mixes_letters(host):
+    if not before and not re.search(_BARE_HOST, host) and not _mixes_letters(host):
         return match[0]
     if display_name and _is_lookalike(f"{display_name}.{host}"):
         before = "".join(map(_escape_letter, before))
@@ -165,12 +167,13 @@ def _display_name(match: re.Match[str]) -> str:
 def _mixes_letters(host: str) -> bool:
     """Return True for a host name with plain Latin letters and look-alikes in one label."""
     return re.search(_ENDING, host) is not None and any(
-        re.search("[A-Za-z]", run) and re.search(_ALIKE, run) for run in re.findall(_RUNS, host)
+        re.search("[A-Za-z]", run) and re.search(_LOOKALIKE_LETTERS, run)
+        for run in re.findall(_LETTER_RUNS, host)
     )
 
 
 def _escape_letter(letter: str) -> str:
-    return letter if letter.isascii() or re.match(_PLAIN, letter) else _escape(letter)
+    return letter if letter.isascii() or re.match(_DISTINCT_LETTERS, letter) else _escape(letter)
 
 
 def _encode_label(label: str) -> str:
@@ -181,8 +184,8 @@ def _is_lookalike(name: str) -> bool:
     """Return True if a name mixes plain Latin letters with similar letters of other scripts."""
     if name.isascii():
         return False
-    other_letters = re.sub(_PLAIN, "", name)
-    if re.search(_ALIKE, other_letters) and re.search("[A-Za-z]", name):
+    other_letters = re.sub(_DISTINCT_LETTERS, "", name)
+    if re.search(_LOOKALIKE_LETTERS, other_letters) and re.search("[A-Za-z]", name):
         return True
     labels = re.split(f"[{_DOTS}]", other_letters)
     return any(not label.isascii() and re.search("[A-Za-z]", label) for label in labels)

@@ -70,7 +70,7 @@ def test_action_is_followed_by_readers_of_its_resource(chosen, names, after):
     assert set(found[1:]) == {names[place] for place in after}
 
 
-def test_declared_read_effect_makes_an_action_a_reader():
+def test_action_with_declared_read_effect_counts_as_read_action():
     names = catalog("desk.close_ticket", "desk.ticket_history", reads=["desk.ticket"])
     assert list(add_readers(["desk.close_ticket"], names)) == ["desk.close_ticket", "desk.ticket"]
 

@@ -196,7 +196,7 @@ print(*map(dumps, [
 """
 
 
-def test_set_encoding_is_the_same_in_every_process():
+def test_encoded_set_is_the_same_in_every_process():
     """Hashes of texts differ between processes, and a call is known by its encoded arguments."""
     written = [
         subprocess.run(

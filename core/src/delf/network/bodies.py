@@ -86,7 +86,7 @@ class Inflater:
             raise BodyEncodingError(f"it is compressed as {names[0][:40]}, which was not asked for")
         self._encoding = names[0] if names else None
         self._decompressor: Any = None
-        self._most = max_bytes
+        self._max_bytes = max_bytes
         self._received_bytes = self._inflated_bytes = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
@@ -102,11 +102,11 @@ class Inflater:
         self._received_bytes += len(data)
         for piece in self._inflate(data):
             self._inflated_bytes += len(piece)
-            if self._inflated_bytes > self._most:
+            if self._inflated_bytes > self._max_bytes:
                 break
             yield piece
-        if max(self._received_bytes, self._inflated_bytes) > self._most:
-            raise BodyTooLargeError(f"it has more than {self._most:,} bytes")
+        if max(self._received_bytes, self._inflated_bytes) > self._max_bytes:
+            raise BodyTooLargeError(f"it has more than {self._max_bytes:,} bytes")
 
     def _inflate(self, data: bytes) -> Iterator[bytes]:
         """Decompress received bytes, yielding chunks of at most 64 KiB."""

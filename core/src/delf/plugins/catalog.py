@@ -41,8 +41,7 @@ _FALLBACK_SCORE: Final = 1.0
 _ADDRESS_SCORE: Final = 1.5
 """The fit of a plugin for compatible servers, if the model has an address; above a fallback."""
 
-_MAX_NAMED: Final = 3
-"""The maximum number of failed plugins that a hint lists."""
+_MAX_LISTED_FAILURES: Final = 3
 
 _CHOOSE: Final = (
     'choose one: [plugins] prefer = ["{one}"] in delf.toml; or uninstall one, or block one by its '
@@ -118,9 +117,9 @@ class Catalog:
         messages = [
             f"plugin {each.name!r}{_package(each)} {each.trouble}" for each in troubled_records
         ]
-        omitted_count = len(messages) - _MAX_NAMED
+        omitted_count = len(messages) - _MAX_LISTED_FAILURES
         rest = [f"{omitted_count} more failed: see delf plugins"] if omitted_count > 0 else []
-        return "; ".join([*messages[:_MAX_NAMED], *rest])
+        return "; ".join([*messages[:_MAX_LISTED_FAILURES], *rest])
 
     def with_load_failures(self, error: ErrorT) -> ErrorT:
         """Return an error for an unknown name, whose hint names the plugins that failed to load."""
@@ -164,7 +163,7 @@ class Catalog:
         """Return the spec of this kind and name; raise an error with the reason if none exists."""
         offers = self._offers.get((kind, name))
         if not offers:
-            raise self.with_load_failures(self._unknown(kind, name))
+            raise self.with_load_failures(self._unknown_name_error(kind, name))
         return self._winning_offer(offers, f"{kind} {name!r}").spec
 
     @cached_property
@@ -182,11 +181,11 @@ class Catalog:
             pattern, client = prefix
             # Without this client, a plugin that takes any name would misread the prefix.
             if best_fit < len(pattern):
-                raise self.with_load_failures(self._unknown("model", client))
+                raise self.with_load_failures(self._unknown_name_error("model", client))
         if best_fit < 0 and model.provider != AUTO:
-            raise self.with_load_failures(self._unknown_provider(model.provider))
+            raise self.with_load_failures(self._unknown_provider_error(model.provider))
         if best_fit < 0:
-            raise self.with_load_failures(_no_plugin_for_model(model.model, self.records))
+            raise self.with_load_failures(_no_plugin_error(model.model, self.records))
         return self.preferred_spec(
             [s for fit, s in fits if fit == best_fit], f"model {model.model!r}"
         )
@@ -198,17 +197,16 @@ class Catalog:
     def _specs(self, kind: type[SpecT]) -> Iterator[SpecT]:
         return (spec for spec in self.all_specs() if isinstance(spec, kind))
 
-    def _unknown_provider(self, name: str) -> PluginError:
+    def _unknown_provider_error(self, name: str) -> PluginError:
         if f"{name}/*" in packages("models"):
-            return _no_plugin_for_model(f"{name}/model", self.records)
+            return _no_plugin_error(f"{name}/model", self.records)
         provider_names = sorted(provider.name for provider in self.providers.all)
         return PluginError(
             f"no installed plugin has the provider {name!r}{did_you_mean(name, provider_names)}",
             hint=f"providers: {', '.join(dict.fromkeys(provider_names)) or 'none'}",
         )
 
-    def _unknown(self, kind: str, name: str) -> PluginError:
-        """Make the error for a name that no usable plugin offers."""
+    def _unknown_name_error(self, kind: str, name: str) -> PluginError:
         package = package_of(kind, name)
         broken = _unusable_plugin_for(kind, name, package, self.records)
         if broken is not None:
@@ -317,7 +315,7 @@ def _unusable_plugin_for(
     return None
 
 
-def _no_plugin_for_model(model: str, records: Sequence[PluginRecord]) -> PluginError:
+def _no_plugin_error(model: str, records: Sequence[PluginRecord]) -> PluginError:
     name = usual_model(model)
     default_client = usual_model("any/model")
     for client in dict.fromkeys((name, default_client)):

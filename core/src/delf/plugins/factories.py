@@ -105,8 +105,7 @@ def fitting_options(host: PluginHost, spec: Spec, options: Mapping[str, Any]) ->
     return {name: _fit(hints.get(name, Any), options[name], f"{place} {name}") for name in options}
 
 
-_OWN_ARGUMENTS: Final = frozenset({"command", "connection", "format", "model"})
-"""Kinds of plugins whose factories get no options from ``[plugins.NAME]``."""
+_KINDS_WITHOUT_OPTIONS: Final = frozenset({"command", "connection", "format", "model"})
 
 
 def check_options(host: PluginHost, plugin: str, options: Mapping[str, Any]) -> None:
@@ -122,7 +121,7 @@ def check_options(host: PluginHost, plugin: str, options: Mapping[str, Any]) -> 
         PluginError: If a factory cannot be imported.
     """
     settings_classes = host.settings_of(plugin)
-    specs = [spec for spec in host.specs_of(plugin) if spec.kind not in _OWN_ARGUMENTS]
+    specs = [spec for spec in host.specs_of(plugin) if spec.kind not in _KINDS_WITHOUT_OPTIONS]
     for settings in settings_classes:
         _check_settings(settings, options, f"[plugins.{plugin}]")
     for spec in specs:

@@ -354,7 +354,7 @@ def _export_error(name: str, needed_by: str, giving: Sequence[Candidate]) -> Exc
 
 
 def _block_plugin(candidate: Candidate, disabled_plugins: Iterable[tuple[str, str]]) -> Candidate:
-    """Return a plugin with the first reason that blocks it, if any."""
+    """Return a plugin marked with the setting that blocks it, or unchanged if none does."""
     reason = next((reason for name, reason in disabled_plugins if _names(name, candidate)), None)
     return candidate if reason is None else replace(candidate, blocked=reason)
 

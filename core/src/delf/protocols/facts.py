@@ -119,8 +119,8 @@ def facts(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> Sequence[Fa
         request: The request or its event.
         so_far: Later events of the task; votes, comments and the assignee become facts, too.
     """
-    all_facts = [*_dangers(request), *_setting(request), *_subject(request)]
-    all_facts += [*_team(request, so_far), *_expiry(request)]
+    all_facts = [*_warning_facts(request), *_task_facts(request), *_subject_facts(request)]
+    all_facts += [*_team_facts(request, so_far), *_expiry_facts(request)]
     order = {kind: number for number, kind in enumerate(FactKind)}
     # The same rank keeps options, defaults and origins behind the argument they belong to.
     for kind in (FactKind.OPTION, FactKind.DEFAULT, FactKind.ORIGIN):
@@ -218,14 +218,14 @@ def _readable(value: Any) -> Any:
 # -- what to look at first --------------------------------------------------------------------
 
 
-def _dangers(request: ApprovalRequest) -> Iterator[Fact]:
+def _warning_facts(request: ApprovalRequest) -> Iterator[Fact]:
     """Yield the question, the effect, and everything unusual about the request."""
     is_irreversible = not can_be_undone(request.effect)
     effect = effect_words(request.effect)
     weight: Weight = (
         "danger" if is_irreversible else "caution" if request.effect != "read" else "information"
     )
-    yield Fact(kind=FactKind.QUESTION, weight=weight, label="", text=_question(request))
+    yield Fact(kind=FactKind.QUESTION, weight=weight, label="", text=_question_text(request))
     question = Question.from_request(request)
     text, mark = (effect.text, effect.mark) if question is None else (question.kind_text, "?")
     yield Fact(kind=FactKind.EFFECT, weight=weight, label="", text=visible(text), note=mark)
@@ -276,7 +276,7 @@ def _dangers(request: ApprovalRequest) -> Iterator[Fact]:
         yield from _hidden_character_facts(name, [text or ""])
 
 
-def _question(request: ApprovalRequest) -> str:
+def _question_text(request: ApprovalRequest) -> str:
     action = visible(request.action)
     if request.code is not None:
         return "May this script run?"
@@ -332,7 +332,7 @@ def _character_name(part: str) -> str:
 # -- who asks, and what for -------------------------------------------------------------------
 
 
-def _setting(request: ApprovalRequest) -> Iterator[Fact]:
+def _task_facts(request: ApprovalRequest) -> Iterator[Fact]:
     """Yield the facts about the task and the script that make the request."""
     if request.task:
         yield Fact(kind=FactKind.TASK, label="task", text=visible(request.task))
@@ -377,7 +377,7 @@ def _setting(request: ApprovalRequest) -> Iterator[Fact]:
 # -- what would be done -----------------------------------------------------------------------
 
 
-def _subject(request: ApprovalRequest) -> Iterator[Fact]:
+def _subject_facts(request: ApprovalRequest) -> Iterator[Fact]:
     """Yield the facts about what would be done: the script, or the call's arguments."""
     for action in request.actions:
         effect = request.effects.get(action, request.effect)
@@ -395,11 +395,13 @@ def _subject(request: ApprovalRequest) -> Iterator[Fact]:
         yield from _question_facts(request, question)
         return
     for name, value in request.arguments.items():
-        yield from _argument(name, value)
-        yield from _origins(request, name)
+        yield from _argument_facts(name, value)
+        yield from _origin_facts(request, name)
     for name, value in request.defaults.items():
         if name not in request.arguments:
-            yield from _argument(name, value, kind=FactKind.DEFAULT, note="left out by the script")
+            yield from _argument_facts(
+                name, value, kind=FactKind.DEFAULT, note="left out by the script"
+            )
     for name, size in request.files.items():
         yield Fact(kind=FactKind.FILE, label="file", text=visible(name), note=f"{size:,} bytes")
     if request.preview:
@@ -414,7 +416,7 @@ def _subject(request: ApprovalRequest) -> Iterator[Fact]:
 def _question_facts(request: ApprovalRequest, question: Question) -> Iterator[Fact]:
     """Yield the options of a question, and the sources of its words."""
     yield from _hidden_character_facts("the question", [question.text], about="question")
-    yield from _origins(request, "question")
+    yield from _origin_facts(request, "question")
     yield from _hidden_character_facts("the options", question.options, about="options")
     for number, option in enumerate(question.options, 1):
         yield Fact(
@@ -424,10 +426,10 @@ def _question_facts(request: ApprovalRequest, question: Question) -> Iterator[Fa
             note=_size_text(option),
             about="options",
         )
-    yield from _origins(request, "options")
+    yield from _origin_facts(request, "options")
 
 
-def _argument(
+def _argument_facts(
     name: str, value: Any, *, kind: FactKind = FactKind.ARGUMENT, note: str = ""
 ) -> Iterator[Fact]:
     """Yield an argument's value, and warnings about hidden characters in the value."""
@@ -474,7 +476,7 @@ def _argument_texts(name: str, value: Any) -> Iterator[str]:
                 values_to_visit += cast("Mapping[Any, Any]", part).values()
 
 
-def _origins(request: ApprovalRequest, name: str) -> Iterator[Fact]:
+def _origin_facts(request: ApprovalRequest, name: str) -> Iterator[Fact]:
     """Yield a fact for each source of an argument's values."""
     paths_by_origin: dict[tuple[str, bool], list[str]] = {}
     for path, origin in request.origins.items():
@@ -507,11 +509,13 @@ def root_of(path: str) -> str:
 # -- who decides ------------------------------------------------------------------------------
 
 
-def _team(request: ApprovalRequest, so_far: Iterable[Event]) -> Iterator[Fact]:
+def _team_facts(request: ApprovalRequest, so_far: Iterable[Event]) -> Iterator[Fact]:
     """Yield the team's rule, the votes and comments, and the latest assignment."""
     rule = ApprovalRule.from_data(request.rule)
     if rule is not None:
-        yield Fact(kind=FactKind.RULE, label="rule", text=visible("; ".join(_rule(request, rule))))
+        yield Fact(
+            kind=FactKind.RULE, label="rule", text=visible("; ".join(_rule_texts(request, rule)))
+        )
     assigned: ApprovalAssigned | None = None
     for event in so_far:
         if getattr(event, "request_id", None) != request.request_id:
@@ -550,7 +554,7 @@ def reaction_fact(event: Event) -> Fact | None:
             return None
 
 
-def _rule(request: ApprovalRequest, rule: ApprovalRule) -> Iterator[str]:
+def _rule_texts(request: ApprovalRequest, rule: ApprovalRule) -> Iterator[str]:
     """Yield the parts of a rule in words."""
     if rule.approvers:
         yield f"{' or '.join(rule.approvers)} may decide"
@@ -570,7 +574,7 @@ def _rule(request: ApprovalRequest, rule: ApprovalRule) -> Iterator[str]:
 _UNITS: Final = ((86_400.0, "days"), (3_600.0, "hours"), (60.0, "minutes"))
 
 
-def _expiry(request: ApprovalRequest) -> Iterator[Fact]:
+def _expiry_facts(request: ApprovalRequest) -> Iterator[Fact]:
     """Yield the fact that says when the request expires, and the consequence."""
     if request.expires_after is not None:
         seconds = request.expires_after

@@ -110,7 +110,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         ...
 
     async def remove(self, task_ids: Collection[str]) -> Pruned:
-        """Remove tasks that do not run, with all events; return the removed ids.
+        """Remove tasks with all their events, except running tasks.
 
         Args:
             task_ids: Full ids.

@@ -31,7 +31,7 @@ else:  # only type checkers use bound and default
     S = TypeVar("S")
 
 _MAX_SECRETS: Final = 32
-_OWN_METHODS: Final = frozenset(
+_RESERVED_METHODS: Final = frozenset(
     {"actions", "aclose", "check", "context", "inspect", "is_stale", "keep_secret", "setup"}
     | {"tell_secrets", "type_name", "use_context"}
 )
@@ -233,7 +233,7 @@ class Connection(Generic[S]):
                 f"connection {self.name!r}: {type(self).__name__} has no action",
                 hint="mark the methods that scripts may call with @action",
             )
-        reserved = next((item.name for item in actions if item.name in _OWN_METHODS), None)
+        reserved = next((item.name for item in actions if item.name in _RESERVED_METHODS), None)
         if reserved is not None:
             raise ToolDefinitionError(
                 f"connection {self.name!r}: an action cannot be named {reserved!r}: delf itself "

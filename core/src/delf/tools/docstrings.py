@@ -29,10 +29,10 @@ class Docstring(NamedTuple):
 
     Args:
         summary: The first paragraph, in one line.
-        parameters: The description of each parameter.
+        parameters: The descriptions of parameters by name.
         returns: The description of the result.
         notes: The other paragraphs and sections, such as warnings, in one line.
-        attributes: The description of each attribute of a class.
+        attributes: The descriptions of a class's attributes by name.
     """
 
     summary: str

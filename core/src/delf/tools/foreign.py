@@ -66,16 +66,15 @@ def foreign_functions(item: Any) -> list[Callable[..., Any]] | None:
     if isinstance(item, type):
         return None
     if isinstance(item, tuple):
-        return _with_schema(cast("tuple[Any, ...]", item))
-    for wrap in (_langchain, _smolagents, _pydantic_ai, _llm, _cogency):
+        return _wrap_schema_pair(cast("tuple[Any, ...]", item))
+    for wrap in (_wrap_langchain, _wrap_smolagents, _wrap_pydantic_ai, _wrap_llm, _wrap_cogency):
         function = wrap(item)
         if function is not None:
             return [function]
-    return _toolset(item)
+    return _wrap_toolset(item)
 
 
-def _langchain(item: Any) -> Callable[..., Any] | None:
-    """Wrap a LangChain tool; return None for another object."""
+def _wrap_langchain(item: Any) -> Callable[..., Any] | None:
     if not (_is_named(item) and callable(getattr(item, "ainvoke", None))):
         return None
     if not hasattr(item, "args_schema"):
@@ -101,7 +100,7 @@ def _wrap_text_tool(item: Any) -> Callable[..., Any]:
     return call
 
 
-def _smolagents(item: Any) -> Callable[..., Any] | None:
+def _wrap_smolagents(item: Any) -> Callable[..., Any] | None:
     inputs = getattr(item, "inputs", None)
     if not (_is_named(item) and isinstance(inputs, Mapping) and hasattr(item, "output_type")):
         return None
@@ -114,8 +113,7 @@ def _smolagents(item: Any) -> Callable[..., Any] | None:
     return _function(item.name, item.description, schema, item)
 
 
-def _pydantic_ai(item: Any) -> Callable[..., Any] | None:
-    """Wrap a pydantic-ai tool; return None for another object."""
+def _wrap_pydantic_ai(item: Any) -> Callable[..., Any] | None:
     schema = getattr(getattr(item, "function_schema", None), "json_schema", None)
     if schema is None or not isinstance(getattr(item, "name", None), str):
         return None
@@ -133,7 +131,7 @@ def _pydantic_ai(item: Any) -> Callable[..., Any] | None:
     return _function(item.name, item.description or "", schema, call, validates_itself=True)
 
 
-def _abstract_toolset(item: Any) -> list[Callable[..., Any]] | None:
+def _wrap_abstract_toolset(item: Any) -> list[Callable[..., Any]] | None:
     """Wrap the tools of a pydantic-ai toolset; return None for another object.
 
     Raises:
@@ -156,7 +154,6 @@ def _abstract_toolset(item: Any) -> list[Callable[..., Any]] | None:
 
 
 def _wrap_toolset_tool(toolset: Any, name: str, tool: Any, run: Any) -> Callable[..., Any]:
-    """Wrap one tool of a pydantic-ai toolset."""
     inner = tool
     while (source_tool := getattr(inner, "source_tool", None)) is not None:
         inner = source_tool
@@ -179,7 +176,7 @@ def _takes_context(name: str) -> ToolDefinitionError:
     )
 
 
-def _llm(item: Any) -> Callable[..., Any] | None:
+def _wrap_llm(item: Any) -> Callable[..., Any] | None:
     schema = getattr(item, "input_schema", None)
     work = getattr(item, "implementation", None)
     if not (isinstance(schema, Mapping) and callable(work)):
@@ -187,8 +184,7 @@ def _llm(item: Any) -> Callable[..., Any] | None:
     return _function(item.name, item.description or "", cast("Any", schema), work)
 
 
-def _cogency(item: Any) -> Callable[..., Any] | None:
-    """Wrap a cogency tool; return None for another object."""
+def _wrap_cogency(item: Any) -> Callable[..., Any] | None:
     parts, work = getattr(item, "schema", None), getattr(item, "execute", None)
     if not (_is_named(item) and isinstance(parts, Mapping) and hasattr(item, "describe")):
         return None
@@ -227,7 +223,7 @@ def _json_schema(part: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _toolset(item: Any) -> list[Callable[..., Any]] | None:
+def _wrap_toolset(item: Any) -> list[Callable[..., Any]] | None:
     """Return the functions of pydantic-ai's ``FunctionToolset`` or llm's ``Toolbox``."""
     tools = getattr(item, "tools", None)
     if isinstance(tools, Mapping):
@@ -235,7 +231,7 @@ def _toolset(item: Any) -> list[Callable[..., Any]] | None:
     elif inspect.ismethod(tools):
         tools = tools()
     if not isinstance(tools, Iterable) or isinstance(tools, (str, bytes)):
-        return _abstract_toolset(item)
+        return _wrap_abstract_toolset(item)
     functions: list[Callable[..., Any]] = []
     for each in cast("Iterable[Any]", tools):
         tool_functions = foreign_functions(each)
@@ -245,7 +241,7 @@ def _toolset(item: Any) -> list[Callable[..., Any]] | None:
     return functions or None
 
 
-def _with_schema(pair: tuple[Any, ...]) -> list[Callable[..., Any]] | None:
+def _wrap_schema_pair(pair: tuple[Any, ...]) -> list[Callable[..., Any]] | None:
     """Return the tool of a pair of a function and its schema in the chat completions format.
 
     The two may be in either order. None for any other tuple.
@@ -299,7 +295,7 @@ def _function(
     """
     parts = cast("Mapping[str, Mapping[str, Any]]", schema.get("properties") or {})
     required_names = set(cast("Iterable[str]", schema.get("required") or ()))
-    names = {_name(own): own for own in parts}
+    names = {_python_identifier(own): own for own in parts}
     if len(names) < len(parts):
         raise ToolDefinitionError(f"parameters of the tool {name!r} have the same name in Python")
     hints: dict[str, Any] = {}
@@ -330,7 +326,7 @@ def _function(
         return work(**arguments(keywords))
 
     function: Any = call_async if inspect.iscoroutinefunction(work) else call
-    function.__name__ = function.__qualname__ = _name(name)
+    function.__name__ = function.__qualname__ = _python_identifier(name)
     arg_lines = ["", "Args:", *docs] if docs else []
     function.__doc__ = "\n".join([description.strip() or name, *arg_lines])
     function.__signature__ = inspect.Signature(parameters)
@@ -409,8 +405,7 @@ def _target(ref: str, root: Mapping[str, Any]) -> Any:
     return target
 
 
-def _name(text: str) -> str:
-    """Convert any text to a valid Python identifier."""
+def _python_identifier(text: str) -> str:
     name = re.sub(r"\W+", "_", text).strip("_") or "tool"
     name = f"_{name}" if name[0].isdigit() else name
     return f"{name}_" if keyword.iskeyword(name) else name

@@ -190,7 +190,6 @@ def _with_function_metadata(partial: functools.partial[Any]) -> functools.partia
 
 
 def _check_options(target: Any, handle_error: Any, confirm: Any, effect: Any) -> None:
-    """Raise for invalid options of ``@tool``."""
     if not callable(target) or not hasattr(target, "__name__"):
         raise ToolDefinitionError(
             f"@tool needs a function, got {type(target).__name__}",

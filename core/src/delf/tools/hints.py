@@ -97,12 +97,12 @@ def type_text(hint: Any, *, as_input: bool = False) -> str:
     """
     for depth in range(_DEEPEST, 1, -1):
         try:
-            text = _text(hint, _Context(as_input, depth, fields=iter(range(_MAX_FIELDS))))
+            text = _hint_text(hint, _Context(as_input, depth, fields=iter(range(_MAX_FIELDS))))
         except _TooManyFieldsError:
             continue
         if len(text) <= _MAX_CHARACTERS:
             return text
-    return _text(hint, _Context(as_input, 1, fields=itertools.count()))
+    return _hint_text(hint, _Context(as_input, 1, fields=itertools.count()))
 
 
 def doc_of(hint: Any) -> str:
@@ -265,8 +265,7 @@ def _alias(field: Any) -> str | None:
     return None
 
 
-def _text(hint: Any, context: _Context) -> str:
-    """Format any type hint."""
+def _hint_text(hint: Any, context: _Context) -> str:
     if hint is None or hint is type(None):
         return "None"
     if hint is Any or hint is inspect.Parameter.empty:
@@ -280,7 +279,7 @@ def _text(hint: Any, context: _Context) -> str:
         return _generic_text(hint, origin, typing.get_args(hint), context)
     underlying = getattr(hint, "__supertype__", None) or _alias_value(hint)
     if underlying is not None:
-        return _text(underlying, context)
+        return _hint_text(underlying, context)
     if isinstance(hint, type):
         return _class_text(hint, context)
     name = getattr(hint, "__name__", None) or str(hint).replace("typing.", "")
@@ -295,24 +294,26 @@ def _alias_value(hint: Any) -> Any:
 def _variable_text(variable: typing.TypeVar, context: _Context) -> str:
     bound_type = context.bound.get(variable)
     if bound_type is not None:
-        return _text(bound_type, context)
+        return _hint_text(bound_type, context)
     if variable.__constraints__:
-        return " | ".join(dict.fromkeys(_text(each, context) for each in variable.__constraints__))
-    return "Any" if variable.__bound__ is None else _text(variable.__bound__, context)
+        return " | ".join(
+            dict.fromkeys(_hint_text(each, context) for each in variable.__constraints__)
+        )
+    return "Any" if variable.__bound__ is None else _hint_text(variable.__bound__, context)
 
 
 def _generic_text(hint: Any, origin: Any, args: tuple[Any, ...], context: _Context) -> str:
     """Format a type with arguments, such as ``list[int]`` or a union."""
     if origin is typing.Annotated or _is_qualifier(origin):
-        return _text(args[0], context) if args else "Any"
+        return _hint_text(args[0], context) if args else "Any"
     if _is_union(origin):
-        return " | ".join(dict.fromkeys(_text(arg, context) for arg in args))
+        return " | ".join(dict.fromkeys(_hint_text(arg, context) for arg in args))
     if origin is typing.Literal:
         return _literal_text(args)
     value = _alias_value(origin)
     if value is not None:
         type_by_variable = dict(zip(origin.__type_params__, args, strict=False))
-        return _text(value, context._replace(bound={**context.bound, **type_by_variable}))
+        return _hint_text(value, context._replace(bound={**context.bound, **type_by_variable}))
     if isinstance(origin, type) and record_fields(origin, as_input=context.as_input) is not None:
         type_by_variable = {
             each: context.bound.get(arg, arg) for each, arg in _bindings(hint).items()
@@ -324,10 +325,10 @@ def _generic_text(hint: Any, origin: Any, args: tuple[Any, ...], context: _Conte
     if name in ("Callable", "AsyncIterator", "Iterator", "Generator"):
         return name
     if origin is collections.Counter:
-        return f"dict[{_text(args[0], context)}, int]"
+        return f"dict[{_hint_text(args[0], context)}, int]"
     if origin is type:
         return "type"
-    argument_texts = [("..." if arg is Ellipsis else _text(arg, context)) for arg in args]
+    argument_texts = [("..." if arg is Ellipsis else _hint_text(arg, context)) for arg in args]
     return f"{_NAMES.get(name, name)}[{', '.join(argument_texts)}]"
 
 
@@ -351,7 +352,7 @@ def _class_text(hint: type[Any], context: _Context, owner: Any = None) -> str:
         if hint.__name__ in _COLUMNS:
             return "list"
     if _is_root_model(hint):
-        return _text(_root_of(hint), context)
+        return _hint_text(_root_of(hint), context)
     fields = record_fields(hint, as_input=context.as_input)
     if fields is None:
         return _NAMES.get(hint.__name__, hint.__name__)
@@ -365,7 +366,7 @@ def _class_text(hint: type[Any], context: _Context, owner: Any = None) -> str:
         if next(context.fields, None) is None:
             raise _TooManyFieldsError
         mark = "" if field.required else "?"
-        field_texts.append(f'{mark}"{field.name}": {_text(field.hint, inner)}')
+        field_texts.append(f'{mark}"{field.name}": {_hint_text(field.hint, inner)}')
     return "{" + ", ".join(field_texts) + "}" if field_texts else "dict"
 
 

@@ -29,8 +29,7 @@ _STEPS_PER_PART: Final = 50
 """The number by which the step limit of a check grows for each part of the value."""
 _PATTERN_STEPS: Final = 100
 _VALUES_A_STEP: Final = 20
-_BACKTRACKS: Final = 10_000
-"""The maximum number of backtracking steps of a pattern on one text."""
+_MAX_BACKTRACKS: Final = 10_000
 _MAX_APPLIED_SCHEMAS: Final = 2000
 """The maximum number of subschemas for one part of a value, if ``unevaluated`` keywords are used.
 
@@ -468,7 +467,7 @@ def _compile_schema(schema: dict[str, Any]) -> Validator:
             "the validator for JSON Schemas is not installed", package="jsonschema-rs"
         ) from None
 
-    patterns = jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS)
+    patterns = jsonschema_rs.FancyRegexOptions(backtrack_limit=_MAX_BACKTRACKS)
     return jsonschema_rs.validator_for(schema, offline=True, pattern_options=patterns)
 
 

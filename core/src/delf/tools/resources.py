@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 from delf.protocols.prefilter import CatalogEntry
@@ -48,23 +49,25 @@ def has_read_verb(name: str) -> bool:
     """Return True if an action's name has a read verb and no other verb.
 
     Args:
-        name: Such as ``tickets.search`` or ``read_flow_runs``.
+        name: The action's name, such as ``tickets.search`` or ``read_flow_runs``.
     """
-    return not _READ_VERBS.isdisjoint(_words(name.rpartition(".")[2])) and not changes(name)
+    return not _READ_VERBS.isdisjoint(_words(name.rpartition(".")[2])) and not has_change_verb(name)
 
 
-def changes(name: str) -> bool:
+def has_change_verb(name: str) -> bool:
     """Return True if an action's name has a verb of change, such as ``create`` or ``delete``.
 
     Args:
-        name: Such as ``tickets.close``.
+        name: The action's name, such as ``tickets.close``.
     """
     words = set(_words(name.rpartition(".")[2]))
     return bool(words & (_VERBS - _READ_VERBS - {"run"}))
 
 
 def resource_of(name: str, shared: Container[str] = ()) -> str:
-    """Return the first noun of an action's name, or of its connection's name, to group actions.
+    """Return the noun by which actions are grouped: the first noun in an action's name.
+
+    If the name has no noun, return the name of the connection.
 
     Args:
         name: ``connection.method``, or the bare name of a function.
@@ -121,7 +124,7 @@ def plain_change(name: str, shared: frozenset[str] = frozenset()) -> Change | No
     """Return the change that an action's name expresses, if the name has no other verb.
 
     Args:
-        name: Such as ``update_task`` or ``tickets_partial_update``.
+        name: The action's name, such as ``update_task`` or ``tickets_partial_update``.
         shared: Words that are no resource, from :func:`shared_words`.
     """
     verbs = [word for word in _words(name.rpartition(".")[2]) if word in _VERBS - {"run"}]
@@ -170,13 +173,13 @@ def add_readers(names: Iterable[str], catalog: Sequence[CatalogEntry]) -> Iterat
             group for noun in nouns for group in readers.get(noun, ()) if group.nouns <= nouns
         ]
         # An action about `flow run` matches the resources `flow run` and `flow`: keep `flow run`.
-        exact = [
-            g
-            for g in matching_groups
-            if not any(g.nouns < other.nouns for other in matching_groups)
+        exact_groups = [
+            group
+            for group in matching_groups
+            if not any(group.nouns < other.nouns for other in matching_groups)
         ]
-        exact.sort(key=lambda group: (-len(group.nouns), group.names))
-        siblings = [item for group in exact for item in group.names[:_MAX_SIBLINGS]]
+        exact_groups.sort(key=lambda group: (-len(group.nouns), group.names))
+        siblings = [item for group in exact_groups for item in group.names[:_MAX_SIBLINGS]]
         for item in (name, *siblings):
             if item not in yielded_names:
                 yielded_names.add(item)
@@ -198,7 +201,7 @@ def readers_mentioned(task: str, catalog: Sequence[CatalogEntry]) -> list[str]:
     positions = {word: at for at, word in reversed([*enumerate(map(stem, words_of(task)))])}
     shared = frozenset(map(stem, shared_words(entry.name for entry in catalog)))
     mentioned_readers: list[tuple[int, str]] = []
-    for group in {id(g): g for groups in _read_actions(catalog).values() for g in groups}.values():
+    for group in chain.from_iterable(_read_actions(catalog).values()):
         group_nouns = {noun for noun in group.nouns if not noun.endswith(".")} - shared
         if group_nouns and group_nouns <= positions.keys():
             last_position = max(positions[noun] for noun in group_nouns)
@@ -237,12 +240,12 @@ def is_count(name: str) -> bool:
     return "count" in _words(name.rpartition(".")[2])
 
 
-def is_own(parameter: str, name: str) -> bool:
-    """Return True if a parameter is about its action's own resource, such as ``flow_runs``.
+def is_about_resource(parameter: str, name: str) -> bool:
+    """Return True if a parameter is named after the resource of its action, such as ``flow_runs``.
 
     Args:
         parameter: The parameter's name.
-        name: The action's.
+        name: The action's name.
     """
     parameter_words = frozenset(stem(word) for word in _words(parameter))
     return parameter_words == frozenset(noun for noun in _nouns(name) if not noun.endswith("."))

@@ -50,7 +50,7 @@ def named_results(tools: Iterable[ToolDescription]) -> Results:
     for record, record_tools in tools_by_record.items():
         if len(record_tools) < 2:
             continue
-        name = _name(record_tools, used_names)
+        name = _record_name(record_tools, used_names)
         used_names.add(name)
         first = record_tools[0]
         full_returns = first.returns if first.full_types is None else first.full_types().returns
@@ -62,8 +62,8 @@ def named_results(tools: Iterable[ToolDescription]) -> Results:
     return results
 
 
-def _name(tools: Sequence[ToolDescription], used_names: set[str]) -> str:
-    """Name a record after the subject of the tools that return it."""
+def _record_name(tools: Sequence[ToolDescription], used_names: set[str]) -> str:
+    """Return a new name for a record, made of nouns in the names of the tools that return it."""
     words = min((nouns_of(tool.name) for tool in tools), key=len)
     name = "".join(word.capitalize() for word in words) or tools[0].connection.title() or "Result"
     base, number = name, 2

@@ -278,7 +278,6 @@ class ArgumentValidator:
         return {name: values[key] for key, name in self._names if key in passed_names}
 
     def _make_model(self) -> type[BaseModel]:
-        """Make a pydantic model with one field for each parameter."""
         from pydantic import ConfigDict, Field, create_model
         from pydantic.errors import PydanticUserError
         from pydantic_core import SchemaError

@@ -16,7 +16,13 @@ from typing import Final, NamedTuple
 from delf.protocols.strategy import ToolChoice, ToolDescription
 from delf.tools.catalogs import best_first
 from delf.tools.ranking import named_by
-from delf.tools.resources import add_readers, is_own, readers_mentioned, resource_of, shared_words
+from delf.tools.resources import (
+    add_readers,
+    is_about_resource,
+    readers_mentioned,
+    resource_of,
+    shared_words,
+)
 from delf.tools.results import Result, Results, named_results
 from delf.tools.signature import Parameter
 from delf.tools.type_texts import Named, shorten
@@ -75,14 +81,12 @@ MIN: Final = Detail(400, 60, 300, 120, docs=False, max_stub=1_000)
 _BEST_DETAIL: Final = Detail(1_500, 1_000, 1_500)
 """The limits for the best matching actions, if not all tools are shown."""
 _MAX_BEST: Final = 5
-_BEST_SHARE: Final = 0.2
-"""The share of the budget for the best matching actions."""
+_BEST_BUDGET_SHARE: Final = 0.2
 _SHORTEST: Final = Detail(120, 30, 160, 90, docs=False, values=4)
 _LESS_NOTES: Final = (1_500, 800, 400, 200, 100)
 _NO_DETAILS: Final[Mapping[str, Detail]] = MappingProxyType({})
 _BEST_NOTES: Final = (1_500, 800, 400, 300, 200, 150, 100, 60, 0)
-_NOTES_SHARE: Final = 0.04
-"""The share of the budget for notes of the best matching actions."""
+_NOTES_BUDGET_SHARE: Final = 0.04
 _DETAILS: Final = (
     *(WHOLE, *(WHOLE._replace(notes=length) for length in _LESS_NOTES), _COMPLETE_TYPES),
     *(
@@ -174,7 +178,7 @@ def fill(choice: ToolChoice, ranked: Iterable[str], task: str) -> frozenset[str]
 
 def _without_notes(budget: int) -> int:
     """Return a budget without the share that is reserved for notes of the best matching tools."""
-    return int(budget * (1 - _NOTES_SHARE))
+    return int(budget * (1 - _NOTES_BUDGET_SHARE))
 
 
 def _select_fitting(
@@ -238,7 +242,7 @@ def render_stubs(
 def _details_of_best(choice: ToolChoice, task_names: Named, task: str) -> Mapping[str, Detail]:
     """Return the limits for the best matching tools that fit their share of the budget, by name."""
     by_name = {tool.name: tool for tool in choice.shown if not tool.built_in}
-    remaining_size = choice.budget * _BEST_SHARE
+    remaining_size = choice.budget * _BEST_BUDGET_SHARE
     best_names: list[str] = []
     for name in best_first(choice.catalog, task)[:_MAX_BEST]:
         if name not in by_name:
@@ -453,7 +457,7 @@ def _parameter(
         parameter.required
         or (is_only_record and not is_shortest)
         or _is_simple(parameter.type_text, detail.other)
-        or (is_named and (not is_shortest or is_own(parameter.name, action)))
+        or (is_named and (not is_shortest or is_about_resource(parameter.name, action)))
     )
     limit, names = (detail.argument, 60) if is_important else (detail.other, 0)
     is_short = not is_important and detail.other < _SHORT_LIMIT

@@ -202,7 +202,7 @@ def load_trusted(root: Path) -> Trusted | None:
         root: The real path.
     """
     folder = store()
-    return _read(_file(folder, root)) if _is_own_store(folder, root) else None
+    return _read(_file(folder, root)) if _is_private_store(folder, root) else None
 
 
 def all_trusted() -> list[Trusted]:
@@ -278,7 +278,7 @@ def _digest(salt: str, file: str, key: str, value: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _is_own_store(folder: Path, root: Path) -> bool:
+def _is_private_store(folder: Path, root: Path) -> bool:
     """Return True if the record store is private, and outside of the project."""
     is_inside = not folder.is_absolute() or folder.resolve().is_relative_to(root)
     return not is_inside and is_own_folder(folder)

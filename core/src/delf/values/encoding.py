@@ -80,7 +80,7 @@ def dumps(value: Any, *, named: bool = False) -> bytes:
     """Encode a value as UTF-8 JSON.
 
     Args:
-        value: Plain data; see the module's table.
+        value: Data of the types that the docstring of this module lists.
         named: Encode named tuples as mappings instead of tuples.
 
     Raises:
@@ -302,7 +302,6 @@ def from_jsonable(value: Any) -> Any:
 
 
 def _encode(value: Any) -> Any:
-    """Encode a value of any supported type."""
     kind = _type_of(value)
     if kind in PLAIN:
         return value
@@ -489,7 +488,7 @@ ENCODERS: dict[type, Callable[[Any], Any]] = {
 """The encoders of types that JSON does not support; the first match is used."""
 
 
-def _items(value: Any) -> list[Any]:
+def _checked_list(value: Any) -> list[Any]:
     """Return an encoded list; raise for any other value.
 
     A string is refused, because each of its characters would become an item.
@@ -534,26 +533,26 @@ def _check_hashes(keys: list[Any]) -> list[Any]:
 
 def _members(value: Any) -> list[Any]:
     """Return the members of an encoded set; raise if building the set would take too long."""
-    items = _check_hashes(_items(value))
+    items = _check_hashes(_checked_list(value))
     if not is_quickly_sorted(items) and weight(items, _MAX_SET) > _MAX_SET:
         raise ValueError("too large")
     return items
 
 
 def _dict_of(pairs: list[list[Any]]) -> dict[Any, Any]:
-    _check_hashes([key for key, _ in _items(pairs)])
+    _check_hashes([key for key, _ in _checked_list(pairs)])
     return {key: item for key, item in pairs}  # noqa: C416 - pairs arrive as lists
 
 
 DECODERS: dict[str, Callable[[Any], Any]] = {
-    "tuple": lambda v: tuple(_items(v)),
+    "tuple": lambda v: tuple(_checked_list(v)),
     # Looked up at each call: a sandbox replaces the classes by ones with the script's clock.
     "datetime": lambda v: dt.datetime.fromisoformat(_short(v)),
     "date": lambda v: dt.date.fromisoformat(_short(v)),
     "time": lambda v: dt.time.fromisoformat(_short(v)),
     "later": lambda v: v.replace(fold=1),
     "timedelta": lambda v: (
-        dt.timedelta(*_items(v)) if isinstance(v, list) else dt.timedelta(seconds=v)
+        dt.timedelta(*_checked_list(v)) if isinstance(v, list) else dt.timedelta(seconds=v)
     ),
     "decimal": _decimal_of,
     "bytes": base64.b64decode,
@@ -561,7 +560,7 @@ DECODERS: dict[str, Callable[[Any], Any]] = {
     "frozenset": lambda v: frozenset(_members(v)),
     "uuid": lambda v: uuid.UUID(_short(v)),
     "path": lambda v: pathlib.Path(_short(v)),
-    "complex": lambda v: complex(*_items(v)),
+    "complex": lambda v: complex(*_checked_list(v)),
     "dict": _dict_of,
 }
 

@@ -52,17 +52,24 @@ def has_too_many_values(payload: bytes) -> bool:
 
 
 def cost(payload: bytes) -> int:
-    """Estimate the number of values in a payload, weighted by memory use."""
+    """Estimate the number of values in encoded JSON, weighted by memory use."""
     return sum(payload.count(sign) * weight for sign, weight in _WEIGHTS.items())
 
 
 def cost_of_values(payload: bytes) -> int:
-    """Estimate the number of values, ignoring separators inside texts; slower than ``cost``."""
-    # A quote or a backslash that is escaped ends no text.
-    unescaped_payload = payload.replace(b"\\\\", b"").replace(b'\\"', b"")
-    total, in_text = 0, 0
-    for start in range(0, len(unescaped_payload), _PIECE):
-        parts = unescaped_payload[start : start + _PIECE].split(b'"')
-        total += cost(b"".join(parts[in_text::2]))
-        in_text ^= (len(parts) - 1) % 2
+    """Estimate the number of values like :func:`cost`, but ignore separators inside strings.
+
+    This is slower than :func:`cost`.
+    """
+    # Without escaped quotes, every quote starts or ends a string.
+    payload = payload.replace(b"\\\\", b"").replace(b'\\"', b"")
+    total = 0
+    is_in_string = False
+    for start in range(0, len(payload), _PIECE):
+        parts = payload[start : start + _PIECE].split(b'"')
+        first_outside = 1 if is_in_string else 0
+        total += cost(b"".join(parts[first_outside::2]))
+        has_odd_quotes = len(parts) % 2 == 0
+        if has_odd_quotes:
+            is_in_string = not is_in_string
     return total

@@ -9,7 +9,7 @@ from typing import Final
 
 from delf.errors import AgentConfirmationError, ConnectionConfigurationError, did_you_mean
 from delf.tools.action import strictest
-from delf.tools.resources import changes, has_read_verb
+from delf.tools.resources import has_change_verb, has_read_verb
 from delf.types import Effect, Permission
 from delf_openapi.operations import Spot
 
@@ -125,7 +125,7 @@ def only_reads(name: str, path: str) -> bool:
     """
     last = path.rstrip("/").rpartition("/")[2]
     is_plain = "{" not in last
-    return has_read_verb(name) or (is_plain and has_read_verb(last) and not changes(name))
+    return has_read_verb(name) or (is_plain and has_read_verb(last) and not has_change_verb(name))
 
 
 def effects_by_name(
