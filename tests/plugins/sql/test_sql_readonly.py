@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from delf.errors import DelfError, ToolExecutionError, ToolRefusedError
-from delf_sql.gate import Statement, named
+from delf_sql.gate import Statement, folded_names
 from delf_sql.tokens import normalise
 from support.fixtures import SharedDatabases
 
@@ -58,7 +58,7 @@ def databases(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 def gate_off(monkeypatch: pytest.MonkeyPatch):
     def check_nothing(text: Any, dialect: Any, params: Any = None, allowed: Any = frozenset()):
         sent, tokens = normalise(text, dialect)
-        return Statement(sent, tokens, *named(tokens, dialect))
+        return Statement(sent, tokens, *folded_names(tokens, dialect))
 
     monkeypatch.setattr("delf_sql.connection.check_query", check_nothing)
 

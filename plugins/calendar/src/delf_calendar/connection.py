@@ -38,14 +38,14 @@ _MAX_CALENDARS: Final = 50
 _CHANGED: Final = 412
 _WRITES: Final = "calendar.events calendar.readonly"
 
-_TRUST: Final[Mapping[str, Trust]] = {
+_FIELD_TRUST: Final[Mapping[str, Trust]] = {
     **dict.fromkeys(
         ("id", "start", "end", "all_day", "zone", "my_response", "series", "status", "notice"),
         "own",
     ),
     "*": "outside",
 }
-"""The authors of an event's fields: the organizer writes its texts."""
+"""The trust level of each field of an event: the organizer writes its texts."""
 
 _Events = list[Event]
 _Texts = list[str]
@@ -53,7 +53,7 @@ _Minutes = list[int]
 
 
 class Found(TypedDict):
-    """The events that were found; ``notice`` says when there are more."""
+    """The events that match; ``notice`` is set if there are more."""
 
     events: _Events
     notice: str | None
@@ -117,7 +117,7 @@ class Calendar(GoogleConnection):
 
     # -- reading ------------------------------------------------------------------------
 
-    @action("reading", effect="read", trust=_TRUST)
+    @action("reading", effect="read", trust=_FIELD_TRUST)
     async def list(
         self,
         start: When,
@@ -196,14 +196,14 @@ class Calendar(GoogleConnection):
             for key, item in by_calendar.items()
         }
 
-    @action("reading", effect="read", trust=_TRUST)
+    @action("reading", effect="read", trust=_FIELD_TRUST)
     async def get(self, event: str, calendar: str = "primary") -> Event:
         """An event by its id."""
         return event_of(await self._get(event, calendar))
 
     # -- changing -----------------------------------------------------------------------
 
-    @action("create", effect="irreversible", trust=_TRUST, sinks=["calendar", "attendees"])
+    @action("create", effect="irreversible", trust=_FIELD_TRUST, sinks=["calendar", "attendees"])
     async def create(
         self,
         title: str,
@@ -225,9 +225,9 @@ class Calendar(GoogleConnection):
         """  # noqa: D205 - the model reads the whole paragraph
         has_zone = bool(zone)
         zone = await self._zone(calendar, start, end, zone=zone, always=bool(recurrence))
-        key = uuid.uuid4().hex  # makes the request idempotent
+        event_id = uuid.uuid4().hex  # makes the request idempotent
         body: dict[str, Any] = {
-            "id": key,
+            "id": event_id,
             "summary": title,
             **times(start, end, zone, is_given=has_zone),
         }
@@ -238,7 +238,7 @@ class Calendar(GoogleConnection):
             body["recurrence"] = recurrence_lines(recurrence, body["start"])
         if meet:
             solution = {"type": "hangoutsMeet"}
-            request = {"requestId": key, "conferenceSolutionKey": solution}
+            request = {"requestId": event_id, "conferenceSolutionKey": solution}
             body["conferenceData"] = {"createRequest": request}
         query = {"sendUpdates": _updates(notify), "conferenceDataVersion": 1}
         try:
@@ -246,18 +246,18 @@ class Calendar(GoogleConnection):
                 Request("make an event", "POST", _events(calendar), query=query, body=body)
             )
         except GoogleError as error:
-            if error.status != 409:
+            if error.status != 409:  # 409: an earlier attempt has made the event
                 raise
-            created = await self._get(key, calendar)
+            created = await self._get(event_id, calendar)
         event = event_of(created)
         if meet and event["meet"] is None:
-            note(f"{title!r} has no conference link yet: get({key!r}) has it later")
+            note(f"{title!r} has no conference link yet: get({event_id!r}) has it later")
         return event
 
     @action(
         "update",
         effect="irreversible",
-        trust=_TRUST,
+        trust=_FIELD_TRUST,
         sinks=["event", "calendar", "add_attendees", "remove_attendees"],
     )
     async def update(
@@ -321,7 +321,7 @@ class Calendar(GoogleConnection):
             )
         )
 
-    @action("respond", effect="irreversible", trust=_TRUST, sinks=["event", "calendar"])
+    @action("respond", effect="irreversible", trust=_FIELD_TRUST, sinks=["event", "calendar"])
     async def respond(
         self,
         event: str,
@@ -332,21 +332,23 @@ class Calendar(GoogleConnection):
         context: CallContext | None = None,
     ) -> Event:
         """Answer an invitation; its organizer gets a mail, unless `notify` is false."""
-        own = {"responseStatus": answer} | ({"comment": comment} if comment else {})
+        response = {"responseStatus": answer} | ({"comment": comment} if comment else {})
 
         async def body_for(old: Mapping[str, Any]) -> dict[str, Any]:
             people: Sequence[Mapping[str, Any]] = old.get("attendees") or ()
             if not any(person.get("self") for person in people):
                 raise ToolRefusedError(f"the user is not invited to {old.get('summary', event)!r}")
-            mine = ({**person, **(own if person.get("self") else {})} for person in people)
+            attendees = (
+                {**person, **(response if person.get("self") else {})} for person in people
+            )
             omitted = {"attendeesOmitted": True} if old.get("attendeesOmitted") else {}
-            return {"attendees": [*mine], **omitted}
+            return {"attendees": [*attendees], **omitted}
 
         change = Change("answer an invitation", event, calendar, notify, context)
         return await self._edit(change, body_for)
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
-        """Preview the event, its calendar and its attendees."""
+        """Describe the event, its calendar and its attendees for the person who approves."""
         event_id = call.arguments.get("event")
         calendar = str(call.arguments.get("calendar", "primary"))
         lines: list[str] = []
@@ -379,9 +381,9 @@ class Calendar(GoogleConnection):
     async def _edit(
         self, change: Change, body_for: Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
     ) -> Event:
-        """Change the present event, retrying after concurrent changes.
+        """Change the current version of an event, retrying after concurrent changes.
 
-        Attendees are written as a list: a concurrent answer would be lost.
+        Attendees are written as a whole list, so a concurrent answer of an attendee would be lost.
         """
         for attempt in range(RETRIES + 1):
             old = await self._get(change.event, change.calendar)
@@ -411,7 +413,7 @@ class Calendar(GoogleConnection):
     async def _moved_times(
         self, old: Event, start: When | None, end: When | None, calendar: str, zone: str
     ) -> dict[str, Any]:
-        """Return new times; with only a new start the duration is kept."""
+        """Return new start and end times; if only the start is new, the duration is kept."""
         old_start, old_end = old["start"], old["end"]
         if old_start is None or old_end is None:
             raise ToolRefusedError(f"{old['title'] or old['id']!r} is cancelled and has no time")
@@ -429,9 +431,9 @@ class Calendar(GoogleConnection):
         # A UTC time does not change the event's zone, by which a series repeats.
         is_moment = isinstance(first, dt.datetime) and zone_of(first) in (None, "UTC")
         moved = times(first, end, zone_name, is_given=bool(zone) or is_moment)
-        for place in moved.values():  # unset fields would keep their old values
-            place.setdefault("dateTime", None)
-            place.setdefault("date", None)
+        for time_fields in moved.values():  # unset fields would keep their old values
+            time_fields.setdefault("dateTime", None)
+            time_fields.setdefault("date", None)
         return moved
 
     async def _zone(
@@ -443,7 +445,7 @@ class Calendar(GoogleConnection):
         zone: str = "",
         always: bool = False,
     ) -> str:
-        """Return the default time zone, asking Google only if it matters."""
+        """Return the calendar's time zone, asking Google only if a time has no zone."""
         if zone:
             return zone_named(zone).key
         times = [when for when in (start, end) if when is not None]

@@ -51,7 +51,7 @@ class Event(TypedDict):
 
 
 def event_of(resource: Mapping[str, Any]) -> Event:
-    """Convert an event of the service."""
+    """Convert an event of the Google Calendar API."""
     start: Mapping[str, Any] = resource.get("start") or resource.get("originalStartTime") or {}
     people: Sequence[Mapping[str, Any]] = resource.get("attendees") or ()
     organizer: Mapping[str, Any] = resource.get("organizer") or {}
@@ -91,37 +91,39 @@ def event_of(resource: Mapping[str, Any]) -> Event:
 
 
 def _meeting(conference: Any) -> str | None:
-    """Return the URL of a conference other than Google Meet."""
+    """Return the URL of a conference other than Google Meet; None without one."""
     data = cast("Mapping[str, Any]", conference or {})
-    points: Sequence[Mapping[str, Any]] = data.get("entryPoints") or ()
-    ways = sorted(points, key=lambda point: point.get("entryPointType") != "video")
-    return next((str(point["uri"]) for point in ways if point.get("uri")), None)
+    entry_points: Sequence[Mapping[str, Any]] = data.get("entryPoints") or ()
+    video_first = sorted(entry_points, key=lambda point: point.get("entryPointType") != "video")
+    return next((str(point["uri"]) for point in video_first if point.get("uri")), None)
 
 
-def _moment(place: Mapping[str, Any]) -> When | None:
-    """Return a moment in the service's form, with a note if the moment cannot be read."""
-    text = str(place.get("date") or place.get("dateTime") or "")
+def _moment(time_fields: Mapping[str, Any]) -> When | None:
+    """Convert a time of the Google Calendar API; add a note if the time cannot be parsed."""
+    text = str(time_fields.get("date") or time_fields.get("dateTime") or "")
     try:
-        if "date" in place:
+        if "date" in time_fields:
             return dt.date.fromisoformat(text)
         moment = dt.datetime.fromisoformat(text) if text else None
     except ValueError:
         note(f"an event has a date that no calendar has, and came without it: {text[:40]!r}")
         return None
-    if moment is None or moment.tzinfo is not None or not place.get("timeZone"):
+    if moment is None or moment.tzinfo is not None or not time_fields.get("timeZone"):
         return moment
     try:
-        return moment.replace(tzinfo=zone_named(str(place["timeZone"])))
+        return moment.replace(tzinfo=zone_named(str(time_fields["timeZone"])))
     except ToolRefusedError as error:
         note(f"an event came without its zone: {error.message}")
         return moment
 
 
 def times(start: When, end: When | None, zone: str, *, is_given: bool = False) -> dict[str, Any]:
-    """Return start and end in the service's format; the default duration is an hour or a day.
+    """Return start and end in the format of the Google Calendar API.
+
+    Without an end, the event takes an hour, or a day if the start is a date.
 
     Args:
-        start: The beginning.
+        start: The start.
         end: The end.
         zone: The zone of times without one.
         is_given: Whether the caller named the zone. In that case times of other zones are converted
@@ -130,27 +132,27 @@ def times(start: When, end: When | None, zone: str, *, is_given: bool = False) -
     Raises:
         ToolRefusedError: If start and end do not match.
     """
-    whole_day = not isinstance(start, dt.datetime)
-    if end is not None and whole_day == isinstance(end, dt.datetime):
+    is_whole_day = not isinstance(start, dt.datetime)
+    if end is not None and is_whole_day == isinstance(end, dt.datetime):
         raise ToolRefusedError("start and end are both dates, or both have a time")
-    own_zone = zone
+    event_zone = zone
     if isinstance(start, dt.datetime):
         if isinstance(end, dt.datetime) and (start.tzinfo is None) != (end.tzinfo is None):
             raise ToolRefusedError("start and end both have a zone, or neither has")
-        own_zone = zone if is_given else zone_of(start) or zone
-        start = in_zone(start, own_zone)
-        end = in_zone(end, own_zone) if isinstance(end, dt.datetime) else None
+        event_zone = zone if is_given else zone_of(start) or zone
+        start = in_zone(start, event_zone)
+        end = in_zone(end, event_zone) if isinstance(end, dt.datetime) else None
         if is_given:
             start = start.astimezone(zone_named(zone))
             end = end.astimezone(start.tzinfo) if end is not None else None
     if end is None:
-        end = later(start, _DAY if whole_day else _HOUR)
-    if _is_before(end, start) or (whole_day and end == start):
+        end = later(start, _DAY if is_whole_day else _HOUR)
+    if _is_before(end, start) or (is_whole_day and end == start):
         raise ToolRefusedError(
             f"the event ends ({end}) before it begins ({start}); the end of whole days is the day "
             "after the last one"
         )
-    return {"start": _event_time(start, own_zone), "end": _event_time(end, own_zone)}
+    return {"start": _event_time(start, event_zone), "end": _event_time(end, event_zone)}
 
 
 def recurrence_lines(lines: Sequence[str], start: Mapping[str, Any]) -> list[str]:
@@ -166,16 +168,16 @@ def recurrence_lines(lines: Sequence[str], start: Mapping[str, Any]) -> list[str
     Raises:
         ToolRefusedError: If a line is not a recurrence rule.
     """
-    found: list[str] = []
+    completed: list[str] = []
     for line in lines:
         if not line.startswith(_RECURRENCES):
             raise ToolRefusedError(
                 f"{line[:100]!r} is not a recurrence, as RRULE:FREQ=WEEKLY;COUNT=4 is one"
             )
         name, _, dates = line.partition(":")
-        is_vague = name in _SINGLE_DATES and not dates.endswith("Z")
-        found.append(_single_dates(name, dates.split(","), start) if is_vague else line)
-    return found
+        is_incomplete = name in _SINGLE_DATES and not dates.endswith("Z")
+        completed.append(_single_dates(name, dates.split(","), start) if is_incomplete else line)
+    return completed
 
 
 def _single_dates(name: str, dates: Sequence[str], start: Mapping[str, Any]) -> str:
@@ -202,7 +204,7 @@ def later(when: When, by: dt.timedelta) -> When:
 
 
 def length_of(start: When, end: When) -> dt.timedelta:
-    """Return the length of time between two times."""
+    """Return the duration between two times."""
     if isinstance(start, dt.datetime) and isinstance(end, dt.datetime):
         return dt.timedelta(seconds=end.timestamp() - start.timestamp())
     return dt.timedelta(days=end.toordinal() - start.toordinal())
@@ -216,9 +218,9 @@ def _is_before(one: When, other: When) -> bool:
 
 
 def in_zone(when: dt.datetime, zone: str) -> dt.datetime:
-    """Return the moment of a local time in a zone; a time with a zone is unchanged.
+    """Return a local time with its zone added; a time that has a zone is unchanged.
 
-    An ambiguous time is the first one, or with ``fold=1`` the second.
+    A time that occurs twice, because clocks are put back, is the first; with ``fold=1`` the second.
 
     Raises:
         ToolRefusedError: If the time does not exist, because clocks are put forward.
@@ -226,17 +228,17 @@ def in_zone(when: dt.datetime, zone: str) -> dt.datetime:
     if when.tzinfo is not None:
         return when
     moment = when.replace(tzinfo=zone_named(zone))
-    back = moment.astimezone(dt.UTC).astimezone(moment.tzinfo)
-    if back.replace(tzinfo=None) != when:
+    round_trip = moment.astimezone(dt.UTC).astimezone(moment.tzinfo)
+    if round_trip.replace(tzinfo=None) != when:
         raise ToolRefusedError(
             f"there is no {when:%H:%M} on {when:%Y-%m-%d} in {zone}: the clock is put forward, "
-            f"to {back:%H:%M}"
+            f"to {round_trip:%H:%M}"
         )
     return moment
 
 
 def zone_of(when: dt.datetime) -> str | None:
-    """Return the name of a time's own zone; an offset alone has none."""
+    """Return the name of a time's zone; None if the time has no zone or only an offset."""
     key = getattr(when.tzinfo, "key", None)
     if key is None and when.tzinfo is dt.UTC:
         return "UTC"
@@ -244,7 +246,7 @@ def zone_of(when: dt.datetime) -> str | None:
 
 
 def moment_text(when: When, zone: str) -> str:
-    """Format a moment with its offset, for parameters; a date is its first moment."""
+    """Format a time with its offset, for query parameters; a date becomes the start of its day."""
     if not isinstance(when, dt.datetime):
         when = dt.datetime.combine(when, dt.time())
     if when.tzinfo is None:

@@ -31,7 +31,7 @@ def value_of(cell: Mapping[str, Any], *, formulas: bool = False) -> Any:
     """Return the value of a cell: text, number, bool, date, datetime, time, or None.
 
     Args:
-        cell: The cell as the service gives it.
+        cell: The cell in the format of the Sheets API.
         formulas: Whether to return formulas instead of their results.
     """
     entered: Mapping[str, Any] = cell.get("userEnteredValue") or {}
@@ -64,11 +64,11 @@ def _number(number: float, kind: str | None) -> Any:
 
 
 def cell_of(value: Any, where: str, *, formulas: bool = False) -> tuple[dict[str, Any], str | None]:
-    """Convert a value for the service, with its number format.
+    """Convert a value to a cell of the Sheets API, and return it with its number format, if any.
 
     Args:
         value: Text, number, bool, date, datetime, time, timedelta or None.
-        where: The cell, for messages.
+        where: The cell's name, for messages.
         formulas: Whether a text that begins with ``=`` is a formula.
 
     Raises:
@@ -98,7 +98,10 @@ def cell_of(value: Any, where: str, *, formulas: bool = False) -> tuple[dict[str
 
 
 def _serial(value: Any) -> tuple[float, str | None]:
-    """Return a date or time as a number of days, and its format; no format for other values."""
+    """Return the number that stands for a value, and the kind of date format that shows it.
+
+    A date or time becomes a number of days. Other values have no format.
+    """
     if isinstance(value, dt.datetime):
         # Local time without a zone: sheets have no time zones.
         return (value.replace(tzinfo=None) - _EPOCH).total_seconds() / _DAY, "DATE_TIME"
@@ -131,7 +134,7 @@ def grid_of(sheet: Mapping[str, Any], *, formulas: bool = False) -> list[list[An
 
 
 def records_of(grid: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
-    """Return rows by header names, numbering missing and duplicate ones."""
+    """Return rows as dicts by the header's names; missing and duplicate names get numbers."""
     if not grid:
         return []
     width = max(len(row) for row in grid)

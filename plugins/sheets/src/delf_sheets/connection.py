@@ -28,7 +28,7 @@ _BOOK_FIELDS: Final = (
 )
 _CELLS: Final = "effectiveValue,effectiveFormat.numberFormat.type"
 _MAX_INSPECTED: Final = 200
-"""Rows that are read for a preview."""
+"""The maximum number of rows that a preview reads."""
 _STEPS: Final = ("write", "append", "clear", "add_sheet", "format", "chart")
 
 
@@ -56,11 +56,11 @@ class Written(TypedDict):
     cells: int
 
 
-_TRUST: Final[Mapping[str, Trust]] = {
+_FIELD_TRUST: Final[Mapping[str, Trust]] = {
     **dict.fromkeys(("id", "link", "notice"), "own"),
     "*": "outside",
 }
-"""The authors of a spreadsheet's fields: others may have written title and content."""
+"""The trust level of each field of a result: other people may have written title and content."""
 
 
 class Sheets(GoogleConnection):
@@ -76,7 +76,7 @@ class Sheets(GoogleConnection):
 
     # -- read ---------------------------------------------------------------------------
 
-    @action("reading", effect="read", trust=_TRUST)
+    @action("reading", effect="read", trust=_FIELD_TRUST)
     async def info(self, spreadsheet: str) -> BookInfo:
         """A spreadsheet's sheets with their sizes, and its named ranges."""
         return _info(await self._book(spreadsheet))
@@ -139,7 +139,7 @@ class Sheets(GoogleConnection):
 
     # -- create -------------------------------------------------------------------------
 
-    @action("creating", effect="write", trust=_TRUST, sinks=[])
+    @action("creating", effect="write", trust=_FIELD_TRUST, sinks=[])
     async def create(self, title: str, sheets: list[str] | None = None) -> BookInfo:
         """A new spreadsheet at the top of the drive, with these sheets, or one."""
         body: dict[str, Any] = {"properties": {"title": title}}
@@ -157,7 +157,7 @@ class Sheets(GoogleConnection):
         )
         return _info(Book.read(created))
 
-    @action("creating", effect="write", trust=_TRUST, sinks=["spreadsheet"])
+    @action("creating", effect="write", trust=_FIELD_TRUST, sinks=["spreadsheet"])
     async def add_sheet(
         self, spreadsheet: str, title: str, rows: int = 1000, columns: int = 26
     ) -> BookInfo:
@@ -210,7 +210,7 @@ class Sheets(GoogleConnection):
         plan.chart(range, kind, title, anchor)
         await self._do("draw a chart", plan)
 
-    @action("batch", effect="write", trust=_TRUST, sinks=["spreadsheet"])
+    @action("batch", effect="write", trust=_FIELD_TRUST, sinks=["spreadsheet"])
     async def batch(self, spreadsheet: str, steps: list[dict[str, Any]]) -> BookInfo:
         """Several steps, all of them or none: `[{"do": "add_sheet", "title": "Q3"}, {"do": "write",
         "range": "Q3!A1", "rows": [...]}]`. Steps are write, append, clear, add_sheet, format and
@@ -220,11 +220,11 @@ class Sheets(GoogleConnection):
         if refusal is not None:
             raise ToolRefusedError(refusal)
         book = await self._book(spreadsheet)
-        old = {sheet.title for sheet in book.sheets}
+        existing_titles = {sheet.title for sheet in book.sheets}
         plan = Plan(book)
         for number, step in enumerate(steps, 1):
             try:
-                await self._plan(plan, step, old)
+                await self._plan(plan, step, existing_titles)
             except ToolRefusedError as error:
                 raise ToolRefusedError(f"step {number}, {step['do']}: {error.message}") from None
         await self._do("change a spreadsheet", plan)
@@ -304,12 +304,12 @@ class Sheets(GoogleConnection):
                 return f"step {number}: {error.message}"
         return None
 
-    async def _plan(self, plan: Plan, step: Mapping[str, Any], old: set[str]) -> None:
+    async def _plan(self, plan: Plan, step: Mapping[str, Any], existing_titles: set[str]) -> None:
         arguments = {key: value for key, value in step.items() if key != "do"}
         if step["do"] == "append":
             sheet = plan.book.sheet(str(arguments.pop("sheet", "")))
             rows = arguments.pop("rows")
-            is_new = sheet.title not in old
+            is_new = sheet.title not in existing_titles
             header = [] if is_new else await self._header(plan.book, sheet.title, rows)
             plan.append(sheet, rows_for(header, rows), **arguments)
         elif step["do"] == "format":
@@ -327,7 +327,7 @@ class Sheets(GoogleConnection):
             plan.add_sheet(**arguments)
 
     async def _header(self, book: Book, title: str, rows: list[Any]) -> list[Any]:
-        """Return the header row of a sheet, if dicts are to be written under it."""
+        """Return the header row of a sheet if the rows are dicts, else an empty list."""
         if not any(isinstance(row, Mapping) for row in rows):
             return []
         quoted = title.replace("'", "''")
@@ -374,8 +374,9 @@ class Sheets(GoogleConnection):
         try:
             await self.transport.json(request)
         except LostAnswerError:
+            # If all new objects exist, the request succeeded although its answer was lost.
             if not plan.made or not plan.made <= await self._sheet_and_chart_ids(plan.book.id):
-                raise  # otherwise the lost attempt succeeded
+                raise
 
     async def _sheet_and_chart_ids(self, book: str) -> set[int]:
         """Return the ids of a spreadsheet's sheets and charts."""

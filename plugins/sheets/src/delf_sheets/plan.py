@@ -34,10 +34,10 @@ _EXPONENT: Final = re.compile(r"e[+-]")
 
 
 class Plan:
-    """Requests for a book, and its state after them.
+    """The requests for a change of a spreadsheet, and the spreadsheet's state after them.
 
     Args:
-        book: The book as it is.
+        book: The spreadsheet before the change.
     """
 
     def __init__(self, book: Book) -> None:
@@ -45,15 +45,15 @@ class Plan:
         self.requests: list[dict[str, Any]] = []
         self._once = False
         self.made: set[int] = set()
-        """Ids of created objects; a batch that creates an existing object is refused as a whole."""
+        """Ids of created objects. The service refuses a repeated batch, as these ids exist."""
 
     @property
     def once(self) -> bool:
-        """True if the plan is not idempotent."""
+        """True if sending the plan's requests twice would change the spreadsheet twice."""
         return self._once and not self.made
 
     def _grow(self, area: Area, height: int, width: int) -> None:
-        """Enlarge a sheet if needed. A repeated batch would enlarge the sheet again."""
+        """Enlarge a sheet if needed, which makes the plan unsafe to send twice."""
         needed = growth(area, height, width)
         self.requests += needed
         self._once = self._once or bool(needed)
@@ -84,8 +84,8 @@ class Plan:
             self._grow(Area(sheet=sheet), 0, width)
         cells, dates = _cells(grid, 0, 0, formulas=formulas)
         for (row, column), kind in dates.items():
-            form = {"numberFormat": {"type": kind, "pattern": FORMATS[kind]}}
-            cells[row]["values"][column]["userEnteredFormat"] = form
+            cell_format = {"numberFormat": {"type": kind, "pattern": FORMATS[kind]}}
+            cells[row]["values"][column]["userEnteredFormat"] = cell_format
         fields = "userEnteredValue" + (",userEnteredFormat.numberFormat" if dates else "")
         body = {"sheetId": sheet.id, "rows": cells, "fields": fields}
         self.requests.append({"appendCells": body})
@@ -114,9 +114,9 @@ class Plan:
         return new_id
 
     def _check_fits(self, area: Area, height: int, width: int, where: str) -> None:
-        single = area.bottom == area.top + 1 and area.right == area.left + 1
-        if single:
-            return
+        is_single_cell = area.bottom == area.top + 1 and area.right == area.left + 1
+        if is_single_cell:
+            return  # rows may extend beyond a range that only names their first cell
         if area.bottom is not None and height > area.bottom - area.top:
             raise ToolRefusedError(f"{height} rows do not fit into {where}")
         if area.right is not None and width > area.right - area.left:
@@ -126,17 +126,19 @@ class Plan:
 
     def format(self, where: str, look: Mapping[str, Any]) -> None:
         """Format a range; None leaves a property unchanged."""
-        area, form, fields = self.book.area(where), dict[str, Any](), list[str]()
-        for name, (path, convert) in _LOOKS.items():
+        area = self.book.area(where)
+        cell_format: dict[str, Any] = {}
+        fields: list[str] = []
+        for name, (path, convert) in _FORMAT_FIELDS.items():
             if look.get(name) is not None:
-                *above, last = path.split(".")
-                inner = form
-                for part in above:
-                    inner = inner.setdefault(part, {})
-                inner[last] = convert(look[name])
+                *parents, last = path.split(".")
+                target = cell_format
+                for parent in parents:
+                    target = target.setdefault(parent, {})
+                target[last] = convert(look[name])
                 fields.append(f"userEnteredFormat.{path}")
         if fields:
-            body = {"range": area.json, "cell": {"userEnteredFormat": form}}
+            body = {"range": area.json, "cell": {"userEnteredFormat": cell_format}}
             self.requests.append({"repeatCell": {**body, "fields": ",".join(fields)}})
         if look.get("freeze_rows") is not None:
             grid = {"frozenRowCount": int(look["freeze_rows"])}
@@ -152,10 +154,10 @@ class Plan:
         if right - area.left < 2:
             raise ToolRefusedError(f"a chart of {where} needs two columns: names, then numbers")
         columns = [_column(area, index) for index in range(area.left, right)]
-        place = self.book.area(anchor) if anchor else Area(sheet=area.sheet, left=right + 1)
-        self._grow(place, 1, 1)
+        anchor_area = self.book.area(anchor) if anchor else Area(sheet=area.sheet, left=right + 1)
+        self._grow(anchor_area, 1, 1)
         spec = _chart_spec(kind, title, columns)
-        position = {"overlayPosition": {"anchorCell": place.start}}
+        position = {"overlayPosition": {"anchorCell": anchor_area.start}}
         chart = {"chartId": self._new_id(), "spec": spec, "position": position}
         self.requests.append({"addChart": {"chart": chart}})
 
@@ -171,7 +173,7 @@ def with_header(rows: Sequence[Any]) -> list[Sequence[Any]]:
 
 
 def rows_for(header: Sequence[Any], rows: Sequence[Any]) -> list[Sequence[Any]]:
-    """Return rows to append below a header; dicts are put in its order.
+    """Return rows to append below a header, as lists; a dict's values follow the header's order.
 
     Raises:
         ToolRefusedError: If a dict has a name that is not in the header.
@@ -204,7 +206,7 @@ def _checked_row(row: Any) -> Sequence[Any]:
 def _cells(
     grid: Sequence[Sequence[Any]], top: int, left: int, *, formulas: bool
 ) -> tuple[list[dict[str, Any]], dict[tuple[int, int], str]]:
-    """Return rows in the service's format, and the number formats of dates and times."""
+    """Return rows in the Sheets API's format, and the formats of dates by (row, column)."""
     dates: dict[tuple[int, int], str] = {}
     rows: list[dict[str, Any]] = []
     for r, row in enumerate(grid):
@@ -219,30 +221,30 @@ def _cells(
 
 
 def _date_formats(area: Area, dates: Mapping[tuple[int, int], str]) -> list[dict[str, Any]]:
-    """Return requests that format runs of dates in a column."""
+    """Return requests that set the format of adjacent dates in a column."""
     formats: list[dict[str, Any]] = []
-    spots = sorted((column, row, kind) for (row, column), kind in dates.items())
-    while spots:
-        column, row, kind = spots[0]
+    cells = sorted((column, row, kind) for (row, column), kind in dates.items())
+    while cells:
+        column, row, kind = cells[0]
         count = 1
-        while count < len(spots) and spots[count] == (column, row + count, kind):
+        while count < len(cells) and cells[count] == (column, row + count, kind):
             count += 1
-        spots = spots[count:]
+        cells = cells[count:]
         top, left = area.top + row, area.left + column
-        span = Area(sheet=area.sheet, top=top, left=left, bottom=top + count, right=left + 1)
-        form = {"numberFormat": {"type": kind, "pattern": FORMATS[kind]}}
-        body = {"range": span.json, "cell": {"userEnteredFormat": form}}
+        dates_area = Area(sheet=area.sheet, top=top, left=left, bottom=top + count, right=left + 1)
+        cell_format = {"numberFormat": {"type": kind, "pattern": FORMATS[kind]}}
+        body = {"range": dates_area.json, "cell": {"userEnteredFormat": cell_format}}
         fields = "userEnteredFormat.numberFormat"
         formats.append({"repeatCell": {**body, "fields": fields}})
     return formats
 
 
 def _number_format(pattern: str) -> dict[str, str]:
-    return {"type": _kind_of(pattern), "pattern": pattern}
+    return {"type": _number_format_type(pattern), "pattern": pattern}
 
 
-def _kind_of(pattern: str) -> str:
-    """Return the kind of numbers of a format pattern, by its first section.
+def _number_format_type(pattern: str) -> str:
+    """Return the Sheets API's type of a number format, such as DATE, by the first section.
 
     Literal text and brackets, such as a colour or a condition, are ignored.
     """
@@ -280,7 +282,7 @@ def _borders(shown: bool) -> dict[str, Any]:
     return dict.fromkeys(("top", "bottom", "left", "right"), line)
 
 
-_LOOKS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
+_FORMAT_FIELDS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
     "bold": ("textFormat.bold", bool),
     "italic": ("textFormat.italic", bool),
     "font_size": ("textFormat.fontSize", int),
@@ -290,7 +292,7 @@ _LOOKS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
     "align": ("horizontalAlignment", str.upper),
     "borders": ("borders", _borders),
 }
-"""The fields of a cell's format, and their values as the service takes them."""
+"""The Sheets API's field for each option of ``format``, and a function for the option's value."""
 
 
 def _column(area: Area, index: int) -> dict[str, Any]:

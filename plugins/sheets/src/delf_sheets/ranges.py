@@ -25,7 +25,11 @@ class Sheet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Area:
-    """A part of a sheet; ends are exclusive, None is the sheet's own end."""
+    """A rectangle of cells in a sheet.
+
+    Rows and columns count from 0, and ``bottom`` and ``right`` are exclusive. None as an end is the
+    end of the sheet.
+    """
 
     sheet: Sheet
     top: int = 0
@@ -36,13 +40,13 @@ class Area:
     @property
     def json(self) -> dict[str, Any]:
         """Return the range as a GridRange of the Sheets API."""
-        found: dict[str, Any] = {"sheetId": self.sheet.id}
-        found |= {"startRowIndex": self.top, "startColumnIndex": self.left}
+        grid_range: dict[str, Any] = {"sheetId": self.sheet.id}
+        grid_range |= {"startRowIndex": self.top, "startColumnIndex": self.left}
         if self.bottom is not None:
-            found["endRowIndex"] = self.bottom
+            grid_range["endRowIndex"] = self.bottom
         if self.right is not None:
-            found["endColumnIndex"] = self.right
-        return found
+            grid_range["endColumnIndex"] = self.right
+        return grid_range
 
     @property
     def text(self) -> str:
@@ -58,11 +62,11 @@ class Area:
         bottom, right = self.top + height, self.left + max(width, 1)
         return replace(self, bottom=bottom, right=right)
 
-    def beginning(self, most: int) -> Area:
-        """Return the first rows of the range, within the sheet."""
+    def beginning(self, max_rows: int) -> Area:
+        """Return at most some first rows of the range, limited to the sheet's size."""
         end = self.sheet.rows if self.bottom is None else min(self.bottom, self.sheet.rows)
         right = self.sheet.columns if self.right is None else min(self.right, self.sheet.columns)
-        bottom = max(self.top + 1, min(end, self.top + most))
+        bottom = max(self.top + 1, min(end, self.top + max_rows))
         return replace(self, bottom=bottom, right=max(self.left + 1, right))
 
     @property
@@ -83,7 +87,7 @@ class Book:
 
     @classmethod
     def read(cls, resource: Mapping[str, Any]) -> Book:
-        """Return the book in an answer of the service."""
+        """Build a book from a spreadsheet of the Sheets API."""
         sheets: Sequence[Mapping[str, Any]] = resource.get("sheets") or ()
         named: Sequence[Mapping[str, Any]] = resource.get("namedRanges") or ()
         properties: Mapping[str, Any] = resource.get("properties") or {}
@@ -96,7 +100,7 @@ class Book:
         )
 
     def sheet(self, title: str) -> Sheet:
-        """Return a sheet by title; the first when empty.
+        """Return a sheet by title; the first sheet for an empty title.
 
         Raises:
             ToolRefusedError: If there is no such sheet.
@@ -112,7 +116,7 @@ class Book:
         )
 
     def area(self, text: str) -> Area:
-        """Return a range: ``Sheet1!A1:C9``, ``A:C``, ``Sheet1``, or a name.
+        """Return the range that a text names: ``Sheet1!A1:C9``, ``A:C``, ``Sheet1`` or a name.
 
         Raises:
             ToolRefusedError: If the text is not a range.
@@ -131,7 +135,7 @@ class Book:
         if not _is_cells(cells):
             raise ToolRefusedError(f"{text!r} is not a range, as Sheet1!A1:C9 or A:C is one")
         first, _, last = cells.partition(":")
-        (left, top), (right, bottom) = _corner(first), _corner(last or first)
+        (left, top), (right, bottom) = _parsed_corner(first), _parsed_corner(last or first)
         area = Area(
             sheet=sheet,
             top=(top or 1) - 1,
@@ -173,16 +177,17 @@ def growth(area: Area, height: int, width: int) -> list[dict[str, Any]]:
     Raises:
         ToolRefusedError: If a sheet cannot be so large.
     """
-    sheet, found = area.sheet, list[dict[str, Any]]()
+    sheet = area.sheet
+    requests: list[dict[str, Any]] = []
     rows, columns = area.top + height, area.left + width
     if max(rows, sheet.rows) * max(columns, sheet.columns) > _MAX_CELLS:
         raise ToolRefusedError(f"{sheet.title} would have over {_MAX_CELLS:,} cells")
-    for dimension, more in (("ROWS", rows - sheet.rows), ("COLUMNS", columns - sheet.columns)):
-        if more > 0:
-            body = {"sheetId": sheet.id, "dimension": dimension, "length": more}
-            found.append({"appendDimension": body})
+    for dimension, missing in (("ROWS", rows - sheet.rows), ("COLUMNS", columns - sheet.columns)):
+        if missing > 0:
+            body = {"sheetId": sheet.id, "dimension": dimension, "length": missing}
+            requests.append({"appendDimension": body})
     sheet.rows, sheet.columns = max(rows, sheet.rows), max(columns, sheet.columns)
-    return found
+    return requests
 
 
 def a1(row: int, column: int) -> str:
@@ -197,12 +202,12 @@ def a1(row: int, column: int) -> str:
 
 def _split_title(text: str) -> tuple[str, str]:
     if text.startswith("'"):
-        found = re.fullmatch(r"'((?:[^']|'')*)'(?:!(.*))?", text)
-        if found is None:
+        match = re.fullmatch(r"'((?:[^']|'')*)'(?:!(.*))?", text)
+        if match is None:
             raise ToolRefusedError(f"{text!r} is not a range: its quotes do not match")
-        return found[1].replace("''", "'"), found[2] or ""
-    title, mark, cells = text.rpartition("!")
-    return (title, cells) if mark else ("", text)
+        return match[1].replace("''", "'"), match[2] or ""
+    title, separator, cells = text.rpartition("!")
+    return (title, cells) if separator else ("", text)
 
 
 def _is_cells(text: str) -> bool:
@@ -214,10 +219,10 @@ def _is_cells(text: str) -> bool:
     return bool(colon) or all(match and match[1] and match[2] for match in corners)
 
 
-def _corner(text: str) -> tuple[int | None, int | None]:
-    """Parse a corner: column from 0 and row from 1; None for an omitted part."""
-    found = _CORNER.fullmatch(text)
-    letters, digits = (found[1], found[2]) if found else ("", "")
+def _parsed_corner(text: str) -> tuple[int | None, int | None]:
+    """Parse a cell's name to a column from 0 and a row from 1; None for an omitted part."""
+    match = _CORNER.fullmatch(text)
+    letters, digits = (match[1], match[2]) if match else ("", "")
     column = None
     for letter in letters.upper():
         column = ((column if column is not None else -1) + 1) * 26 + ord(letter) - 65

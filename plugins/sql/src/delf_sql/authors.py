@@ -59,14 +59,14 @@ class OwnTables:
                 )
         ignores_case = dialect in _CASE_INSENSITIVE
         folded_trust: dict[str, Trust] = {
-            key.lower() if ignores_case else key: whose for key, whose in trust.items()
+            key.lower() if ignores_case else key: level for key, level in trust.items()
         }
         return cls(folded_trust, dialect, functions)
 
     def has_table(self, table: str) -> bool:
         """Return whether all columns of a table are declared as the user's own."""
         table = self._key(table)
-        outside_keys = (key for key, whose in self.trust.items() if whose != "own")
+        outside_keys = (key for key, level in self.trust.items() if level != "own")
         has_outside_column = any(key.startswith(f"{table}.") for key in outside_keys)
         return self.trust.get(table) == "own" and not has_outside_column
 
@@ -89,6 +89,7 @@ class OwnTables:
             column if self.has_column(name, column.name) else replace(column, comment=None)
             for column in table.columns
         ]
+        # The database's own message may quote the definition, which other people may have written.
         broken = None if table.broken is None else "its definition makes no sense"
         return Table(self.without_comment(table.relation), columns, broken)
 
@@ -108,6 +109,7 @@ class OwnTables:
         from sqlglot import exp
 
         checked = check_query(statement, self.dialect, params, self.functions)
+        # A function that the user allowed may read any table.
         if any(is_listed(name, self.functions) for name in checked.calls):
             return None
         text = without_placeholders(checked.text, checked.tokens, params, self.dialect)
@@ -134,26 +136,30 @@ class OwnTables:
         """
         from sqlglot import exp
 
-        parts: list[exp.CTE] = tree.ctes if isinstance(tree, exp.Query) else []
-        first = tree.find(exp.With)
-        if len([*tree.find_all(exp.CTE)]) != len(parts) or (first and first.args.get("recursive")):
-            return [None]
-        all_part_names = {self._folded_name(part.args["alias"].this) for part in parts}
-        earlier_parts: set[str] = set()
-        tables_in_parts: set[int] = set()
+        expressions: list[exp.CTE] = tree.ctes if isinstance(tree, exp.Query) else []
+        clause = tree.find(exp.With)
+        if len([*tree.find_all(exp.CTE)]) != len(expressions) or (
+            clause and clause.args.get("recursive")
+        ):
+            return [None]  # nested or recursive expressions
+        expression_names = {
+            self._folded_name(expression.args["alias"].this) for expression in expressions
+        }
+        earlier_names: set[str] = set()
+        ids_of_inner_tables: set[int] = set()
         source_names: list[str | None] = []
-        for part in parts:
-            tables = [*part.this.find_all(exp.Table)]
-            tables_in_parts.update(map(id, tables))
-            names = [name for name in map(self._table, tables) if name not in earlier_parts]
-            source_names += [None if name in all_part_names else name for name in names]
-            earlier_parts.add(self._folded_name(part.args["alias"].this))
+        for expression in expressions:
+            tables = [*expression.this.find_all(exp.Table)]
+            ids_of_inner_tables.update(map(id, tables))
+            names = [name for name in map(self._table, tables) if name not in earlier_names]
+            source_names += [None if name in expression_names else name for name in names]
+            earlier_names.add(self._folded_name(expression.args["alias"].this))
         other_tables = (
-            table for table in tree.find_all(exp.Table) if id(table) not in tables_in_parts
+            table for table in tree.find_all(exp.Table) if id(table) not in ids_of_inner_tables
         )
         return [
             *source_names,
-            *(name for name in map(self._table, other_tables) if name not in all_part_names),
+            *(name for name in map(self._table, other_tables) if name not in expression_names),
         ]
 
     def _table(self, table: exp.Table) -> str | None:
@@ -176,12 +182,16 @@ class OwnTables:
 
         if not isinstance(tree, exp.Select) or tree.find(exp.Star, exp.Dot, exp.Subquery, exp.CTE):
             return _OUTSIDE
-        renames = any(each.args.get("columns") for each in tree.find_all(exp.TableAlias))
-        if len([*tree.find_all(exp.Select)]) > 1 or tree.find(exp.PositionalColumn) or renames:
+        has_column_aliases = any(each.args.get("columns") for each in tree.find_all(exp.TableAlias))
+        if (
+            len([*tree.find_all(exp.Select)]) > 1
+            or tree.find(exp.PositionalColumn)
+            or has_column_aliases
+        ):
             return _OUTSIDE
         (source,) = tree.find_all(exp.Table)
-        rows = {source.name.lower(), source.alias.lower()}
-        if any(column.name.lower() in rows for column in tree.find_all(exp.Column)):
+        row_names = {source.name.lower(), source.alias.lower()}
+        if any(column.name.lower() in row_names for column in tree.find_all(exp.Column)):
             return _OUTSIDE  # a table's name used as a column means its rows
         trust_by_name: dict[str, Trust] = {}
         selected: set[int] = set()

@@ -93,7 +93,7 @@ class SQL(Connection[SQLSettings]):
         super().__init__(*first, **options)
         self.target = make_target(self.name, self.settings)
         check_dialect(self.name, self.settings, self.target)
-        # Without a password the driver reads PGPASSWORD, for a project's server, too.
+        # Without a password the driver sends PGPASSWORD, even to a server that the project chose.
         if self.target.dialect == "postgresql" and self.target.password is None:
             sources = {self.settings.source(field) for field in ("url", "host", "database")}
             source: Source = "project" if "project" in sources else "program"
@@ -230,20 +230,22 @@ class SQL(Connection[SQLSettings]):
         again.
         """
         query = next(each for each in await self.actions() if each.name == "query")
-        is_free = is_allowed(self.allow, query) and not needs_confirmation(self.confirm, query)
-        if not (self.settings.sample and self.target.is_locked and is_free):
+        needs_no_approval = is_allowed(self.allow, query) and not needs_confirmation(
+            self.confirm, query
+        )
+        if not (self.settings.sample and self.target.is_locked and needs_no_approval):
             return []
         wanted = tables[:_MAX_SAMPLED]
-        missing = [
+        unsampled = [
             table for table in wanted if self._sampled_tables.get(table.relation.full_name) is None
         ]
         try:
             async with asyncio.timeout(_SAMPLE_SECONDS):
-                for table in missing:
+                for table in unsampled:
                     self._sampled_tables[table.relation.full_name] = await self._sample(table)
         except TimeoutError:  # keep the rest without samples, so that it is not tried again
             self._sampled_tables = {
-                table.relation.full_name: table for table in missing
+                table.relation.full_name: table for table in unsampled
             } | self._sampled_tables
         return [self._sampled_tables[table.relation.full_name] for table in wanted]
 
@@ -303,18 +305,18 @@ class SQL(Connection[SQLSettings]):
         """Count the rows that a statement affects for all sets of parameters, if known."""
         if not statement.is_about_rows:
             return ""
-        counts = [count_of(statement, params) for params in sets[:_MAX_COUNTED_SETS]]
+        many = f" for each of {len(sets):,} sets of parameters" if len(sets) > 1 else ""
+        uncounted = f"rows not counted{many}"
+        if len(sets) > _MAX_COUNTED_SETS:
+            return uncounted
         total, label = 0, ""
-        for count in counts if len(sets) <= _MAX_COUNTED_SETS else ():
+        for params in sets:
+            count = count_of(statement, params)
             number = None if count is None else await self._run_count(count)
             if count is None or number is None:
-                break
+                return uncounted
             total, label = total + number, count.what
-        else:
-            if label:
-                return f"{label}: {total:,}"
-        many = f" for each of {len(sets):,} sets of parameters" if len(sets) > 1 else ""
-        return f"rows not counted{many}"
+        return f"{label}: {total:,}" if label else uncounted
 
     async def _run_count(self, count: Count) -> int | None:
         if count.number is not None:
@@ -374,7 +376,7 @@ class SQL(Connection[SQLSettings]):
             raise
         except Exception as error:
             if isinstance(error, LostError) and not reader:
-                raise lost("it did not end, and could not be ended", backend) from None
+                raise lost("the statement did not end and could not be stopped", backend) from None
             problem = problem_of(error, backend)
             if problem is None:
                 text = self.target.scrub(f"{type(error).__name__}: {error}".split("\n", 1)[0])
@@ -481,10 +483,10 @@ def _parameter_sets(text: str, tokens: Sequence[Any], params: Params) -> Sequenc
     """Return the sets of parameters: one, or one for each element of a list."""
     if params is None or isinstance(params, Mapping):
         return [params]
-    positional = bool(find_placeholders(text, tokens, named=False))
-    if not params:
-        return [] if positional or find_placeholders(text, tokens, named=True) else [None]
-    if all(isinstance(item, Mapping) for item in params) and not positional:
+    has_positional = bool(find_placeholders(text, tokens, named=False))
+    if not params:  # an empty list means no set, except for a statement without placeholders
+        return [] if has_positional or find_placeholders(text, tokens, named=True) else [None]
+    if all(isinstance(item, Mapping) for item in params) and not has_positional:
         return cast("Sequence[Params]", params)
     if all(isinstance(item, (list, tuple)) for item in params):
         return cast("Sequence[Params]", params)

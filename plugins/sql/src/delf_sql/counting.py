@@ -52,10 +52,11 @@ def count_of(statement: Statement, params: Params) -> Count | None:
     if words[:2] == ["INSERT", "INTO"]:
         return _count_insert(statement, params, outer, end)
     if words[:1] == ["TRUNCATE"] or words[:2] == ["DROP", "TABLE"]:
-        rest = outer[1:] if words[0] == "TRUNCATE" and words[1] != "TABLE" else outer[2:]
-        rest = rest[2:] if [token.word for token in rest[:2]] == ["IF", "EXISTS"] else rest
-        if rest and _is_name(rest) and not {"CASCADE", "RESTRICT", "RESTART"} & {*words}:
-            return _counting_query("rows now", statement.text[rest[0].start : end], "", None)
+        # The word TABLE is optional after TRUNCATE, and so is IF EXISTS before the name.
+        name = outer[1:] if words[0] == "TRUNCATE" and words[1] != "TABLE" else outer[2:]
+        name = name[2:] if [token.word for token in name[:2]] == ["IF", "EXISTS"] else name
+        if name and _is_name(name) and not {"CASCADE", "RESTRICT", "RESTART"} & {*words}:
+            return _counting_query("rows now", statement.text[name[0].start : end], "", None)
     return None
 
 
@@ -67,21 +68,23 @@ def _count_condition(
     where = next((token for token in outer if token.word == "WHERE"), None)
     where_start = end if where is None else where.start
     if outer[0].word == "DELETE":
-        start, stop, rest = outer[1].end, where_start, outer[2:]
+        name_start, name_end, after_keyword = outer[1].end, where_start, outer[2:]
     else:
         set_ = next((token for token in outer if token.word == "SET"), None)
         if set_ is None:
             return None
-        start, stop, rest = outer[0].end, set_.start, outer[1:]
-    table = [token for token in rest if token.start < stop]
-    if not _is_name(table) or any(token.word in _UNCOUNTED_KEYWORDS for token in rest):
+        name_start, name_end, after_keyword = outer[0].end, set_.start, outer[1:]
+    table = [token for token in after_keyword if token.start < name_end]
+    if not _is_name(table) or any(token.word in _UNCOUNTED_KEYWORDS for token in after_keyword):
         return None
     condition = "" if where is None else text[where.start : end]
-    tail = [token for token in statement.tokens if where and where.start < token.start < end]
-    used = _used_params(statement, tail, params)
-    if used is None:
+    condition_tokens = [
+        token for token in statement.tokens if where and where.start < token.start < end
+    ]
+    used_params = _used_params(statement, condition_tokens, params)
+    if used_params is None:
         return None
-    return _counting_query("rows now", text[start:stop], condition, used[0])
+    return _counting_query("rows now", text[name_start:name_end], condition, used_params[0])
 
 
 def _count_insert(
@@ -97,12 +100,12 @@ def _count_insert(
     select = next((token for token in outer if token.word in _READS), None)
     if select is None:
         return None
-    tail = [token for token in statement.tokens if select.start < token.start < end]
-    used = _used_params(statement, tail, params)
-    if used is None:
+    select_tokens = [token for token in statement.tokens if select.start < token.start < end]
+    used_params = _used_params(statement, select_tokens, params)
+    if used_params is None:
         return None
     query = f"({statement.text[select.start : end].strip()}) AS counted"
-    return _counting_query("new rows", query, "", used[0])
+    return _counting_query("new rows", query, "", used_params[0])
 
 
 def _counting_query(
@@ -134,9 +137,9 @@ def _used_params(
 def _is_name(tokens: Sequence[Token]) -> bool:
     """Return True if tokens are one table name, with optional schema and alias."""
     if len(tokens) > 2 and tokens[-2].word == "AS":
-        tokens = tokens[:-2]
+        tokens = tokens[:-2]  # without AS and the alias
     elif len(tokens) % 2 == 0:
-        tokens = tokens[:-1]
+        tokens = tokens[:-1]  # without the alias
     parts, dots = tokens[::2], tokens[1::2]
     return (
         len(tokens) % 2 == 1

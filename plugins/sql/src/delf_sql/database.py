@@ -65,15 +65,15 @@ class Database:
         loop = asyncio.get_running_loop()
         deadline = asyncio.timeout(None)
 
-        def on_start() -> None:
+        def start_deadline() -> None:
             if not job.is_abandoned and not future.done():
                 deadline.reschedule(loop.time() + self._seconds)
 
-        def tell() -> None:
+        def schedule_deadline() -> None:
             with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
-                loop.call_soon_threadsafe(on_start)
+                loop.call_soon_threadsafe(start_deadline)
 
-        job = _Job(tell)
+        job = _Job(schedule_deadline)
         run = copy_context().run
         future = self._executor(reader).submit(run, self._in_thread, job, work, reader)
         try:

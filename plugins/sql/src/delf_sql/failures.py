@@ -38,8 +38,8 @@ class SQLSchemaError(DelfError):
 def problem_of(error: BaseException, backend: Backend) -> Problem | None:
     """Return the problem behind an error; None if a database did not cause it."""
     if isinstance(error, FailedAt):
-        found = None if error.__cause__ is None else problem_of(error.__cause__, backend)
-        return None if found is None else replace(found, number=error.number)
+        cause_problem = None if error.__cause__ is None else problem_of(error.__cause__, backend)
+        return None if cause_problem is None else replace(cause_problem, number=error.number)
     problem = backend.explain(error)
     if problem is not None:
         return problem
@@ -86,24 +86,24 @@ def failure(
 ) -> DelfError:
     """Make the error for a failed statement, with its number and text if one of several."""
     text = backend.target.scrub(problem.text[:_LONGEST])
-    place = ""
+    prefix = ""
     if problem.number is not None and problem.number <= len(statements) > 1:
         statement_text = " ".join(statements[problem.number - 1].text.split())
         statement_text = (
             statement_text if len(statement_text) <= _SHOWN else f"{statement_text[:_SHOWN]}…"
         )
-        which = f"statement {problem.number} of {len(statements)}"
-        place = f"{which}, {statement_text}, failed and none is done: "
+        position = f"statement {problem.number} of {len(statements)}"
+        prefix = f"{position}, {statement_text}, failed and none is done: "
     if problem.cause == "unavailable":
         if problem.lost and not reader:
             return lost(text, backend)
         return _unreachable(text, backend)
     if problem.cause == "timeout":
         return ToolExecutionError(
-            f"{place}the statement took longer than {timeout:g} s and was cancelled",
+            f"{prefix}the statement took longer than {timeout:g} s and was cancelled",
             hint="statement_timeout sets the limit",
         )
     if problem.cause == "read-only" and reader:
         return ToolRefusedError(f"query only reads, and the database refused this: {text}")
     hint = _LOOK if _NO_SUCH.search(text) else None
-    return ToolExecutionError(f"{backend.target.label}: {place}{text}", hint=hint)
+    return ToolExecutionError(f"{backend.target.label}: {prefix}{text}", hint=hint)

@@ -210,7 +210,8 @@ def _fits_moment_text(text: str, family: Family) -> bool:
         return True
     has_date, clock, zone = bool(match["date"]), match["clock"] or "", bool(match["zone"])
     if family == "date":
-        return has_date and not zone and not clock.strip("0:.")
+        is_midnight = not clock.strip("0:.")
+        return has_date and not zone and is_midnight
     if family == "timestamp":
         return has_date and not zone
     if family == "interval":
@@ -219,15 +220,15 @@ def _fits_moment_text(text: str, family: Family) -> bool:
 
 
 def _fits_moment(value: Any, family: Family) -> bool:
-    zoned = getattr(value, "tzinfo", None) is not None
+    is_zoned = getattr(value, "tzinfo", None) is not None
     if isinstance(value, dt.timedelta):
         is_time = dt.timedelta(0) <= value < dt.timedelta(days=1)
         return family == "interval" or (family in ("time", "timetz") and is_time)
     if isinstance(value, dt.time):
-        return family == "timetz" or (family in ("time", "interval") and not zoned)
+        return family == "timetz" or (family in ("time", "interval") and not is_zoned)
     if isinstance(value, dt.datetime):
-        is_date = not zoned and value.time() == dt.time(0)
-        return {"timestamptz": True, "timestamp": not zoned, "date": is_date}.get(family, False)
+        is_date = not is_zoned and value.time() == dt.time(0)
+        return {"timestamptz": True, "timestamp": not is_zoned, "date": is_date}.get(family, False)
     return isinstance(value, dt.date) and family in ("date", "timestamp", "timestamptz")
 
 

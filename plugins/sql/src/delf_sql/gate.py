@@ -108,9 +108,9 @@ def check_query(
     _check_words(tokens)
     if dialect not in CERTIFIED:
         _check_one_statement(tokens)
-    exempt = _check_tree(without_placeholders(text, tokens, params, dialect), dialect)
-    _check_calls(tokens, dialect, allowed, exempt)
-    return Statement(text, tokens, *named(tokens, dialect))
+    alias_positions = _check_tree(without_placeholders(text, tokens, params, dialect), dialect)
+    _check_calls(tokens, dialect, allowed, alias_positions)
+    return Statement(text, tokens, *folded_names(tokens, dialect))
 
 
 def check_write(text: str, dialect: Dialect) -> Statement:
@@ -186,8 +186,8 @@ def _single_statement(text: str, dialect: Dialect, *, routines: bool) -> tuple[s
         tokens.pop()
     if not tokens:
         raise ToolRefusedError("the statement is empty")
-    inner = any(token.kind == "operator" and token.text == ";" for token in tokens)
-    if inner and not (routines and _defines_routine(tokens)):
+    has_inner_semicolon = any(token.kind == "operator" and token.text == ";" for token in tokens)
+    if has_inner_semicolon and not (routines and _defines_routine(tokens)):
         raise ToolRefusedError("one statement at a time: make a call for each")
     return text[: tokens[-1].end], tokens
 
@@ -204,7 +204,9 @@ def _calls(tokens: Sequence[Token]) -> Iterable[tuple[Token | None, Token]]:
             yield tokens[number - 1] if number else None, token
 
 
-def named(tokens: Sequence[Token], dialect: Dialect) -> tuple[frozenset[str], frozenset[str]]:
+def folded_names(
+    tokens: Sequence[Token], dialect: Dialect
+) -> tuple[frozenset[str], frozenset[str]]:
     """Return the names before a parenthesis and the names after a dot, folded as the database does.
 
     Folding changes letter case: PostgreSQL reads ``Now()`` as ``now()``.
@@ -220,11 +222,11 @@ def named(tokens: Sequence[Token], dialect: Dialect) -> tuple[frozenset[str], fr
 
 def _fold_names(names: Iterable[Token], dialect: Dialect) -> frozenset[str]:
     """Fold names to lower case as the database does; PostgreSQL folds more than ASCII letters."""
-    read: set[str] = set()
+    spellings: set[str] = set()
     for name in names:
         folded = _folded(name, dialect)
-        read |= {folded, folded.lower()} if name.kind == "word" else {folded}
-    return frozenset(read)
+        spellings |= {folded, folded.lower()} if name.kind == "word" else {folded}
+    return frozenset(spellings)
 
 
 def _folded(token: Token, dialect: Dialect) -> str:
@@ -233,21 +235,24 @@ def _folded(token: Token, dialect: Dialect) -> str:
 
 
 def _check_calls(
-    tokens: Sequence[Token], dialect: Dialect, allowed: frozenset[str], exempt: frozenset[int]
+    tokens: Sequence[Token],
+    dialect: Dialect,
+    allowed: frozenset[str],
+    alias_positions: frozenset[int],
 ) -> None:
     """Raise ToolRefusedError for a call of a function that is not known to only read."""
     functions, grammar = known_functions(dialect), grammar_words(dialect)
     for before, token in _calls(tokens):
         name = _folded(token, dialect)
-        if token.start in exempt or is_listed(name, allowed):
+        if token.start in alias_positions or is_listed(name, allowed):
             continue
-        qualified = before is not None and before.text == "." and before.kind == "operator"
+        is_qualified = before is not None and before.text == "." and before.kind == "operator"
         # IN (…), OVER (…) and VALUES (…) are grammar; in quotes or after a dot the same word is a
         # function's name.
-        if token.kind == "word" and name in grammar and not qualified:
+        if token.kind == "word" and name in grammar and not is_qualified:
             continue
         # In MySQL db.name() is a stored function, even if a built-in one has the same name.
-        if name in functions and not (qualified and dialect == "mysql"):
+        if name in functions and not (is_qualified and dialect == "mysql"):
             continue
         raise ToolRefusedError(
             f"query cannot call {name}(): it is not among the functions that are known to only "
@@ -305,7 +310,7 @@ def _check_tree(query: str, dialect: Dialect) -> frozenset[int]:
         raise ToolRefusedError(reason)
     if len(trees) != 1 or not isinstance(trees[0], (exp.Query, exp.Values)):
         raise ToolRefusedError("query only reads, and this is not a plain query: use write")
-    exempt: set[int] = set()
+    alias_positions: set[int] = set()
     families = (exp.Binary, exp.Unary, exp.Func)
     for node in trees[0].walk():
         kind = type(node).__name__
@@ -316,8 +321,8 @@ def _check_tree(query: str, dialect: Dialect) -> frozenset[int]:
             raise ToolRefusedError(f"query cannot hold {kind.upper()}: it only reads")
         # In FROM f() AS t(a, b) the tokens t(a, b) look like a call, and name columns.
         if isinstance(node, exp.TableAlias) and node.this is not None and node.args.get("columns"):
-            exempt.add(node.this.meta.get("start", -1))
-    return frozenset(exempt)
+            alias_positions.add(node.this.meta.get("start", -1))
+    return frozenset(alias_positions)
 
 
 def _reason(error: Exception) -> str:

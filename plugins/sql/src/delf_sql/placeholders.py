@@ -33,7 +33,16 @@ _AFTER_VALUE: Final = (":", ")", "]")
 
 @dataclass(frozen=True, slots=True)
 class Placeholder:
-    """A placeholder in a statement: its position, its name or number, and its context."""
+    """A placeholder in a statement.
+
+    Args:
+        start: The start position in the statement's text.
+        end: The end position.
+        key: The name, or the index of a positional placeholder.
+        in_list: Whether the placeholder belongs to an IN, so that a list adds several values.
+        bare_list: Whether the IN has no parentheses of its own: ``IN :names``.
+        is_cast: Whether the statement casts the value to a type.
+    """
 
     start: int
     end: int
@@ -84,7 +93,7 @@ class Bound:
 
 
 def find_placeholders(text: str, tokens: Sequence[Token], *, named: bool) -> list[Placeholder]:
-    """Return the positions of named or positional placeholders."""
+    """Return the named or the positional placeholders of a statement, in order."""
     placeholders: list[Placeholder] = []
     for index, token in enumerate(tokens):
         if token.kind != "operator" or token.text != (":" if named else "?"):
@@ -150,8 +159,8 @@ def bind(
     placeholders = find_placeholders(text, tokens, named=isinstance(params, Mapping))
     _require_matching(placeholders, params, dialect)
     bound = Bound([], [])
-    pieces_of_statement: list[str] = []
-    place = 0
+    parts: list[str] = []
+    position = 0
     for placeholder in placeholders:
         value = cast("Any", params)[placeholder.key]
         if (
@@ -159,19 +168,19 @@ def bind(
             and _is_json(value, placeholder, dialect)
             and _is_compared(tokens, placeholder)
         ):
-            part = "JSON_VALUE(column, '$.key')" if dialect == "mysql" else "column ->> '$.key'"
+            key = "JSON_VALUE(column, '$.key')" if dialect == "mysql" else "column ->> '$.key'"
             raise ToolRefusedError(
                 f"parameter {placeholder.key!r} would be compared as JSON text, where a blank or "
-                f"the order of keys makes a difference: compare its parts, as {part} = :value"
+                f"the order of keys makes a difference: compare its parts, as {key} = :value"
             )
         markers = _add_value(placeholder, value, adapt, bound)
-        pieces_of_statement += [
-            text[place : placeholder.start],
+        parts += [
+            text[position : placeholder.start],
             f"({markers})" if placeholder.bare_list else markers,
         ]
-        place = placeholder.end
-    pieces_of_statement.append(text[place:])
-    bound.pieces.extend("".join(pieces_of_statement).split(_VALUE_MARKER))
+        position = placeholder.end
+    parts.append(text[position:])
+    bound.pieces.extend("".join(parts).split(_VALUE_MARKER))
     return bound
 
 
@@ -206,12 +215,15 @@ def without_placeholders(
     placeholders = find_placeholders(text, tokens, named=isinstance(params, Mapping))
     _require_matching(placeholders, params, dialect)
     parts: list[str] = []
-    place = 0
+    position = 0
     for placeholder in placeholders:
         # Of the same length: positions in the tree are compared with those of the tokens.
-        parts += [text[place : placeholder.start], "1".ljust(placeholder.end - placeholder.start)]
-        place = placeholder.end
-    return "".join([*parts, text[place:]])
+        parts += [
+            text[position : placeholder.start],
+            "1".ljust(placeholder.end - placeholder.start),
+        ]
+        position = placeholder.end
+    return "".join([*parts, text[position:]])
 
 
 def _add_value(placeholder: Placeholder, value: Any, adapt: Adapt, bound: Bound) -> str:

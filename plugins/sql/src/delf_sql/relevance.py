@@ -50,20 +50,21 @@ class TableIndex:
         Returns:
             All tables, and the number of relevant tables at the beginning.
         """
-        tables, links = self.tables, self._neighbours_by_table
-        own = dict(self._ranking.shares(words, len(tables)))
+        tables, neighbours = self.tables, self._neighbours_by_table
+        own_scores = dict(self._ranking.shares(words, len(tables)))
         scores = {
-            number: own.get(number, 0.0) + _score_from_neighbours(links.get(number, ()), own)
+            number: own_scores.get(number, 0.0)
+            + _score_from_neighbours(neighbours.get(number, ()), own_scores)
             for number in range(len(tables))
         }
         best = sorted((n for n, score in scores.items() if score), key=lambda n: (-scores[n], n))
-        strong = [
+        connected = [
             n
             for n in best[:_MAX_CONNECTED_TABLES]
             if scores[n] >= _MIN_CONNECTED_SHARE * scores[best[0]]
         ]
-        bridging = [n for ends in combinations(strong, 2) for n in _path(links, *ends)]
-        ranked = list(dict.fromkeys([*strong, *bridging, *best]))
+        bridging = [n for ends in combinations(connected, 2) for n in _path(neighbours, *ends)]
+        ranked = list(dict.fromkeys([*connected, *bridging, *best]))
         return _with_rest(tables, ranked), len(ranked)
 
 
@@ -106,30 +107,30 @@ def _values(columns: Iterable[Column]) -> str:
 
 def _neighbours_by_table(tables: Sequence[Table]) -> Mapping[int, set[int]]:
     """Return a mapping from each table's index to the indexes of its foreign-key neighbours."""
-    numbers = {table.relation.full_name: number for number, table in enumerate(tables)}
-    folded = {name.lower(): number for name, number in numbers.items()}
-    links: defaultdict[int, set[int]] = defaultdict(set)
-    for number, table in enumerate(tables):
+    index_by_name = {table.relation.full_name: index for index, table in enumerate(tables)}
+    index_by_lower_name = {name.lower(): index for name, index in index_by_name.items()}
+    neighbours: defaultdict[int, set[int]] = defaultdict(set)
+    for index, table in enumerate(tables):
         for column in table.columns:
-            other = _referenced_table(column.references or "", numbers, folded)
-            if other is not None and other != number:
-                links[number].add(other)
-                links[other].add(number)
-    return dict(links)
+            other = _referenced_table(column.references or "", index_by_name, index_by_lower_name)
+            if other is not None and other != index:
+                neighbours[index].add(other)
+                neighbours[other].add(index)
+    return dict(neighbours)
 
 
 def _referenced_table(
-    reference: str, numbers: Mapping[str, int], folded: Mapping[str, int]
+    reference: str, index_by_name: Mapping[str, int], index_by_lower_name: Mapping[str, int]
 ) -> int | None:
     """Return the index of the table in a reference ``schema.table.column``; None if unknown.
 
     The schema and the column are optional.
     """
-    plain = reference.replace('"', "")
-    for name in (plain.rpartition(".")[0], plain):
-        number = numbers.get(name, folded.get(name.lower()))
-        if number is not None:
-            return number
+    unquoted = reference.replace('"', "")
+    for name in (unquoted.rpartition(".")[0], unquoted):
+        index = index_by_name.get(name, index_by_lower_name.get(name.lower()))
+        if index is not None:
+            return index
     return None
 
 
@@ -139,19 +140,19 @@ def _score_from_neighbours(linked: Iterable[int], own: Mapping[int, float]) -> f
     return _NEIGHBOUR_SHARE * sum(best)
 
 
-def _path(links: Mapping[int, set[int]], start: int, end: int) -> list[int]:
-    """Return the shortest path between two tables; empty if it is too long."""
-    came_from = {start: start}
-    waiting = deque([(start, 0)])
-    while waiting:
-        number, steps = waiting.popleft()
-        if number == end:
+def _path(neighbours: Mapping[int, set[int]], start: int, end: int) -> list[int]:
+    """Return the tables between two tables on the shortest path; empty if that is too long."""
+    previous_by_table = {start: start}
+    queue = deque([(start, 0)])
+    while queue:
+        table, steps = queue.popleft()
+        if table == end:
             path: list[int] = []
-            while (number := came_from[number]) != start:
-                path.append(number)
+            while (table := previous_by_table[table]) != start:
+                path.append(table)
             return path
         if steps < _LONGEST_BRIDGE:
-            for other in sorted(links.get(number, set()) - came_from.keys()):
-                came_from[other] = number
-                waiting.append((other, steps + 1))
+            for other in sorted(neighbours.get(table, set()) - previous_by_table.keys()):
+                previous_by_table[other] = table
+                queue.append((other, steps + 1))
     return []

@@ -15,8 +15,8 @@ from delf_sql.target import Dialect
 
 _LONGEST_COMMENT: Final = 100
 _LONGEST_TYPE: Final = 120
-_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_FOLDED: Final = re.compile(r"[a-z_][a-z0-9_]*")
+_ANY_CASE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LOWER_CASE_NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
 _CASE_INSENSITIVE: Final = ("mysql", "sqlite", "duckdb", "mssql")
 """Dialects with case-insensitive names."""
 _BACKTICKS: Final = ("mysql", "bigquery", "databricks", "hive", "spark")
@@ -58,8 +58,8 @@ the columns that the task needs.
 
 def quoted(name: str, dialect: Dialect) -> str:
     """Quote a name for a statement if necessary."""
-    plain = _PLAIN if dialect in _CASE_INSENSITIVE else _FOLDED
-    if plain.fullmatch(name) and name.lower() not in _reserved(dialect):
+    unquoted_name = _ANY_CASE_NAME if dialect in _CASE_INSENSITIVE else _LOWER_CASE_NAME
+    if unquoted_name.fullmatch(name) and name.lower() not in _reserved(dialect):
         return name
     sign = "`" if dialect in _BACKTICKS else '"'
     return f"{sign}{_one_line(name, 200).replace(sign, sign * 2)}{sign}"
@@ -68,17 +68,17 @@ def quoted(name: str, dialect: Dialect) -> str:
 @lru_cache
 def _reserved(dialect: Dialect) -> frozenset[str]:
     """Return the words that a dialect accepts as names only if they are quoted."""
-    own = _RESERVED_BY.get(dialect, frozenset[str]())
+    reserved = _RESERVED_BY.get(dialect, frozenset[str]())
     if dialect not in _WITH_CHILD_PROCESS:
         from sqlalchemy.dialects import registry
         from sqlalchemy.exc import NoSuchModuleError
 
         try:
             preparer: Any = registry.load(dialect)()
-            own |= frozenset(preparer.identifier_preparer.reserved_words)
+            reserved |= frozenset(preparer.identifier_preparer.reserved_words)
         except (NoSuchModuleError, ImportError):
             pass  # a dialect that SQLAlchemy does not know has no list
-    return _RESERVED | own
+    return _RESERVED | reserved
 
 
 def relation_name(relation: Relation, dialect: Dialect) -> str:
@@ -99,8 +99,8 @@ def table_line(table: Table, dialect: Dialect, cut: int = 0) -> str:
     columns = ", ".join([*shown, *([f"… {cut} more columns"] if cut else [])])
     kind = "view " if table.relation.kind == "view" else ""
     if table.broken is not None:
-        why = _one_line(table.broken, _LONGEST_COMMENT)
-        return f"{kind}{relation_name(table.relation, dialect)} -- cannot be read: {why}"
+        reason = _one_line(table.broken, _LONGEST_COMMENT)
+        return f"{kind}{relation_name(table.relation, dialect)} -- cannot be read: {reason}"
     line = f"{kind}{relation_name(table.relation, dialect)}({columns})"
     comment = _one_line(table.relation.comment or "", _LONGEST_COMMENT)
     return f"{line} -- {comment}" if comment else line
@@ -187,8 +187,8 @@ class PartialSchema:
         """
         all_relations = [*(table.relation for table in ranked), *others]
         names = [relation_name(relation, self._dialect) for relation in all_relations]
-        for_names = min(sum(len(name) + 2 for name in names), round(_NAMES_SHARE * self._budget))
-        lines = self._lines(ranked, self._budget - for_names)
+        names_budget = min(sum(len(name) + 2 for name in names), round(_NAMES_SHARE * self._budget))
+        lines = self._lines(ranked, self._budget - names_budget)
         remaining_chars = self._budget - sum(len(line) + 1 for line in lines)
         remaining_names = names[len(lines) :]
         listed_names = list(takewhile(_name_budget(remaining_chars), remaining_names))
@@ -216,13 +216,15 @@ class PartialSchema:
             lines[number] = line
         return lines
 
-    def _line(self, table: Table, most: int) -> str:
+    def _line(self, table: Table, max_chars: int) -> str:
         """Format a table completely if it fits, else with its most relevant columns."""
         full_line = table_line(table, self._dialect)
-        if len(full_line) <= most:
+        if len(full_line) <= max_chars:
             return full_line
         remaining_chars = (
-            most - len(table_line(replace(table, columns=[]), self._dialect)) - _RESERVE_FOR_CUT
+            max_chars
+            - len(table_line(replace(table, columns=[]), self._dialect))
+            - _RESERVE_FOR_CUT
         )
         kept_columns: set[int] = set()
         for number, column in sorted(

@@ -103,12 +103,13 @@ def note_texts(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 def unique_names(columns: Sequence[str]) -> list[str]:
     """Return column names with duplicates numbered."""
-    used_names = set(columns)
+    column_names = set(columns)
     names: list[str] = []
     used: set[str] = set()
     for column in columns:
         name, number = column, 2
-        while name in used or (name != column and name in used_names):
+        # A numbered name must not be the name of another column.
+        while name in used or (name != column and name in column_names):
             name = f"{column}_{number}"
             number += 1
         used.add(name)

@@ -23,21 +23,21 @@ from delf_sql.target import Dialect
 ROWS: Final = 300
 """The maximum number of rows to sample in each table."""
 _MAX_VALUES: Final = 12
-_LONGEST: Final = 24
+_MAX_VALUE_CHARS: Final = 24
 _MIN_ROWS_PER_VALUE: Final = 3
 """The minimum average number of rows for each distinct value if the values are shown."""
 _MIN_TEXTS_PER_PATTERN: Final = 3
 _MAX_NUMBERS: Final = 6
 _MIN_ENUMERATION_ROWS: Final = 10
 """The number of rows above which a few distinct integers count as an enumeration."""
-_CHARS: Final = 300
+_MAX_DESCRIPTION_CHARS: Final = 300
 _MAX_JSON: Final = 100
 _MAX_KEYS: Final = 30
-_MAX_MASKS: Final = 2
-_DEPTH: Final = 4
+_MAX_PATTERNS: Final = 2
+_MAX_DEPTH: Final = 4
 _FIELD_NAME: Final = re.compile(r"[^\W\d][\w.-]{0,39}(?<!\d{4})")
 """Matches JSON keys that can be field names. Other keys, such as ids, are data."""
-_LARGE: Final = re.compile(r"blob|binary|bytea|bytes|image|geometry|geography|vector")
+_LARGE_TYPE: Final = re.compile(r"blob|binary|bytea|bytes|image|geometry|geography|vector")
 _PERSONAL_NAME: Final = re.compile(
     r"(?:^|_)(?:name|names|(?:first|last|full|sur|user|nick|display|maiden)_?names?|e?_?mails?"
     r"|phones?|mobile|fax|address|street|iban|bic|ssn|passport|tax_?id|birth\w*|born|dob|login"
@@ -65,8 +65,8 @@ _FORMATS: Final = (
     "%Y-%m", "%m/%Y", "%H:%M", "%H:%M:%S", "%d %b %Y", "%b %d, %Y",
 )  # fmt: skip
 _EPOCHS: Final = (("s", 1), ("ms", 1_000))
-_SINCE, _UNTIL = 631_152_000, 2_524_608_000  # 1990 and 2050
-_OF_TIMES: Final = re.compile(r"(?:^|_)(?:at|on|time|date|ts|timestamp|when|since|until|epoch)$")
+_MIN_UNIX_SECONDS, _MAX_UNIX_SECONDS = 631_152_000, 2_524_608_000  # 1990 and 2050
+_TIME_NAME: Final = re.compile(r"(?:^|_)(?:at|on|time|date|ts|timestamp|when|since|until|epoch)$")
 
 
 def statement_of(table: Table, dialect: Dialect, *, is_last: bool = False) -> Statement | None:
@@ -88,7 +88,7 @@ def statement_of(table: Table, dialect: Dialect, *, is_last: bool = False) -> St
 def _sampled_columns(table: Table) -> list[Column]:
     is_small = len(table.columns) <= _MAX_CODE_COLUMNS
     is_wanted = (
-        not (column.references or _LARGE.search(column.type.lower()))
+        not (column.references or _LARGE_TYPE.search(column.type.lower()))
         and (is_small or not column.primary_key)
         for column in table.columns
     )
@@ -106,24 +106,18 @@ def with_samples(
         is_shown: Returns whether the prompt may describe a column.
     """
     notes = _lookup_texts(table, rows) if all(is_shown(each.name) for each in table.columns) else {}
-    notes |= {
-        column.name: text
-        for number, column in enumerate(_sampled_columns(table))
-        if column.name not in notes
-        and not column.primary_key
-        and is_shown(column.name)
-        and (
-            text := _describe_values(
-                column, [row[number] for row in rows if row[number] is not None]
-            )
-        )
-    }
+    for number, column in enumerate(_sampled_columns(table)):
+        if column.name in notes or column.primary_key or not is_shown(column.name):
+            continue
+        values = [row[number] for row in rows if row[number] is not None]
+        if description := _describe_values(column, values):
+            notes[column.name] = description
     columns = [replace(column, holds=notes.get(column.name)) for column in table.columns]
     return Table(table.relation, columns, table.broken)
 
 
 def _lookup_texts(table: Table, rows: Sequence[Sequence[Any]]) -> dict[str, str]:
-    """Describe the codes of a small lookup table: a mapping from column name to its texts by key.
+    """Return descriptions of a small lookup table by column name, such as ``{1: 'open'} by id``.
 
     The mapping is empty for any other table.
     """
@@ -136,13 +130,13 @@ def _lookup_texts(table: Table, rows: Sequence[Sequence[Any]]) -> dict[str, str]
         pairs = [(row[keys[0]], row[number]) for row in rows]
         if column.primary_key or not _LABEL_NAME.search(_CAMEL.sub("_", column.name).lower()):
             continue
-        is_short = all(
+        has_only_short_values = all(
             isinstance(key, (int, str)) and isinstance(text, str) and _is_plain(f"{text}")
             for key, text in pairs
         ) and all(_is_plain(f"{key}") for key, _ in pairs)
-        listed = ", ".join(f"{key!r}: {text!r}" for key, text in pairs)
-        if is_short and len(listed) <= _CHARS:
-            notes[column.name] = f"{{{listed}}} by {columns[keys[0]].name}"
+        texts_by_key = ", ".join(f"{key!r}: {text!r}" for key, text in pairs)
+        if has_only_short_values and len(texts_by_key) <= _MAX_DESCRIPTION_CHARS:
+            notes[column.name] = f"{{{texts_by_key}}} by {columns[keys[0]].name}"
     return notes if not any(_is_personal(column.name) for column in columns) else {}
 
 
@@ -170,26 +164,28 @@ def _describe_texts(name: str, values: Sequence[str]) -> str:
         return form
     if shared := _shared_values(name, values):
         return shared
-    filled = [value for value in values if value.strip().lower() not in _MISSING_VALUES]
-    odd = sorted({value for value in values if value.strip().lower() in _MISSING_VALUES})
+    present = [value for value in values if value.strip().lower() not in _MISSING_VALUES]
+    missing = sorted({value for value in values if value.strip().lower() in _MISSING_VALUES})
     if (
-        odd
-        and filled
-        and len(odd) <= _MAX_MASKS
-        and (form := _date_format(filled) or _patterns_of(filled))
+        missing
+        and present
+        and len(missing) <= _MAX_PATTERNS
+        and (form := _date_format(present) or _patterns_of(present))
     ):
-        return " | ".join([form, *map(repr, odd)])
+        return " | ".join([form, *map(repr, missing)])
     return _patterns_of(values)
 
 
 def _patterns_of(values: Sequence[str]) -> str:
     """Return at most two patterns that cover all texts of a column; empty if there are more."""
-    masks: dict[str, str] = {}
-    for mask in sorted({_pattern_of(value) for value in values}):
-        masks.setdefault(re.sub("0+", "0", mask), mask)  # numbers of any length are alike
-    has_few_patterns = len(masks) <= _MAX_MASKS and all("0" in mask for mask in masks)
-    has_many_texts = len(set(values)) >= _MIN_TEXTS_PER_PATTERN * len(masks)
-    return f"as {' or '.join(masks.values())}" if has_few_patterns and has_many_texts else ""
+    patterns: dict[str, str] = {}
+    for pattern in sorted({_pattern_of(value) for value in values}):
+        patterns.setdefault(re.sub("0+", "0", pattern), pattern)  # numbers of any length are alike
+    has_few_patterns = len(patterns) <= _MAX_PATTERNS and all(
+        "0" in pattern for pattern in patterns
+    )
+    has_many_texts = len(set(values)) >= _MIN_TEXTS_PER_PATTERN * len(patterns)
+    return f"as {' or '.join(patterns.values())}" if has_few_patterns and has_many_texts else ""
 
 
 def _shared_values(name: str, values: Sequence[str]) -> str:
@@ -203,26 +199,26 @@ def _shared_values(name: str, values: Sequence[str]) -> str:
 def _nested_types(name: str, values: Sequence[Any], depth: int = 0) -> str:
     """Describe nested values by their types, including the keys of dicts and frequent texts."""
     present = [value for value in values if value is not None]
-    none = " | None" if len(present) < len(values) else ""
+    none_suffix = " | None" if len(present) < len(values) else ""
     kinds = {type(value).__name__ for value in present}
     if kinds == {"str"}:
-        return f"{_shared_values(name, present) or 'str'}{none}"
-    if kinds == {"list"} and depth < _DEPTH:
+        return f"{_shared_values(name, present) or 'str'}{none_suffix}"
+    if kinds == {"list"} and depth < _MAX_DEPTH:
         items = [item for value in present for item in value]
-        return f"list[{_nested_types(name, items, depth + 1)}]{none}"
-    if kinds == {"dict"} and depth < _DEPTH:
+        return f"list[{_nested_types(name, items, depth + 1)}]{none_suffix}"
+    if kinds == {"dict"} and depth < _MAX_DEPTH:
         keys = list(dict.fromkeys(key for value in present for key in value))
         if len(keys) <= _MAX_KEYS and all(_FIELD_NAME.fullmatch(str(key)) for key in keys):
             parts = (
                 f'"{key}": {_nested_types(key, [v[key] for v in present if key in v], depth + 1)}'
                 for key in keys
             )
-            return f"{{{', '.join(parts)}}}{none}"
-    return f"{' | '.join(sorted(kinds)) or 'Any'}{none}"
+            return f"{{{', '.join(parts)}}}{none_suffix}"
+    return f"{' | '.join(sorted(kinds)) or 'Any'}{none_suffix}"
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _CHARS else f"{text[: _CHARS - 1]}…"
+    return text if len(text) <= _MAX_DESCRIPTION_CHARS else f"{text[: _MAX_DESCRIPTION_CHARS - 1]}…"
 
 
 def _is_personal(name: str) -> bool:
@@ -232,7 +228,7 @@ def _is_personal(name: str) -> bool:
 def _is_plain(value: str) -> bool:
     """Return True for a short value on one line, without e-mail address or long number."""
     return (
-        len(value) <= _LONGEST
+        len(value) <= _MAX_VALUE_CHARS
         and value.isprintable()
         and "@" not in value
         and re.search(r"\d{6}", value) is None
@@ -246,9 +242,10 @@ def _date_format(values: Sequence[str]) -> str:
     distinct = list(dict.fromkeys(values))
     fitting = [form for form in _FORMATS if _fits(distinct[0], form)]
     fitting = [form for form in fitting if all(_fits(value, form) for value in distinct)]
-    either = [form for form in fitting if form.startswith("%m/%d")]
-    is_either = bool(either) and fitting[0].startswith("%d/%m")
-    return f"{fitting[0]} or {either[0]}" if is_either else "".join(fitting[:1])
+    # Without a day above 12, day and month cannot be told apart.
+    month_first = [form for form in fitting if form.startswith("%m/%d")]
+    is_ambiguous = bool(month_first) and fitting[0].startswith("%d/%m")
+    return f"{fitting[0]} or {month_first[0]}" if is_ambiguous else "".join(fitting[:1])
 
 
 def _fits(value: str, form: str) -> bool:
@@ -261,16 +258,19 @@ def _fits(value: str, form: str) -> bool:
 
 def _pattern_of(value: str) -> str:
     """Return the pattern of a text, such as ``Aa-000``: letters as A or a, digits as 0."""
-    if len(value) > _LONGEST:
+    if len(value) > _MAX_VALUE_CHARS:
         return ""
     masked = re.sub(r"[^\W\d_]", lambda match: "A" if match[0].isupper() else "a", value)
     return re.sub(r"\d", "0", masked)
 
 
 def _describe_integers(name: str, values: Sequence[int]) -> str:
-    if _OF_TIMES.search(_CAMEL.sub("_", name).lower()):
-        for unit, times in _EPOCHS:
-            if all(_SINCE * times <= value <= _UNTIL * times for value in values):
+    if _TIME_NAME.search(_CAMEL.sub("_", name).lower()):
+        for unit, per_second in _EPOCHS:
+            if all(
+                _MIN_UNIX_SECONDS * per_second <= value <= _MAX_UNIX_SECONDS * per_second
+                for value in values
+            ):
                 return f"unix time in {unit}"
     counts = Counter(values)
     is_shared = len(values) >= _MIN_ROWS_PER_VALUE * len(counts) and 1 < len(counts) <= _MAX_NUMBERS

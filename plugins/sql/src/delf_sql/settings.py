@@ -90,8 +90,10 @@ class SQLSettings(PluginSettings):
     def _beside_its_file(cls, value: Any) -> Any:
         """Resolve a relative path of ``delf.toml`` against its folder."""
         folder = folder_of(value)
-        scheme, mark, path = str(value).strip().partition(":///") if folder else ("", "", "")
-        if folder is None or not mark or scheme.lower().partition("+")[0] not in _FILES:
+        if folder is None:
+            return value
+        scheme, separator, path = str(value).strip().partition(":///")
+        if not separator or scheme.lower().partition("+")[0] not in _FILES:
             return value
         file, options, rest = path.partition("?")
         if file in ("", ":memory:"):

@@ -152,30 +152,34 @@ class _Session:
     def __init__(self, opening: Opening) -> None:
         self._opening = opening
         self._deadline = float("inf")
-        self.passed_over: str | None = None
+        self.unparsable_definition: str | None = None
         self.connection = self._open()
 
     def _open(self) -> sqlite3.Connection:
         """Open the connection with its limits, its attached files and its authorizer."""
-        own = self._opening
-        connection = sqlite3.connect(own.uri, uri=True, isolation_level=None, timeout=own.busy)
-        longest = min(max(own.max_bytes, _MIN_LENGTH_BYTES), _LARGEST_LENGTH)
+        opening = self._opening
+        connection = sqlite3.connect(
+            opening.uri, uri=True, isolation_level=None, timeout=opening.busy
+        )
+        longest = min(max(opening.max_bytes, _MIN_LENGTH_BYTES), _LARGEST_LENGTH)
         connection.execute(f"PRAGMA hard_heap_limit = {4 * longest}")
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, longest)
         connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, _LONGEST_PATTERN)
-        for name, uri in own.attached:
+        for name, uri in opening.attached:
             connection.execute(f'ATTACH ? AS "{name}"', (uri,))
         # Once the user's own files are attached, no statement may attach another one.
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         connection.setlimit(sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0)
-        if own.reader:
-            self.passed_over = _unparsable_definition(connection)
+        if opening.reader:
+            self.unparsable_definition = _unparsable_definition(connection)
         else:
             connection.text_factory = _escaped
             connection.execute("PRAGMA foreign_keys = ON")
             # A write that was killed is rolled back by the next writer that reads.
             connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
-        connection.set_authorizer(self._authorize_reader if own.reader else self._authorize_writer)
+        connection.set_authorizer(
+            self._authorize_reader if opening.reader else self._authorize_writer
+        )
         connection.set_progress_handler(self._is_expired, _STEPS_PER_CHECK)
         return connection
 
@@ -308,21 +312,21 @@ def _escaped(data: bytes) -> str:
 
 def _mend(columns: list[str], rows: list[Any]) -> list[str]:
     """Replace escaped bytes by U+FFFD, and return the names of affected columns."""
-    problems: dict[str, None] = {}
+    mended_columns: dict[str, None] = {}
     for number, row in enumerate(rows):
-        wrong = [
-            place
-            for place, value in enumerate(row)
+        indexes = [
+            index
+            for index, value in enumerate(row)
             if type(value) is str and not value.isascii() and not _is_utf8(value)
         ]
-        if wrong:
+        if indexes:
             mended = list(row)
-            for place in wrong:
-                raw = row[place].encode("utf-8", "surrogateescape")
-                mended[place] = raw.decode("utf-8", "replace")
-                problems[columns[place]] = None
+            for index in indexes:
+                content = row[index].encode("utf-8", "surrogateescape")
+                mended[index] = content.decode("utf-8", "replace")
+                mended_columns[columns[index]] = None
             rows[number] = tuple(mended)
-    return list(problems)
+    return list(mended_columns)
 
 
 def _is_utf8(text: str) -> bool:
@@ -418,11 +422,11 @@ def main() -> None:
     _limit_resources(opening)
     # Before the file is opened: its content may attack the code that reads it.
     confine(opening)
-    sessions: list[_Session] = []
+    sessions: list[_Session] = []  # stays empty if the database cannot be opened
 
     def open_() -> tuple[Any, ...]:
         sessions.append(_Session(opening))
-        return (sessions[0].passed_over,)
+        return (sessions[0].unparsable_definition,)
 
     send(answers, _outcome_frame(open_, reader=opening.reader))
     if not sessions:

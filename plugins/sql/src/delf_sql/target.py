@@ -201,10 +201,10 @@ def _from_url(name: str, url: str) -> Target:
 
 def _server(name: str, kind: str, parts: dict[str, str]) -> Target:
     """Return the database that the parts of a server's URL name."""
-    raw = parts["password"]
+    encoded_password = parts["password"]
     options = dict(parse_qsl(parts["options"], keep_blank_values=True))
-    extra = options.pop("password", None)
-    password = unquote(raw) or extra
+    password_option = options.pop("password", None)
+    password = unquote(encoded_password) or password_option
     database = unquote(parts["database"]) or options.pop("dbname", "")
     if not database:
         raise ConnectionConfigurationError(f"{name}: url names no database", hint=HINT)
@@ -218,7 +218,7 @@ def _server(name: str, kind: str, parts: dict[str, str]) -> Target:
         user=unquote(parts["user"]) or None,
         password=password,
         options=options,
-        secrets=_spellings(password, raw),
+        secrets=_spellings(password, encoded_password),
     )
 
 
@@ -251,31 +251,29 @@ def _other_target(name: str, kind: str, url: str | URL) -> Target:
 
     kind_text = kind if kind.isidentifier() else "…"
     try:
-        read = make_url(url)
-        dialect = read.get_dialect()
-    except ArgumentError:  # NoSuchModuleError is one
-        dialect = read = None
-    except ImportError:  # a dialect that imports its missing driver
-        dialect = read = None
-    if dialect is None or read is None:
+        parsed_url = make_url(url)
+        dialect = parsed_url.get_dialect()
+    except (ArgumentError, ImportError):  # no such dialect, or its driver is missing
+        dialect = parsed_url = None
+    if dialect is None or parsed_url is None:
         raise ConnectionConfigurationError(
             f"{name}: url starts with {kind_text}://{did_you_mean(kind_text, _SCHEMES)}; no "
             "dialect of SQLAlchemy with that name is installed",
             hint=f"{HINT}; for another database install the package with its dialect",
         )
-    options = {key: value for key, value in read.query.items() if _SECRET_OPTION.search(key)}
-    hidden = [str(read.password) if read.password else None]
+    options = {key: value for key, value in parsed_url.query.items() if _SECRET_OPTION.search(key)}
+    secrets_in_url = [str(parsed_url.password) if parsed_url.password else None]
     for value in options.values():
-        hidden += [value] if isinstance(value, str) else value
+        secrets_in_url += [value] if isinstance(value, str) else value
     return Target(
         dialect=dialect.name,
         label=_LABELS.get(dialect.name, dialect.name),
-        database=read.database or "",
-        host=read.host,
-        port=read.port,
-        user=read.username,
-        url=read,
-        secrets=_spellings(*hidden),
+        database=parsed_url.database or "",
+        host=parsed_url.host,
+        port=parsed_url.port,
+        user=parsed_url.username,
+        url=parsed_url,
+        secrets=_spellings(*secrets_in_url),
     )
 
 

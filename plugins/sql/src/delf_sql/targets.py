@@ -84,14 +84,14 @@ def _assigned_by(tree: Any) -> Iterator[Assigned]:
     """Yield the parameters that INSERT or UPDATE assigns to columns."""
     from sqlglot import exp
 
-    place = tree.this
+    target = tree.this
     columns: list[str | int] = []
-    if isinstance(place, exp.Schema):
-        columns = [column.name for column in place.expressions]
-        place = place.this
-    if not isinstance(place, exp.Table):
+    if isinstance(target, exp.Schema):
+        columns = [column.name for column in target.expressions]
+        target = target.this
+    if not isinstance(target, exp.Table):
         return
-    table = _name(place)
+    table = _name(target)
     if isinstance(tree, exp.Insert):
         for row in _rows(tree.args.get("expression")):
             for number, item in enumerate(row):
@@ -143,11 +143,9 @@ def kinds_of(
         if table is None:
             continue
         if isinstance(column, int):
-            column_type = table.columns[column] if column < len(table.columns) else None
+            target = table.columns[column] if column < len(table.columns) else None
         else:
-            low = column.lower()
-            column_type = next(
-                (column for column in table.columns if column.name.lower() == low), None
-            )
-        kinds[parameter] = column_type.type if column_type is not None else None
+            lower_name = column.lower()
+            target = next((each for each in table.columns if each.name.lower() == lower_name), None)
+        kinds[parameter] = target.type if target is not None else None
     return kinds

@@ -143,26 +143,26 @@ def _sqlglot_classes(dialect: Dialect) -> tuple[Any, Any, Grammar]:
     The import goes through the package: concurrent imports of a package and of a module inside it
     deadlock, and one thread then gets a half-initialised module.
     """
-    from sqlglot import Dialect as AnyGrammar
+    from sqlglot import Dialect as SqlglotDialect
 
     name = _SQLGLOT_NAMES.get(dialect, dialect)
-    grammar: Any = AnyGrammar.get_or_raise(name if AnyGrammar.get(name) is not None else "")
+    grammar: Any = SqlglotDialect.get_or_raise(name if SqlglotDialect.get(name) is not None else "")
     base: Any = grammar.tokenizer_class
-    words = type("Words", (base,), {"COMMANDS": set[Any]()})
-    return words, _limit_backtracking(grammar.parser_class), grammar
+    tokenizer = type("Words", (base,), {"COMMANDS": set[Any]()})
+    return tokenizer, _limit_backtracking(grammar.parser_class), grammar
 
 
 def _limit_backtracking(base: Any) -> Any:
-    """Return a parser with a limit on backtracking."""
+    """Return a subclass of a parser that raises RecursionError after too much backtracking."""
 
     def go_back(parser: Any, index: int) -> None:
-        parser.gone_back += parser._index - index  # noqa: SLF001 - there is no other way to see it
+        parser.backtracked += parser._index - index  # noqa: SLF001 - there is no other way to see it
         token_count = parser._tokens_size  # noqa: SLF001
-        if parser.gone_back > _BACKTRACKED_PER_TOKEN * token_count + _MIN_BACKTRACKED_TOKENS:
+        if parser.backtracked > _BACKTRACKED_PER_TOKEN * token_count + _MIN_BACKTRACKED_TOKENS:
             raise RecursionError
         base._retreat(parser, index)  # noqa: SLF001
 
-    return type("Bounded", (base,), {"gone_back": 0, "_retreat": go_back})
+    return type("Bounded", (base,), {"backtracked": 0, "_retreat": go_back})
 
 
 def parse(text: str, dialect: Dialect) -> list[Any]:
@@ -192,30 +192,30 @@ def normalise(text: str, dialect: Dialect) -> tuple[str, list[Token]]:
         raise ToolRefusedError(
             "the statement has a string, a quoted name or a comment without an end"
         ) from None
-    place = 0
-    read: list[Token] = []
+    previous_end = 0
+    tokens: list[Token] = []
     for token in raw_tokens:
         start, end = token.start, token.end + 1
-        _check_gap(text, place, start, dialect)
-        place = end
-        read += _tokens(text[start:end], start, dialect)
-    _check_gap(text, place, len(text), dialect)
-    return _join(text, read)
+        _check_gap(text, previous_end, start, dialect)
+        previous_end = end
+        tokens += _tokens(text[start:end], start, dialect)
+    _check_gap(text, previous_end, len(text), dialect)
+    return _join(text, tokens)
 
 
 def _check_gap(text: str, start: int, end: int, dialect: Dialect) -> None:
     """Raise ToolRefusedError unless the text between two tokens is only blanks and comments."""
     gap = text[start:end]
-    odd = next((sign for sign in gap if not (sign.isprintable() or sign in "\t\n")), None)
-    if odd is not None:
+    unusual = next((sign for sign in gap if not (sign.isprintable() or sign in "\t\n")), None)
+    if unusual is not None:
         raise ToolRefusedError(
-            f"the statement has an unusual character (U+{ord(odd):04X}) outside of quotes: "
+            f"the statement has an unusual character (U+{ord(unusual):04X}) outside of quotes: "
             "write plain blanks and line breaks"
         )
     if start <= end and _matches(_GAPS.get(dialect, _OTHER_GAPS), gap):
         return
-    opened = gap.rfind("/*")
-    if opened >= 0 and gap.find("*/", opened) < 0:
+    comment_start = gap.rfind("/*")
+    if comment_start >= 0 and gap.find("*/", comment_start) < 0:
         raise ToolRefusedError("the statement has a comment without an end")
     raise ToolRefusedError(
         f"the statement has a comment that databases read differently: {_shown(gap.strip())}"
@@ -244,20 +244,20 @@ def _inner(piece: str) -> str:
     return piece[1:-1] if quote == "]" else piece[1:-1].replace(quote * 2, quote)
 
 
-def _join(text: str, read: Sequence[Token]) -> tuple[str, list[Token]]:
+def _join(text: str, tokens: Sequence[Token]) -> tuple[str, list[Token]]:
     """Join tokens with single blanks; return the text, and the tokens at their new positions."""
     parts: list[str] = []
     joined: list[Token] = []
-    place = 0
+    position = 0
     before: Token | None = None
-    for token in read:
+    for token in tokens:
         if before is not None and not _forbids_blank(before, token):
             parts.append(" ")
-            place += 1
+            position += 1
         piece = text[token.start : token.end]
         parts.append(piece)
-        joined.append(Token(token.kind, token.text, place, place + len(piece)))
-        place += len(piece)
+        joined.append(Token(token.kind, token.text, position, position + len(piece)))
+        position += len(piece)
         before = token
     return "".join(parts), joined
 
@@ -279,8 +279,8 @@ def _forbids_blank(before: Token, token: Token) -> bool:
         return before.kind in ("word", "name")
     if before.kind == token.kind == "operator" and before.text + token.text in _SHIFTS:
         return True
-    leads = before.kind == "operator" and before.text in _LEADING
-    return leads or (token.kind == "operator" and token.text in _FOLLOWING)
+    is_leading = before.kind == "operator" and before.text in _LEADING
+    return is_leading or (token.kind == "operator" and token.text in _FOLLOWING)
 
 
 def _shown(piece: str) -> str:

@@ -94,8 +94,9 @@ def _in_json(value: Any) -> Any:
         raise TypeError("JSON has no bytes: pass text, as base64.b64encode(value).decode()")
     if isinstance(value, decimal.Decimal):
         is_exact = value.is_finite() and decimal.Decimal(repr(float(value))) == value
-        is_integer = is_exact and value == value.to_integral_value()
-        return (int(value) if is_integer else float(value)) if is_exact else str(value)
+        if not is_exact:
+            return str(value)
+        return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, dt.timedelta):
         return value.total_seconds()
     return value.isoformat() if isinstance(value, (dt.date, dt.time)) else str(value)

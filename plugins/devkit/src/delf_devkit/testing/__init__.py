@@ -45,8 +45,8 @@ _OTHERS: Final = {
 
 
 @functools.cache
-def _homes() -> Mapping[str, str]:
-    """Return the module of each name."""
+def _modules_by_name() -> Mapping[str, str]:
+    """Return a mapping from each exported name to the module that defines the name."""
     from delf.hookspecs import HOOKS  # late: pytest imports this package in every run
 
     suites = {f"{spec.kind.title()}Contract": f"contracts.{spec.kind}" for spec in HOOKS.values()}
@@ -55,13 +55,15 @@ def _homes() -> Mapping[str, str]:
 
 def __getattr__(name: str) -> Any:
     if name == "__all__":
-        return sorted(_homes())
-    if name.startswith("__") or name not in _homes():
+        return sorted(_modules_by_name())
+    if name.startswith("__") or name not in _modules_by_name():
         raise AttributeError(f"module 'delf.testing' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"delf_devkit.testing.{_homes()[name]}"), name)
+    value = getattr(
+        importlib.import_module(f"delf_devkit.testing.{_modules_by_name()[name]}"), name
+    )
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted(_homes())
+    return sorted(_modules_by_name())

@@ -21,9 +21,11 @@ from delf.protocols.approval import (
 from delf.specs import ApprovalSpec
 
 PlainAnswer = Decision | bool | str | Mapping[str, Any] | None
-"""A decision, True, False, a reason to reject, other arguments, or None for the next channel.
+"""An approval decision in a short form, or the answer to a question.
 
-To a question, a text, True or False is the answer.
+True approves, False rejects, a text rejects with a reason, a mapping approves with other arguments,
+and None passes the request to the next channel. For a question, a text, True or False is the
+answer.
 """
 
 Answer = PlainAnswer | Callable[[ApprovalRequest], Any]
@@ -34,11 +36,11 @@ Answer = PlainAnswer | Callable[[ApprovalRequest], Any]
 class ScriptedApprovals:
     """Returns its decisions in order and records the requests.
 
-    Implements :class:`delf.protocols.approval.ApprovalChannel`; works as ``on_confirm``, too.
+    Implements :class:`delf.protocols.approval.ApprovalChannel`; can also be used as ``on_confirm``.
 
     Args:
-        decisions: The decisions in order; further requests are rejected.
-        default: The decision for further requests, instead of a rejection.
+        decisions: The decisions in order; requests after the last decision get ``default``.
+        default: The decision when no others are left; rejects unless given.
     """
 
     decisions: deque[Answer] = field(default_factory=deque[Answer])
@@ -67,7 +69,7 @@ class ScriptedApprovals:
         """
         for decision in decisions:
             if not callable(decision):
-                _decision(decision)
+                _parsed_decision(decision)  # raises TypeError here rather than inside the agent
         self.decisions.extend(decisions)
         return self
 
@@ -78,7 +80,7 @@ class ScriptedApprovals:
 
     async def decide(self, request: ApprovalRequest) -> Decision | None:
         """Return the next decision."""
-        return _decision(await self._next(request))
+        return _parsed_decision(await self._next(request))
 
     async def __call__(self, request: ApprovalRequest) -> Decision | None:
         """Decide a request or answer a question, for use as ``on_confirm`` and ``on_ask``."""
@@ -87,7 +89,9 @@ class ScriptedApprovals:
     async def answer(self, request: ApprovalRequest) -> Decision | None:
         """Return the next queued decision about a question."""
         decision = await self._next(request)
-        return Answered(decision) if isinstance(decision, (str, bool)) else _decision(decision)
+        return (
+            Answered(decision) if isinstance(decision, (str, bool)) else _parsed_decision(decision)
+        )
 
     async def _next(self, request: ApprovalRequest) -> Any:
         """Record a request, and return what the test has queued for it."""
@@ -98,7 +102,7 @@ class ScriptedApprovals:
         return await answer if inspect.isawaitable(answer) else answer
 
 
-def _decision(answer: object) -> Decision | None:
+def _parsed_decision(answer: object) -> Decision | None:
     match answer:
         case None | Approved() | Edited() | Rejected() | AlreadyDone() | Answered() | Expired():
             return answer

@@ -19,7 +19,7 @@ _ARGUMENTS: Final[Mapping[str, Any]] = {
     "raw": b"\x00\xff",
     "nested": {"a": [1, 2.5, None, True], "$t": "no tag"},
 }
-_BY_NAME: Final[Mapping[str, Any]] = {
+_VALUES_BY_FIELD: Final[Mapping[str, Any]] = {
     "task": "Pay the bill.\nToday.",
     "origin": "agent_1",
     "prompt": "packed",
@@ -37,14 +37,14 @@ _BY_NAME: Final[Mapping[str, Any]] = {
     "calls": (ToolCall(id="c1", name="bank.pay", arguments='{"amount": 5}'),),
     "readings": (1_772_000_000_000_000_000,),
 }
-"""Values of fields, whether required or optional, where a journal could go wrong."""
-_BY_EVENT: Final[Mapping[type[ev.Event], Mapping[str, Any]]] = {
+"""Values for fields with these names, chosen because a journal could store them wrongly."""
+_VALUES_BY_EVENT: Final[Mapping[type[ev.Event], Mapping[str, Any]]] = {
     ev.ApprovalRequested: {"code": None},  # a request about a call, not a script
     ev.CallFinished: {"digest": None},  # the gate allowed the call
     ev.RerunRequested: {"variables": {"count": "int"}},
     ev.TaskFinished: {"code": None, "status": True, "text": "paid", "cost_usd": 0.1},
 }
-"""Values that a kind of event has together with those of ``_BY_NAME``."""
+"""Values for fields of one event class, in addition to those of ``_VALUES_BY_FIELD``."""
 _BY_TYPE: Final[Mapping[Any, Any]] = {
     str: "words",
     int: 1,
@@ -69,7 +69,7 @@ def every_event(task_id: str = "task_1", first: int = 1) -> tuple[ev.Event, ...]
 
 def _fields(kind: type[ev.Event]) -> dict[str, Any]:
     """Choose the values of an event's own fields; most optional fields keep their defaults."""
-    samples = {**_BY_NAME, **_BY_EVENT.get(kind, {})}
+    samples = {**_VALUES_BY_FIELD, **_VALUES_BY_EVENT.get(kind, {})}
     hints = get_type_hints(kind)
     own = [item for item in dataclasses.fields(kind) if item.name not in ("task_id", "seq", "at")]
     return {
@@ -84,7 +84,7 @@ def _is_required(item: dataclasses.Field[Any]) -> bool:
 
 
 def sample_of(hint: Any) -> Any:
-    """Return a sample value of a type: the first option of a union or a ``Literal``.
+    """Return a sample value of a type; for a union or a ``Literal``, of its first option.
 
     Args:
         hint: A resolved annotation of an event's field.

@@ -108,7 +108,9 @@ def install_plugin(
 
 
 def forget_modules(folder: Path, before: Iterable[str]) -> None:
-    """Drop modules that were imported from a folder, so that the next test reads them again.
+    """Remove modules that were imported from a folder from ``sys.modules``.
+
+    The next test then imports them again.
 
     Args:
         folder: The folder.

@@ -80,12 +80,12 @@ class ScriptedModel:
         return self
 
     def writes(self, *scripts: str) -> ScriptedModel:
-        """Queue scripts, each as a Python block."""
+        """Queue scripts as replies, each in a Python code block."""
         return self.says(*(script(code) for code in scripts))
 
     @property
     def prompts(self) -> list[str]:
-        """The text of each request, its messages joined."""
+        """The text of each request: its messages, joined."""
         return ["\n\n".join(m.text for m in request.messages) for request in self.requests]
 
     async def complete(self, request: ModelRequest) -> ModelReply:

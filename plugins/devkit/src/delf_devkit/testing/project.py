@@ -177,12 +177,12 @@ class DelfProject:
         return Outcome(result.returncode, result.stdout, result.stderr)
 
     def command(self, *arguments: str) -> list[str]:
-        """Return the command line that :meth:`spawn` runs, for tests that need its process."""
+        """Return the command line that :meth:`spawn` runs, for tests that start the process."""
         code = "import sys; from delf_cli.main import main; sys.argv[0] = 'delf'; sys.exit(main())"
         return [own_python(), "-c", code, *arguments]
 
     def environment(self, extra: Mapping[str, str]) -> dict[str, str]:
-        """Return all variables of a run: the user's without keys, the project's, and ``extra``."""
+        """Return environment variables: the user's except keys, the project's, extra ones."""
         variables = {
             name: value
             for name, value in os.environ.items()
@@ -209,7 +209,7 @@ class _Stream(io.TextIOWrapper):
 
 
 def _exit_code(main: Any) -> int:
-    """Run a program's main function; return its exit status as a shell sees it."""
+    """Run a program's main function; return the exit status that a shell would see."""
     try:
         result = main()
     except SystemExit as stop:

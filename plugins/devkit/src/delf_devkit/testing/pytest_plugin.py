@@ -24,7 +24,7 @@ pytest.register_assert_rewrite("delf_devkit.testing.contracts")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Redact the failures of suites: errors, values and logs."""
+    """Redact secrets in the failure reports of suites: errors, values and logs."""
     report = yield
     suite = getattr(item, "cls", None)
     if report.failed and getattr(suite, "hides_secrets", False):

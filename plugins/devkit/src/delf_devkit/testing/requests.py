@@ -11,13 +11,13 @@ from delf.events import ApprovalAssigned, ApprovalCommented, ApprovalVoted, Even
 from delf.protocols.approval import ApprovalRequest
 from delf.protocols.facts import Fact, FactKind, facts, labels
 
-_LONG: Final = " ".join(f"word{n:04}" for n in range(1_112))
-"""10,007 characters, without repeated words."""
+_LONG_TEXT: Final = " ".join(f"word{n:04}" for n in range(1_112))
+"""A text of 10,007 characters without repeated words."""
 _JSON: Final = {"None": "null", "True": "true", "False": "false"}
 
 
 def request_for(action: str = "bank.pay", **arguments: Any) -> ApprovalRequest:
-    """Make a request as the approval gate would.
+    """Return a request like those of the approval gate.
 
     Args:
         action: ``connection.method``.
@@ -37,14 +37,14 @@ def request_for(action: str = "bank.pay", **arguments: Any) -> ApprovalRequest:
 
 
 def question_for(**arguments: Any) -> ApprovalRequest:
-    """Make a question as the approval gate would.
+    """Return a question like those of the approval gate.
 
     Args:
-        arguments: The arguments of ``ask``, instead of a question with two options.
+        arguments: The arguments of ``ask``; a question with two options when omitted.
     """
-    arguments_used = arguments or {"question": "Who is it?", "options": ["Ann", "Bob"]}
+    given: dict[str, Any] = arguments or {"question": "Who is it?", "options": ["Ann", "Bob"]}
     return replace(
-        request_for("ask", **arguments_used),
+        request_for("ask", **given),
         permission="ask",
         effect="read",
         description=None,
@@ -65,7 +65,7 @@ def sample_questions() -> dict[str, ApprovalRequest]:
         "yes or no": question_for(question="Shall it be sent today?", answer="yes/no"),
         "a number": replace(question_for(question="How many?", answer="number"), line=4242),
         "a text": replace(question_for(question="What is the subject?"), expires_after=2580.0),
-        "odd words": question_for(question="a\x1b[2J\u202eb?", options=["<b>&amp;*_`", _LONG]),
+        "odd words": question_for(question="a\x1b[2J\u202eb?", options=["<b>&amp;*_`", _LONG_TEXT]),
         "sixty options": question_for(
             question="Which street?", options=[f"street {n * 7919} end" for n in range(60)]
         ),
@@ -125,9 +125,9 @@ def sample_requests() -> dict[str, ApprovalRequest]:
         "four hundred arguments": replace(
             request, arguments={f"parameter_{n:03}": f"value-{n * 7919}-end" for n in range(400)}
         ),
-        "a long argument": replace(request, arguments={"body": _LONG, "to": "ann"}),
-        "a long preview": replace(request, preview=_LONG.replace(" ", "\n")),
-        "a long script": replace(request, **_script("\n".join(f"{w} = 1" for w in _LONG.split()))),
+        "a long argument": replace(request, arguments={"body": _LONG_TEXT, "to": "ann"}),
+        "a long preview": replace(request, preview=_LONG_TEXT.replace(" ", "\n")),
+        "a long script": replace(request, **_script("\n".join(f"{w} = 1" for w in _LONG_TEXT.split()))),
         "escapes": replace(request, arguments=odd, preview="one\x1b[2J\u2028two"),
         "nested values": replace(
             request, arguments={"to": [{"name": f"n{n}x"} for n in range(90)]}
@@ -173,7 +173,7 @@ def unseen_facts(
     Args:
         request: The request.
         text: Everything that the channel showed to the person.
-        so_far: Votes, comments and assignments that were shown, too.
+        so_far: Events with votes, comments and assignments that the channel must show, too.
     """
     shown_characters = _letters_and_digits(text)
     return [

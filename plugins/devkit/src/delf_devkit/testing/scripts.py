@@ -25,9 +25,9 @@ class RecordingScriptHost(ScriptHost):
     """Answers a script's calls with functions, and records everything.
 
     Args:
-        tools: Plain or async functions by the name that scripts use: ``add``, ``desk.find``. The
-            return value is the result; it may be an answer such as ``ToolMessage``. An exception is
-            raised in the script as ``ToolError``.
+        tools: Plain or async functions by the name that scripts use: ``add``, ``desk.find``. A
+            function returns the result, or an answer such as ``ToolMessage``. An exception of a
+            function is raised in the script as ``ToolError``.
     """
 
     tools: Mapping[str, Callable[..., Any]] = field(default_factory=dict[str, Callable[..., Any]])

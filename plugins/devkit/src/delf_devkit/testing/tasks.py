@@ -23,14 +23,14 @@ class ScriptedTask:
     Example: ``await desk.hand_over("the lamp", context=ScriptedTask(answer="done").context())``.
 
     Args:
-        answer: The answer of models and child tasks; an exception makes a child task fail, and is
-            raised by ``ask``.
+        answer: The answer of models and child tasks. An exception makes child tasks fail, and
+            ``ask`` raises the exception.
         agrees: The person's answer to a request: True, False, or other arguments to approve.
-        children: The child tasks.
-        asked: The conversations with models.
-        questions: The questions to the person.
-        output: The texts shown to people.
-        files: The output files that the action added, by name.
+        children: Records the child tasks.
+        asked: Records the conversations with models.
+        questions: Records the questions to the person.
+        output: Records the texts shown to people.
+        files: Records the output files that the action added, by name.
     """
 
     answer: str | Exception = "done"

@@ -112,8 +112,8 @@ class WriteResult:
             return
         if fetched.more:
             raise ToolExecutionError(
-                "it returns too many rows, so nothing was changed: leave out RETURNING, or change "
-                "fewer rows at a time"
+                "the statement returns too many rows, so nothing was changed: leave out RETURNING, "
+                "or change fewer rows at a time"
             )
         self.rowcount += len(fetched.rows)
         self.columns = fetched.columns
@@ -137,7 +137,7 @@ def can_batch(statement: Statement, bounds: Sequence[Bound]) -> bool:
     return all(bound.pieces == bounds[0].pieces and bound.values for bound in bounds)
 
 
-def import_driver(module: str, extra: str, what: str) -> ModuleType:
+def import_driver(module: str, extra: str, product: str) -> ModuleType:
     """Import a driver that an extra of this package installs.
 
     Raises:
@@ -147,7 +147,7 @@ def import_driver(module: str, extra: str, what: str) -> ModuleType:
         return importlib.import_module(module)
     except ImportError:
         raise OptionalDependencyError(
-            f"{what} needs the package {module}", package=f"delf-plugin-sql[{extra}]"
+            f"{product} needs the package {module}", package=f"delf-plugin-sql[{extra}]"
         ) from None
 
 

@@ -32,8 +32,8 @@ from delf_sql.values import for_duckdb
 _MEMORY_BYTES: Final = 1_500_000_000
 """The memory limit of a child process; DuckDB's own limit is a third of this number."""
 _MAX_TEMPORARY_BYTES: Final = 4_000_000_000
-_ANY_SIZE: Final = 2**60
-_ANSWER_OF_A_BYTE: Final = 8
+_UNLIMITED_BYTES: Final = 2**60
+_ANSWER_BYTES_PER_ROW_BYTE: Final = 8
 _WORK: Final = "delf_sql.backends.duckdb_child:run"
 _PRELOADS: Final = ("duckdb", "duckdb_engine")
 _STATEMENT: Final = "the statement"
@@ -116,10 +116,10 @@ class _Session:
         folder = tempfile.TemporaryDirectory(prefix="delf-duckdb-")
         limits = Limits(
             seconds=settings.statement_timeout,
-            memory=_MEMORY_BYTES + _ANSWER_OF_A_BYTE * settings.max_bytes,
-            answer=_ANSWER_OF_A_BYTE * settings.max_bytes + 1_000_000,
+            memory=_MEMORY_BYTES + _ANSWER_BYTES_PER_ROW_BYTE * settings.max_bytes,
+            answer=_ANSWER_BYTES_PER_ROW_BYTE * settings.max_bytes + 1_000_000,
             scratch=folder.name,
-            file_bytes=_MAX_TEMPORARY_BYTES if self._reader else _ANY_SIZE,
+            file_bytes=_MAX_TEMPORARY_BYTES if self._reader else _UNLIMITED_BYTES,
             writable=() if self._reader else (str(self._path.parent),),
         )
         files = (str(self._path), f"{self._path}.wal")
@@ -147,6 +147,7 @@ class _Session:
         finally:
             with self._lock:
                 self._running = None
+        # A killed write is not reported as a timeout, because its outcome is unknown.
         cause = "timeout" if self._is_stopped and self._reader else "unavailable"
         text = child_death_error(status, _STATEMENT).message
         raise _DuckdbError(Problem(cause=cause, text=text, lost=not self._reader))
@@ -189,7 +190,7 @@ class DuckdbBackend:
         """
         try:
             with contextlib.closing(self._session(reader=False)) as session:
-                session.do("relations")
+                session.do("relations")  # any function: opening makes the file
         except _DuckdbError as error:
             raise OSError(str(error)) from None
 

@@ -81,9 +81,9 @@ class EngineBackend:
         try:
             self._engine(True)
         except ImportError as error:
-            what = error.name or "its driver"
+            package = error.name or "its driver"
             raise OptionalDependencyError(
-                f"{self.target.label} needs the package {what}", package=what
+                f"{self.target.label} needs the package {package}", package=package
             ) from None
         except Exception as error:  # third-party dialects raise anything
             problem = self.target.scrub(first_line(str(error)))
@@ -240,7 +240,7 @@ class EngineBackend:
                 return Fetched((), [], changed=result.rowcount, warnings=server_warnings)
             cursor: Any = result.cursor
             columns = tuple(str(column[0]) for column in cursor.description)
-            more = True
+            more = True  # also if collect raises: the rest of the result is then unread
             try:
                 rows, more = collect(result.fetchmany, limit, self._settings.max_bytes)
             finally:
@@ -374,12 +374,14 @@ class EngineBackend:
                 if len(unique["column_names"]) == 1 and column is not None:
                     column.unique = True
             for key in inspector.get_foreign_keys(name):
-                place = ".".join(filter(None, (key["referred_schema"], key["referred_table"])))
+                referenced_table = ".".join(
+                    filter(None, (key["referred_schema"], key["referred_table"]))
+                )
                 pairs = zip(key["constrained_columns"], key["referred_columns"], strict=False)
                 for own_name, other_name in pairs:
                     column = table.column(own_name)
                     if column is not None:
-                        column.references = f"{place}.{other_name}"
+                        column.references = f"{referenced_table}.{other_name}"
 
     def version(self, session: sa.Connection) -> str:
         """Return the database's name, and its version if known."""

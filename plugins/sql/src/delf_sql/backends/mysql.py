@@ -46,7 +46,7 @@ _UNSUPPORTED_SQL_MODES: Final = frozenset(
     }
 )  # fmt: skip
 """SQL modes in which the server parses text differently from :mod:`delf_sql.gate`."""
-_UNLISTED: Final = """
+_USER_DEFINED_FUNCTION: Final = """
 SELECT routine_name FROM information_schema.routines
 WHERE routine_schema = DATABASE() AND routine_name IN ({names}) LIMIT 1
 """
@@ -202,7 +202,7 @@ class MysqlBackend(EngineBackend):
         role = "CURRENT_ROLE()" if _has_roles(driver) else "NULL"
         ((modes, *database_and_role),) = _rows(driver, f"SELECT @@sql_mode, DATABASE(), {role}")
         if self._database_and_role.setdefault(driver, database_and_role) != database_and_role:
-            raise ConnectionResetError("a reset leaves the database and the role that were chosen")
+            raise ConnectionResetError("the session has another database or role than before")
         safe_modes = [mode for mode in str(modes).split(",") if mode not in _UNSUPPORTED_SQL_MODES]
         settings = [
             f"sql_mode = '{','.join(safe_modes)}'",
@@ -257,7 +257,7 @@ class MysqlBackend(EngineBackend):
             pass  # the statement has ended, or the server is gone
         finally:
             if driver.open:
-                cut_socket(driver._sock.fileno())  # noqa: SLF001 - there is no other way to it
+                cut_socket(driver._sock.fileno())  # noqa: SLF001 - PyMySQL has no public way
 
     def _bind(self, statement: Statement, params: Params) -> Bound:
         return bind(statement.text, statement.tokens, params, "mysql", for_mysql)
@@ -300,7 +300,7 @@ class MysqlBackend(EngineBackend):
         """Refuse calls of user-defined functions that are not allowed."""
         names = [name for name in calls if not is_listed(name, self._settings.functions)]
         if names:
-            query = _UNLISTED.format(names=", ".join(["%s"] * len(names)))
+            query = _USER_DEFINED_FUNCTION.format(names=", ".join(["%s"] * len(names)))
             for (name,) in _rows(driver, query, names):
                 raise unlisted(name)
 

@@ -220,12 +220,13 @@ class PostgresBackend(EngineBackend):
             return
         allowed = self._settings.functions
         names = statement.calls | statement.attributes
-        unlisted_names = {name for name in names if not is_listed(name, allowed)}
-        unlisted_known_names = known_functions("postgresql") & unlisted_names
+        names_to_check = {name for name in names if not is_listed(name, allowed)}
+        known_names = known_functions("postgresql") & names_to_check
+        # A user-defined function may have a name that delf knows as PostgreSQL's own.
         parameters = {
-            "calls": sorted(unlisted_names & statement.calls | unlisted_known_names),
-            "known": sorted(unlisted_known_names),
-            "attributes": sorted(unlisted_names & statement.attributes - unlisted_known_names),
+            "calls": sorted(names_to_check & statement.calls | known_names),
+            "known": sorted(known_names),
+            "attributes": sorted(names_to_check & statement.attributes - known_names),
         }
         row = driver.execute(_UNSAFE_FUNCTION, parameters).fetchone()
         if row is not None:

@@ -127,7 +127,7 @@ class _Child:
         )
         self._idle = threading.Event()
         try:
-            (self.passed_over,) = self._ask(tuple(opening))
+            (self.unparsable_definition,) = self._ask(tuple(opening))
         except BaseException:
             self.close()
             raise
@@ -275,13 +275,13 @@ class SqliteBackend:
         settings = self._settings
         path, size = _path_and_size(self.target.database)
         if size is None and (reader or not settings.create):
-            raise _missing(self.target.database)
+            raise _missing_file_error(self.target.database)
         attached: list[tuple[str, str]] = []
         others: list[Path] = []
         for name, file in settings.attach.items():
             other, other_size = _path_and_size(file)
             if other_size is None:
-                raise _missing(file)
+                raise _missing_file_error(file)
             others.append(other)
             attached.append((name, f"file:{quote(str(other))}?mode=ro"))
             size = (size or 0) + other_size
@@ -356,7 +356,7 @@ class SqliteBackend:
 
                 kinds = kinds_of(bound, "sqlite", find_table)
                 floats = [kind if kind and _FLOAT_TYPE.match(kind) else None for kind in kinds]
-                convert_values(bound, floats, stores=True)  # only its check: it raises
+                convert_values(bound, floats, stores=True)  # for its check, which raises
 
     def without_transactions(self, session: _Child, names: Collection[str]) -> Sequence[Any]:
         """Return an empty list: all tables of SQLite have transactions."""
@@ -375,7 +375,7 @@ class SqliteBackend:
         """Return a schema's tables and views, without the internal tables of virtual tables."""
         query = _RELATIONS.format(schema=schema or "main")
         rows = self._run(session, query, None, _ALL).rows
-        shadows = tuple(f"{name}_" for name, _, virtual in rows if virtual)
+        internal_prefixes = tuple(f"{name}_" for name, _, virtual in rows if virtual)
         return [
             Relation(
                 name=name,
@@ -384,7 +384,7 @@ class SqliteBackend:
                 key=(name, schema or "main"),
             )
             for name, kind, _ in rows
-            if not name.startswith(shadows)
+            if not name.startswith(internal_prefixes)
         ]
 
     def tables(self, session: _Child, relations: Sequence[Relation]) -> list[Table]:
@@ -428,8 +428,10 @@ class SqliteBackend:
             schema = relations[int(number)].schema
             column = tables[int(number)].column(own_column)
             if column is not None:
-                place = f"{schema}.{other}" if schema else other
-                column.references = f"{place}.{other_column}" if other_column else place
+                referenced_table = f"{schema}.{other}" if schema else other
+                column.references = (
+                    f"{referenced_table}.{other_column}" if other_column else referenced_table
+                )
         for table in tables:
             if not table.columns:
                 table.broken = "its definition makes no sense"
@@ -437,7 +439,11 @@ class SqliteBackend:
 
     def version(self, session: _Child) -> str:
         """Return SQLite's version, with a note if SQLite cannot parse a definition in the file."""
-        note = f"; passed over: {first_line(session.passed_over)}" if session.passed_over else ""
+        note = (
+            f"; passed over: {first_line(session.unparsable_definition)}"
+            if session.unparsable_definition
+            else ""
+        )
         return f"SQLite {sqlite3.sqlite_version}{note}"
 
     def stop(self, session: _Child) -> None:
@@ -499,7 +505,7 @@ def _has_write_ahead_log(file: Path) -> bool:
         return False
 
 
-def _missing(file: str) -> ConnectionFileNotFoundError:
+def _missing_file_error(file: str) -> ConnectionFileNotFoundError:
     return ConnectionFileNotFoundError(
         f"there is no SQLite file {file!r}",
         hint="check the path (it is taken from the working directory), or set create = true"

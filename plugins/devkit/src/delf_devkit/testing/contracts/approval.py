@@ -67,7 +67,7 @@ _CONTROLS: Mapping[str, str] = {
     "\u00ad": "make two words look alike",
     "\x7f": "be seen as nothing",
 }
-"""Characters that must not arrive as they are, with what each does to a reader."""
+"""Control characters that a channel must not pass on, each with its effect on a reader."""
 
 _ODD: Mapping[str, Any] = {
     "text": "Grüße 🦊\x1b[2J\x00\n\u202eevil",
@@ -84,26 +84,26 @@ class Shown:
 
     Args:
         text: Everything a person can read before an answer, with folded and attached parts.
-        offers_yes: Whether the person could approve the request, or answer the question, there.
+        offers_yes: Whether the channel let the person approve the request, or answer the question.
     """
 
     text: str
     offers_yes: bool
 
 
-def _with_own_id(number: int, request: ApprovalRequest) -> ApprovalRequest:
-    """Return a request with an id of its own, as real ones have."""
+def _with_unique_id(number: int, request: ApprovalRequest) -> ApprovalRequest:
+    """Return a copy of a request with a number in its id, to make the id unique."""
     return replace(request, request_id=f"{request.request_id}_{number}", call_id=number)
 
 
 def _effect_line(request: ApprovalRequest) -> str:
-    """Return the line with which a plain text channel shows the effect of a request."""
+    """Return the line about the request's effect that a plain text channel shows."""
     effect = [fact for fact in facts(request) if fact.kind is FactKind.EFFECT]
     return "\n".join(plain_lines(effect))
 
 
-def _decision(answer: Any) -> Any:
-    """Return a decision, without its person."""
+def _without_person(answer: Any) -> Any:
+    """Return a decision without the name of the person who made it."""
     return answer.decision if isinstance(answer, DecidedBy) else answer
 
 
@@ -154,44 +154,44 @@ class ApprovalContract(Contract):
         self, shown_to: Callable[[ApprovalRequest], Awaitable[Shown]]
     ) -> None:
         for name, request in sample_requests().items():
-            text = await self.within(shown_to(request), self.seconds)
-            assert text.text.strip(), f"{name}: nothing arrived"
-            unseen = [fact.heading for fact in unseen_facts(request, text.text)]
-            assert not (text.offers_yes and unseen), (
+            shown = await self.within(shown_to(request), self.seconds)
+            assert shown.text.strip(), f"{name}: nothing arrived"
+            unseen = [fact.heading for fact in unseen_facts(request, shown.text)]
+            assert not (shown.offers_yes and unseen), (
                 f"{name}: a yes is offered, and {', '.join(unseen)} did not arrive: lay out all of "
                 "delf.protocols.facts.facts(request), or offer no yes"
             )
-            assert text.offers_yes or incomplete_text(request) in text.text, (
+            assert shown.offers_yes or incomplete_text(request) in shown.text, (
                 f"{name}: no yes is offered, and the person does not learn why: show "
                 "delf.protocols.facts.incomplete_text(request)"
             )
-            assert text.offers_yes or name != "a plain request", "it never offers a yes"
+            assert shown.offers_yes or name != "a plain request", "it never offers a yes"
 
     @needs("people:answers")
     async def test_question_carries_every_fact_before_an_answer(
         self, shown_to: Callable[[ApprovalRequest], Awaitable[Shown]]
     ) -> None:
         for name, question in sample_questions().items():
-            text = await self.within(shown_to(question), self.seconds)
-            unseen = [fact.heading for fact in unseen_facts(question, text.text) if fact.required]
-            assert not (text.offers_yes and unseen), (
+            shown = await self.within(shown_to(question), self.seconds)
+            unseen = [fact.heading for fact in unseen_facts(question, shown.text) if fact.required]
+            assert not (shown.offers_yes and unseen), (
                 f"{name}: an answer is offered, and {', '.join(unseen)} did not arrive"
             )
-            assert text.offers_yes or name != "a choice", "it never offers an answer"
+            assert shown.offers_yes or name != "a choice", "it never offers an answer"
 
     @needs("people:answers")
     async def test_channel_returns_the_persons_answer(self, channel_to: Callable[..., Any]) -> None:
         channel = channel_to("answers")
-        assert _decision(await channel.answer(question_for())) == Answered("Bob")
+        assert _without_person(await channel.answer(question_for())) == Answered("Bob")
 
     async def test_channel_with_answer_method_declares_questions(
         self, channel_to: Callable[[Person], ApprovalChannel]
     ) -> None:
-        takes = isinstance(channel_to("cannot be reached"), SupportsQuestions)
+        has_answer = isinstance(channel_to("cannot be reached"), SupportsQuestions)
         is_tested = "answers" in self.people
-        assert takes or not is_tested, "its people answer, and the channel has no `answer`"
+        assert has_answer or not is_tested, "its people answer, and the channel has no `answer`"
         # A channel that takes no decisions but only notifies people needs no answers.
-        assert is_tested or not (takes and "approves" in self.people), (
+        assert is_tested or not (has_answer and "approves" in self.people), (
             "a channel with `answer` has 'answers' among its `people`"
         )
 
@@ -206,19 +206,19 @@ class ApprovalContract(Contract):
         await self.leaves_the_loop(lambda: channel.decide(request_for()))
         requests = [request_for(f"bank.pay_{number}") for number in range(5)]
         requests += [request_for(**{name: value}) for name, value in _ODD.items()]
-        requests = [_with_own_id(number, request) for number, request in enumerate(requests, 1)]
+        requests = [_with_unique_id(number, request) for number, request in enumerate(requests, 1)]
         decided = await asyncio.gather(*(channel.decide(r) for r in requests[:5]))
         decided += [await channel.decide(request) for request in requests[5:]]
-        for request, answer in zip(requests, map(_decision, decided), strict=True):
+        for request, answer in zip(requests, map(_without_person, decided), strict=True):
             if isinstance(answer, Approved):
                 assert answer.remember == "no", "it remembers without being asked to"
                 continue
-            text = await shown_to(request)
-            assert not text.offers_yes, f"a person says yes, and the channel returns {answer!r}"
+            shown = await shown_to(request)
+            assert not shown.offers_yes, f"a person says yes, and the channel returns {answer!r}"
 
     @needs("people:rejects")
     async def test_rejection_has_a_reason(self, channel_to: Callable[..., Any]) -> None:
-        decision = _decision(await channel_to("rejects").decide(request_for()))
+        decision = _without_person(await channel_to("rejects").decide(request_for()))
         assert isinstance(decision, Rejected)
         assert decision.reason.strip()
 
@@ -226,7 +226,7 @@ class ApprovalContract(Contract):
     async def test_edit_has_all_arguments(self, channel_to: Callable[..., Any]) -> None:
         channel, names = channel_to("edits"), ("Ann", "Bob", "Cleo")
         requests = [
-            _with_own_id(n, request_for(to=name, amount=12)) for n, name in enumerate(names)
+            _with_unique_id(n, request_for(to=name, amount=12)) for n, name in enumerate(names)
         ]
         answers = await asyncio.gather(*(channel.decide(r) for r in requests))
         for name, request in zip(names, requests, strict=True):
@@ -234,7 +234,7 @@ class ApprovalContract(Contract):
                 "an edit changed the arguments of the request itself: what was asked is in the "
                 "journal, and stays as it was"
             )
-        for name, decision in zip(names, map(_decision, answers), strict=True):
+        for name, decision in zip(names, map(_without_person, answers), strict=True):
             assert isinstance(decision, Edited)
             assert dict(decision.arguments) == {"to": name, "amount": 7}
 
@@ -244,8 +244,10 @@ class ApprovalContract(Contract):
     ) -> None:
         channel = channel_to("changes their mind")
         requests = [request_for(), request_for(), request_for("bank.close", account=7)]
-        requests = [_with_own_id(number, request) for number, request in enumerate(requests)]
-        first, *other_decisions = [_decision(await channel.decide(request)) for request in requests]
+        requests = [_with_unique_id(number, request) for number, request in enumerate(requests)]
+        first, *other_decisions = [
+            _without_person(await channel.decide(request)) for request in requests
+        ]
         assert isinstance(first, Approved), "the person approves the first request"
         for decision in other_decisions:
             assert isinstance(decision, Rejected), (
@@ -256,14 +258,14 @@ class ApprovalContract(Contract):
     @needs("people:changes their mind")
     async def test_yes_approves_one_of_equal_requests(self, channel_to: Callable[..., Any]) -> None:
         channel = channel_to("changes their mind")
-        requests = [_with_own_id(n, request_for(to="Ann", amount=n)) for n in range(3)]
-        asked = {asyncio.ensure_future(channel.decide(request)) for request in requests}
-        await asyncio.wait(asked, timeout=_WAIT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        decided, waiting = await asyncio.wait(asked, timeout=0.1)
+        requests = [_with_unique_id(n, request_for(to="Ann", amount=n)) for n in range(3)]
+        pending = {asyncio.ensure_future(channel.decide(request)) for request in requests}
+        await asyncio.wait(pending, timeout=_WAIT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        decided, waiting = await asyncio.wait(pending, timeout=0.1)
         for each in waiting:  # a person may look at one question at a time
             each.cancel()
-        await asyncio.wait(asked)
-        decisions = [_decision(each.result()) for each in decided if each.exception() is None]
+        await asyncio.wait(pending)
+        decisions = [_without_person(each.result()) for each in decided if each.exception() is None]
         approved = sum(isinstance(decision, Approved) for decision in decisions)
         assert approved <= 1, (
             f"one yes approved {approved} calls of one action that waited together: bind an answer "
@@ -277,7 +279,7 @@ class ApprovalContract(Contract):
         try:
             await asyncio.wait({other}, timeout=0.05)
             decision = channel.decide(request_for("bank.pay_1"))
-            answer = _decision(await self.within(decision, self.seconds))
+            answer = _without_person(await self.within(decision, self.seconds))
             assert isinstance(answer, Approved), "the person approves this request"
             await asyncio.wait({other}, timeout=0.1)
             assert not other.done(), (
@@ -315,10 +317,10 @@ class ApprovalContract(Contract):
             "the reason": replace(request_for(), reason=f"Ann{odd}"),
         }
         for place, each in places.items():
-            text = await self.within(shown_to(each), self.seconds)
-            for sign, does in _CONTROLS.items():
-                assert sign not in text.text, (
-                    f"{sign!r} of {place} arrives as it is, and can {does} for the person who "
+            shown = await self.within(shown_to(each), self.seconds)
+            for sign, effect in _CONTROLS.items():
+                assert sign not in shown.text, (
+                    f"{sign!r} of {place} arrives as it is, and can {effect} for the person who "
                     "decides: lay out the lines of delf.protocols.facts.plain_lines, or "
                     "delf.terminal.visible(text)"
                 )
@@ -330,8 +332,8 @@ class ApprovalContract(Contract):
         request = request_for()
         forged, real = (_effect_line(replace(request, effect=e)) for e in ("read", request.effect))
         request = replace(request, arguments={"to": f"Ann\n{forged}"})
-        text = await self.within(shown_to(request), self.seconds)
-        lines = text.text.split("\n")
+        shown = await self.within(shown_to(request), self.seconds)
+        lines = shown.text.split("\n")
         assert real not in lines or forged not in lines, (
             f"the argument 'Ann\\n{forged}' arrives as a line of its own, {forged!r}, which looks "
             f"like the fact {real!r}: indent or quote all lines of a value, as plain_lines does"
@@ -345,7 +347,7 @@ class ApprovalContract(Contract):
             request_for("bank.close", account=7),
         )
         for number, request in enumerate((request_for(), *others)):
-            decision = _decision(await channel.decide(_with_own_id(number, request)))
+            decision = _without_person(await channel.decide(_with_unique_id(number, request)))
             assert isinstance(decision, Approved)
             assert decision.remember in ("task", "until_revoked"), (
                 f"a person who says always is taken for {decision.remember!r}"
@@ -364,7 +366,7 @@ class ApprovalContract(Contract):
     ) -> None:
         channel = channel_to("is away")
         assert not _can_ask(channel), "it says that somebody can be asked, who is away"
-        decision = _decision(await channel.decide(request_for()))
+        decision = _without_person(await channel.decide(request_for()))
         assert decision is None or isinstance(decision, (Rejected, Expired))
 
     async def test_unreachable_person_approves_nothing(
@@ -377,7 +379,7 @@ class ApprovalContract(Contract):
             await asyncio.wait({asking})
         if asking.cancelled() or asking.exception() is not None:
             return  # the engine treats a failure as no decision
-        decision = _decision(asking.result())
+        decision = _without_person(asking.result())
         problem = f"it answered {decision!r} though nobody was reached"
         assert decision is None or isinstance(decision, (Rejected, Expired)), problem
 
@@ -393,7 +395,7 @@ class ApprovalContract(Contract):
             await asyncio.wait({waiting})
         if waiting.cancelled() or waiting.exception() is not None:
             return
-        decision = _decision(waiting.result())
+        decision = _without_person(waiting.result())
         assert decision is None or isinstance(decision, (Rejected, Expired)), (
             f"after some hours without an answer it returned {decision!r}: silence is never a yes"
         )
@@ -403,7 +405,9 @@ class ApprovalContract(Contract):
         channel = channel_to("approves")
 
         async def use() -> None:
-            assert isinstance(_decision(await channel.decide(request_for(to=_MARK))), Approved)
+            assert isinstance(
+                _without_person(await channel.decide(request_for(to=_MARK))), Approved
+            )
 
         await self.leaves_nothing(channel, use, marks=(_MARK,), silent=False)
 

@@ -40,11 +40,11 @@ IN_A_COMMAND: Final = (
 
 
 def needs(*flags: str) -> Callable[[F], F]:
-    """Return a decorator for tests that are collected only if some flags of the suite are on.
+    """Return a decorator for tests that only suites with certain flags collect.
 
     Args:
-        flags: Names of class attributes; ``limits:cpu`` asks whether ``limits`` holds
-            ``cpu``.
+        flags: Names of class attributes that must be true. ``limits:cpu`` requires that the
+            attribute ``limits`` contains ``cpu``.
     """
 
     def mark(function: F) -> F:
@@ -70,16 +70,16 @@ class Contract:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         install_blocking_hook()
-        for name, function in _tests(cls):
+        for name, function in _test_functions(cls):
             if name in vars(cls):
                 if inspect.iscoroutinefunction(function):
-                    safe = guarded(function, lambda suite: suite.seconds)
-                    setattr(cls, name, pytest.mark.asyncio(safe))
+                    guarded_function = guarded(function, lambda suite: suite.seconds)
+                    setattr(cls, name, pytest.mark.asyncio(guarded_function))
                 continue  # only subclasses of a suite select tests by flags
             flags: tuple[str, ...] = getattr(function, _NEEDS, ())
             if flags:
-                on = all(_is_on(cls, flag) for flag in flags)
-                setattr(cls, name, function if on else None)
+                is_enabled = all(_is_on(cls, flag) for flag in flags)
+                setattr(cls, name, function if is_enabled else None)
 
     async def within(self, work: Awaitable[T], seconds: float) -> T:
         """Await something with a longer timeout than other steps."""
@@ -97,7 +97,7 @@ class Contract:
         return task.result()
 
     def explains(self, error: DelfError) -> None:
-        """Fail if the message of an error names no cause, such as ``error``."""
+        """Fail if the message of an error is a single word, which cannot name a cause."""
         __tracebackhide__ = True
         assert len(error.message.split()) > 1, (
             f"it raises {error.message!r}: a script and its user learn nothing; say what was "
@@ -149,17 +149,17 @@ class Contract:
             subject: The object.
             use: Uses the object in an ordinary way.
             close: Closes the object; its ``aclose`` unless given.
-            marks: Texts used during the work; the check fails if a class or module still holds one
-                of the texts afterwards.
+            marks: Texts that ``use`` passes to the object. The check fails if a class or module
+                still contains one of the texts afterwards.
             silent: Whether the object must print nothing.
         """
         __tracebackhide__ = True
 
-        async def closes() -> None:
+        async def close_subject() -> None:
             if hasattr(subject, "aclose"):
                 await subject.aclose()
 
-        await check_leavings(subject, use, close or closes, marks, silent=silent)
+        await check_leavings(subject, use, close or close_subject, marks, silent=silent)
 
     async def shows_no_secret(self, subject: Any, use: Callable[[], Awaitable[Any]]) -> None:
         """Use an object, and check that its texts, logs, errors and results hold no secret."""
@@ -181,24 +181,27 @@ class Contract:
 
 
 async def _longest_pause(beat: Callable[[], None]) -> float:
-    """Return the longest time between two turns of the loop, until cancelled.
+    """Return the longest time between two turns of the event loop; ends when cancelled.
 
     Args:
         beat: Called in each turn.
     """
-    longest, last, queued = 0.0, time.monotonic(), queued_seconds()
+    longest, last, queued_before = 0.0, time.monotonic(), queued_seconds()
     with contextlib.suppress(asyncio.CancelledError):
         while True:
             beat()
             await asyncio.sleep(_BEAT_SECONDS)
-            now, waited = time.monotonic(), queued_seconds()
-            longest = max(longest, now - last - (waited - queued))
-            last, queued = now, waited
-    return max(longest, time.monotonic() - last - (queued_seconds() - queued))
+            now, queued_now = time.monotonic(), queued_seconds()
+            longest = max(longest, now - last - (queued_now - queued_before))
+            last, queued_before = now, queued_now
+    return max(longest, time.monotonic() - last - (queued_seconds() - queued_before))
 
 
-def _tests(cls: type) -> Iterator[tuple[str, Any]]:
-    """Yield every test of a class by name, including removed base class tests."""
+def _test_functions(cls: type) -> Iterator[tuple[str, Any]]:
+    """Yield the name and the function of every test of a class.
+
+    A test that a subclass has disabled by a flag yields the function of its base class.
+    """
     for name in dir(cls):
         if name.startswith("test_"):
             members = (vars(base).get(name) for base in cls.__mro__)
@@ -222,9 +225,9 @@ async def cancelled_at(work: Callable[[], Awaitable[Any]], turns: int) -> bool:
     task = asyncio.ensure_future(work())
     for _ in range(turns):
         await asyncio.sleep(0)
-    underway = task.cancel()
+    was_running = task.cancel()
     await asyncio.wait({task})
-    if underway and not task.cancelled() and task.exception() is not None:
+    if was_running and not task.cancelled() and task.exception() is not None:
         raise AssertionError("a cancelled call failed with another error") from task.exception()
     return task.cancelled()
 
@@ -234,7 +237,7 @@ TURNS: Final = (0, 1, 2, 3, 5, 8, 13)
 
 
 def missing(suite: object, what: str) -> NoReturn:
-    """Fail because a suite does not define its subject."""
+    """Fail the test because its suite lacks something that the suite must define."""
     pytest.fail(f"{type(suite).__name__} needs {what}", pytrace=False)
 
 

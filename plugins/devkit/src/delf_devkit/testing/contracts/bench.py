@@ -16,14 +16,14 @@ from typing import Any, Self
 from delf.protocols.sandbox import Done, Failed, Outcome, SandboxBackend, SandboxSession
 from delf_devkit.testing.scripts import RecordingScriptHost
 
-_LOOK_AGAIN = 0.02
+_CHECK_SECONDS = 0.02
 _SET_CHILD_SUBREAPER, _GET_CHILD_SUBREAPER = 36, 37
-"""The options of Linux' ``prctl``."""
+"""The numbers of two options of the Linux function ``prctl``."""
 
 
 @dataclass
 class Running:
-    """An open session together with its host."""
+    """A sandbox session together with the script host that answers its calls."""
 
     session: SandboxSession
     host: RecordingScriptHost
@@ -34,14 +34,14 @@ class Running:
 
 
 class Bench:
-    """A context manager of a backend's sessions, closed in order with the backend."""
+    """A context manager that opens sessions of a backend and closes all of them at its end."""
 
     def __init__(self, backend: SandboxBackend) -> None:
         self.backend = backend
         self._sessions: list[SandboxSession] = []
 
     async def open(self, host: RecordingScriptHost | None = None, **options: Any) -> Running:
-        """Return a fresh session.
+        """Open a fresh session.
 
         Args:
             host: The script host.
@@ -73,24 +73,30 @@ class Bench:
 
 
 def done(outcome: Outcome) -> Done:
-    """Return the outcome; fail if it is not a success."""
+    """Return the outcome of a script; fail the test if the script did not succeed."""
     assert isinstance(outcome, Done), outcome
     return outcome
 
 
 def failed(outcome: Outcome, kind: str | None = None) -> Failed:
-    """Return the outcome; fail if it is not a script failure of this kind."""
+    """Return the outcome of a script; fail the test unless the script failed.
+
+    Args:
+        outcome: The outcome.
+        kind: The expected kind of failure; any kind when omitted.
+    """
     assert isinstance(outcome, Failed), outcome
     assert kind is None or outcome.kind == kind, outcome
     return outcome
 
 
 def processes_below(parent: int | None = None) -> set[tuple[int, str]]:
-    """Return the descendants of a process, each as its pid and its start time.
+    """Return the descendants of a process, each as a pair of its pid and its start time.
+
+    Without ``/proc`` the result is empty.
 
     Args:
-        parent: The number of a process; this one when omitted. Needs ``/proc``: elsewhere
-            none are found.
+        parent: The pid of the process; this process when omitted.
     """
     parents: dict[int, int] = {}
     starts: dict[int, str] = {}
@@ -99,10 +105,12 @@ def processes_below(parent: int | None = None) -> set[tuple[int, str]]:
         if fields:  # the parent's pid and the start time
             parents[int(folder.name)], starts[int(folder.name)] = int(fields[1]), fields[19]
     processes: set[int] = set()
-    wave = {os.getpid() if parent is None else parent}
-    while wave:
-        wave = {pid for pid, above in parents.items() if above in wave} - processes
-        processes |= wave
+    generation = {os.getpid() if parent is None else parent}
+    while generation:
+        generation = {
+            pid for pid, parent_pid in parents.items() if parent_pid in generation
+        } - processes
+        processes |= generation
     return {(pid, starts[pid]) for pid in processes}
 
 
@@ -132,19 +140,19 @@ def orphans_stay_below() -> Generator[None]:
         libc.prctl(_SET_CHILD_SUBREAPER, before.value, 0, 0, 0)
 
 
-async def gone(processes: set[tuple[int, str]], seconds: float) -> set[tuple[int, str]]:
-    """Wait for processes to end; return those that still run after some seconds."""
+async def remaining_after(processes: set[tuple[int, str]], seconds: float) -> set[tuple[int, str]]:
+    """Wait some seconds for processes to end, and return those that still run."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     running = {process for process in processes if still_runs(process)}
     while running and loop.time() < end:
-        await asyncio.wait({loop.create_future()}, timeout=_LOOK_AGAIN)
+        await asyncio.wait({loop.create_future()}, timeout=_CHECK_SECONDS)
         running = {process for process in running if still_runs(process)}
     return running
 
 
 def _stat(folder: Path) -> list[str]:
-    """Return the fields of a ``stat`` file after the program's name: state, parent, …."""
+    """Return the fields of a ``/proc/PID/stat`` file from the state on; empty if unreadable."""
     try:
         text = (folder / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -12,17 +12,17 @@ from typing import Any, Final
 import pytest
 
 _OFFSETS: Final = [dt.timedelta(days=400 + 31 * n, hours=5 + 3 * n, minutes=7) for n in range(7)]
-"""Offsets from now to seven test days: with another year, hour and minute, on all weekdays."""
+"""Offsets from now to seven test days, which differ in weekday, year, hour and minute."""
 OTHER_DAYS: Final = len(_OFFSETS)
 
 
 @contextlib.contextmanager
 def another_day(subject: object, number: int = 0) -> Generator[None]:
-    """Make an object's package see another day, whichever clock function it uses.
+    """Make an object's package see another date and time, whichever clock function it uses.
 
     Args:
         subject: The object.
-        number: The day, below ``OTHER_DAYS``.
+        number: The number of the test day, below ``OTHER_DAYS``.
     """
     package = type(subject).__module__.partition(".")[0]
     offset = _OFFSETS[number]
@@ -53,10 +53,10 @@ def another_day(subject: object, number: int = 0) -> Generator[None]:
 
 
 class _Clocks:
-    """The functions of :mod:`time`, moved to another day.
+    """Replacements for the functions of :mod:`time` that return the time of another day.
 
     Args:
-        offset: The time between the real day and the other.
+        offset: The time from now to the same moment of the other day.
     """
 
     def __init__(self, offset: dt.timedelta) -> None:
@@ -71,7 +71,7 @@ class _Clocks:
         return self._time_ns() + self._seconds * 10**9
 
     def default(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a function such as ``time.localtime``, with the other day as its default time."""
+        """Wrap a function such as ``time.localtime``, so that it defaults to the other day."""
         return lambda *given: real(*(given or (self.time(),)))
 
     def asctime(self, *given: Any) -> str:
@@ -81,7 +81,7 @@ class _Clocks:
         return self._strftime(form, *(given or (self._local(self.time()),)))
 
     def gettime(self, real: Callable[[int], Any], unit: int) -> Callable[[int], Any]:
-        """Wrap ``clock_gettime``, moving the wall clock but no clock that counts from a start."""
+        """Wrap ``clock_gettime`` so that only the wall clock, not a monotonic clock, is moved."""
         return lambda clock: real(clock) + self._seconds * unit * (clock == time.CLOCK_REALTIME)
 
 
@@ -137,19 +137,19 @@ def _moved_date(offset: dt.timedelta) -> Any:
 
 @contextlib.contextmanager
 def clock_ahead() -> Generator[Callable[[float], None]]:
-    """Move all timers of the event loop on: call the yielded function with seconds.
+    """Let a test advance the event loop's clock: the yielded function takes a number of seconds.
 
-    An event loop with a clock of its own, such as uvloop's, is not moved.
+    An event loop with a clock of its own, such as uvloop's, does not advance.
     """
-    real, real_time = time.monotonic, time.time
+    real_monotonic, real_time = time.monotonic, time.time
     ahead = 0.0
 
     def move(seconds: float) -> None:
         nonlocal ahead
         ahead += seconds
 
-    time.monotonic, time.time = lambda: real() + ahead, lambda: real_time() + ahead
+    time.monotonic, time.time = lambda: real_monotonic() + ahead, lambda: real_time() + ahead
     try:
         yield move
     finally:
-        time.monotonic, time.time = real, real_time
+        time.monotonic, time.time = real_monotonic, real_time

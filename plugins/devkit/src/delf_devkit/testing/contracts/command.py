@@ -26,7 +26,7 @@ from delf_devkit.testing.contracts.leaks import captured_logs, is_secret_name, s
 from delf_devkit.testing.project import DelfProject, Outcome
 
 _IMPORT_SECONDS: Final = 1.5
-"""The processor time that an import may take; delf's own commands take a tenth of that."""
+"""The processor time that an import may take, ten times what delf's own commands need."""
 _FIRST_SIGNAL_SECONDS: Final = 0.3
 _CHECKS: Final = 8
 _USAGE_STATUS: Final = 2
@@ -39,7 +39,7 @@ before = time.process_time()
 __import__(sys.argv[2])
 print(time.process_time() - before)
 """
-_MARKED: Final = """
+_SIGNALLING_PROGRAM: Final = """
 import os, sys, click
 from delf_cli.main import main
 marks, invoke = int(sys.argv.pop(1)), click.Command.invoke
@@ -51,18 +51,18 @@ click.Command.invoke = marked
 sys.argv[0] = "delf"
 sys.exit(main())
 """
-"""Runs ``delf``, and writes to a pipe when the command itself begins."""
+"""A program that runs ``delf`` and writes to a pipe when the command itself begins."""
 
 
 class CommandContract(Contract):
     """Tests for a command of ``delf``; set ``name`` to its name, as in its spec.
 
     The plugin must be installed. ``runs`` are lists of arguments with which the command succeeds,
-    each repeatable. ``failing_runs`` are lists with which the command fails, for example because a
-    service refuses the work. ``waiting_run`` is a list with which the command waits or works for
+    even repeatedly. ``failing_runs`` are lists with which the command fails, for example because a
+    service refuses the work. ``waiting_run`` is a list with which the command works or waits for
     seconds, for the test of Ctrl-C. Override the fixture ``delf_project`` for a project with files,
-    and set ``environ`` for variables of the runs. ``secrets`` are keys and passwords that must
-    never be shown.
+    and set ``environ`` for environment variables of the runs. ``secrets`` are keys and passwords
+    that must never be shown.
     """
 
     seconds: ClassVar[float] = 10.0
@@ -203,19 +203,19 @@ class CommandContract(Contract):
     def _status_after_interrupt(self, project: DelfProject) -> int:
         """Run the command in a process, interrupt the process, and return its exit status."""
         arguments = [*self._name.split(), *self.waiting_run]
-        end, marks = os.pipe()
+        read_end, write_end = os.pipe()
         with subprocess.Popen(  # noqa: S603 - this interpreter, no shell
-            [own_python(), "-c", _MARKED, str(marks), *arguments],
+            [own_python(), "-c", _SIGNALLING_PROGRAM, str(write_end), *arguments],
             cwd=project.root,
             env=project.environment(self.environ),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            pass_fds=(marks,),
+            pass_fds=(write_end,),
         ) as process:
-            os.close(marks)
+            os.close(write_end)
             try:
-                os.read(end, 1)  # until the command begins, or its process has ended
+                os.read(read_end, 1)  # until the command begins, or its process has ended
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     status = process.wait(_FIRST_SIGNAL_SECONDS)
                     pytest.fail(f"waiting_run has ended at once, with the status {status}")
@@ -226,7 +226,7 @@ class CommandContract(Contract):
                     f"it has not ended {self.seconds:g} s after Ctrl-C: let KeyboardInterrupt pass"
                 )
             finally:
-                os.close(end)
+                os.close(read_end)
                 process.kill()
 
     # -- what it is about ---------------------------------------------------------------
@@ -255,7 +255,7 @@ class CommandContract(Contract):
 
 
 def _commands(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[str, click.Command]]:
-    """Yield a command and the commands of its groups, each with the words that users type."""
+    """Yield a command and all its subcommands, each with its full name as users type it."""
     yield " ".join(path), command
     if isinstance(command, click.Group):
         context = click.Context(command)
@@ -267,18 +267,21 @@ def _commands(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[s
 
 @contextlib.contextmanager
 def _time_limit(seconds: float, line: str) -> Generator[None]:
-    """Fail if the block takes longer; do nothing where the timer's signal cannot be used."""
-    usable = (
+    """Fail if the block takes longer than a number of seconds.
+
+    Nothing is checked where the timer's signal cannot be used.
+    """
+    can_use_timer = (
         hasattr(signal, "setitimer")
         and threading.current_thread() is threading.main_thread()
         and signal.getitimer(signal.ITIMER_REAL)[0] == 0
     )
-    if not usable:
+    if not can_use_timer:
         yield
         return
     queued = queued_seconds()
 
-    def end(_number: int, _frame: FrameType | None) -> None:
+    def on_alarm(_number: int, _frame: FrameType | None) -> None:
         nonlocal queued
         last, queued = queued, queued_seconds()
         if queued - last > seconds / _CHECKS:  # the machine ran other processes meanwhile
@@ -290,7 +293,7 @@ def _time_limit(seconds: float, line: str) -> Generator[None]:
             pytrace=False,
         )
 
-    before = signal.signal(signal.SIGALRM, end)
+    before = signal.signal(signal.SIGALRM, on_alarm)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield

@@ -120,17 +120,20 @@ class Call:
 class ConnectionContract(Contract):
     """Tests for a connection; needs a fixture ``connection`` and ``calls`` that succeed.
 
-    The fixture returns a usable connection, which the suite closes. Each of ``calls`` is made many
-    times, sequentially and concurrently, so it must be repeatable: close a ticket that may be
-    closed already, and let the fixture's service forget what is made. The suite reads secrets from
-    the settings of the connection (``SecretStr``); list others in ``secrets``. ``refused_login``
-    are calls made with the fixture ``refused_connection``, whose password or key the service
-    refuses; ``logs_in = False`` says that the secrets are for no login. ``failing_calls``
-    have valid arguments but are refused by the service. ``slow_call`` takes a second or more with
-    the fixture ``slow_connection``, and is then answered, for tests of cancellation. ``refused``
-    are calls that ``check`` always refuses; set ``refuses = False`` if the check only makes
-    previews. Every action needs a call that succeeds, or an entry in ``untested``. Actions with a
-    ``CallContext`` get one in which models and child tasks answer ``answer`` and the person agrees.
+    The fixture returns a usable connection, which the suite closes. The suite makes each of
+    ``calls`` many times, sequentially and concurrently, so each call must be repeatable. For
+    example, closing a closed ticket must succeed, and the fixture's service must drop new objects.
+
+    Every action needs a call that succeeds, or an entry in ``untested``. Actions with a
+    ``CallContext`` get one in which the person agrees, and in which models and child tasks return
+    ``answer``.
+
+    The suite reads secrets from the connection's settings (``SecretStr``); list others in
+    ``secrets``. ``refused_login`` are calls made with the fixture ``refused_connection``, whose
+    password or key the service refuses; set ``logs_in = False`` if no secret is for a login.
+    ``failing_calls`` have valid arguments, but the service refuses them. ``slow_call`` takes a
+    second or more with the fixture ``slow_connection``, for tests of cancellation. ``refused`` are
+    calls that ``check`` always refuses; set ``refuses = False`` if ``check`` refuses nothing.
     """
 
     calls: ClassVar[Sequence[Call]] = ()
@@ -287,12 +290,10 @@ class ConnectionContract(Contract):
     async def test_call_returns_its_declared_type_and_keeps_defaults(self, connection: Any) -> None:
         for call in self._calls():
             action = await _action(connection, call.action)
-            declared_class, signature_before = (
-                _result_class(action),
-                str(inspect.signature(action.call)),
-            )
+            declared_class = _result_class(action)
+            signature_before = str(inspect.signature(action.call))
             result = await self._make(call, connection)
-            loads(dumps(result))
+            loads(dumps(result))  # raises if the result cannot be stored
             arguments = action.validate(call.arguments)
             limit = next((arguments[name] for name in _LIMITS if name in arguments), None)
             count = _length_of(result)
@@ -535,7 +536,7 @@ class ConnectionContract(Contract):
         self._has_no_secret(connection, text, "a secret is in the response")
 
     def _has_no_secret(self, connection: Any, text: str, what: str) -> None:
-        """Fail if a text holds a secret, without showing it."""
+        """Fail if a text contains a secret; the failure does not show the secret."""
         __tracebackhide__ = True
         secrets_of(self, {"connection": connection}).check(text, f"{type(self).__name__}: {what}")
 
@@ -566,28 +567,28 @@ async def _action(connection: ConnectionLike, name: str) -> Action:
 
 
 async def _variants(call: Call, connection: ConnectionLike) -> list[Call]:
-    """Return a read call with other values: one call for each further value of an enumeration."""
+    """Return copies of a read call, one for each other value of its enumeration arguments."""
     action = await _action(connection, call.action)
     if action.effect != "read" or action.schema is None:
         return []
     variants: list[Call] = []
     for name, schema in action.schema().get("properties", {}).items():
-        now = call.arguments.get(name, schema.get("default"))
+        current_value = call.arguments.get(name, schema.get("default"))
         variants += [
             Call(call.action, **{**call.arguments, name: value})
             for value in schema.get("enum", ())
-            if value != now
+            if value != current_value
         ]
     return variants
 
 
 def _length_of(result: Any) -> int:
-    """Count the items of a list; 0 for another result."""
+    """Return the length of a list; 0 for any other result."""
     return len(result) if isinstance(result, list) else 0  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _result_class(action: Action) -> type | None:
-    """Return the class in the annotation of an action's result, if it is in ``_COMPARED``."""
+    """Return the class in an action's return annotation, if the class is in ``_COMPARED``."""
     try:
         hint = typing.get_type_hints(action.call).get("return")
     except (NameError, TypeError):  # a name that only type checkers import
@@ -631,7 +632,7 @@ async def _close(connection: Any) -> None:
 
 
 def _sample(action: Action) -> dict[str, Any]:
-    """Return a value for each required argument, valid or not."""
+    """Return a value for each required argument; the values may be invalid."""
     return {item.name: "x" for item in action.parameters if item.required}
 
 

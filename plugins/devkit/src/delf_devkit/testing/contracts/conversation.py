@@ -22,7 +22,7 @@ _PAIRS = 5
 
 
 def messages_of(*texts: str, at: float = 1.0, task_id: str | None = None) -> list[ChatMessage]:
-    """Return messages of a user."""
+    """Return messages of a user with the given texts."""
     return [ChatMessage(role="user", content=text, at=at, task_id=task_id) for text in texts]
 
 

@@ -15,11 +15,11 @@ from delf.protocols.embedder import Embedder
 from delf_devkit.testing.contracts.base import TURNS, Contract, cancelled_at, missing
 
 _LENGTHS = (1, 8)
-"""Repetitions of a sentence before two texts differ: 28 and 224 characters, short for any model."""
+"""Repetitions of a sentence in two texts, whose 28 and 224 characters every model accepts."""
 _BATCH = 40
 _MARK = "marmalade-7741"
-_CLOSE = 1e-3
-"""The tolerance between two embeddings of one text, because batches change the order of sums."""
+_TOLERANCE = 1e-3
+"""The tolerance between two embeddings of one text, because batches sum in another order."""
 
 
 class EmbedderContract(Contract):
@@ -62,23 +62,25 @@ class EmbedderContract(Contract):
         together = await self._rows(embedder, self.passages)
         for text, row in reversed(list(zip(self.passages, together, strict=True))):
             (alone,) = await self._rows(embedder, [text])
-            assert _apart(row, alone) < _CLOSE, "it depends on the texts beside it"
+            assert _apart(row, alone) < _TOLERANCE, "it depends on the texts beside it"
 
     async def test_vectors_are_equal_in_every_process(
         self, embedder: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        plain = hash
+        original_hash = hash
 
-        def hash_of_process(number: int) -> Callable[[Any], int]:
-            return lambda value: plain(value) ^ number if isinstance(value, str) else plain(value)
+        def hash_of_process(seed: int) -> Callable[[Any], int]:
+            return lambda value: (
+                original_hash(value) ^ seed if isinstance(value, str) else original_hash(value)
+            )
 
         rows: list[list[float]] = []
         # Simulate two processes with different hash seeds.
-        for number in (1, 0x5EED):
+        for seed in (1, 0x5EED):
             with monkeypatch.context() as patch:
-                patch.setattr(builtins, "hash", hash_of_process(number))
+                patch.setattr(builtins, "hash", hash_of_process(seed))
                 rows += await self._rows(embedder, ["Kumquats and marmalade."])
-        assert _apart(*rows) < _CLOSE, (
+        assert _apart(*rows) < _TOLERANCE, (
             "its vectors come from hash(), which is another in each process: use zlib.crc32"
         )
 
@@ -87,7 +89,7 @@ class EmbedderContract(Contract):
         for turns in TURNS:
             await cancelled_at(lambda: embedder.embed(self.passages), turns)
         (after,) = await self._rows(embedder, self.passages[:1])
-        assert _apart(before, after) < _CLOSE
+        assert _apart(before, after) < _TOLERANCE
 
     async def test_embedder_names_its_model_and_accepts_a_full_batch(self, embedder: Any) -> None:
         assert isinstance(embedder.model, str)
@@ -107,7 +109,7 @@ class EmbedderContract(Contract):
         rows = await asyncio.gather(*(self._rows(embedder, [text]) for text in many))
         for text, (row,) in zip(many, rows, strict=True):
             wanted = expected[self.passages.index(text)]
-            assert _apart(row, wanted) < _CLOSE, "calls at the same time are mixed up"
+            assert _apart(row, wanted) < _TOLERANCE, "calls at the same time are mixed up"
 
     async def test_methods_do_not_block_the_event_loop(self, embedder: Any) -> None:
         texts = [f"Fact {number}." for number in range(min(embedder.batch_size, 64))]
@@ -132,10 +134,10 @@ class EmbedderContract(Contract):
             f"{len(texts)} texts, two of them equal, have {len(together)} vectors: each text of a "
             "batch needs a vector at its place"
         )
-        for place in (0, len(texts) // 2, len(texts) - 1):
-            (alone,) = await self._rows(embedder, [texts[place]])
-            assert _apart(together[place], alone) < _CLOSE, (
-                f"text {place} of {len(texts)} has the vector of another: facts would be found "
+        for index in (0, len(texts) // 2, len(texts) - 1):
+            (alone,) = await self._rows(embedder, [texts[index]])
+            assert _apart(together[index], alone) < _TOLERANCE, (
+                f"text {index} of {len(texts)} has the vector of another: facts would be found "
                 "under other words"
             )
 

@@ -49,9 +49,9 @@ _ZONES = (timedelta(hours=5, minutes=30), -timedelta(hours=3, minutes=30))
 class FormatContract(Contract):
     """Tests for a file format; needs fixtures ``file_format`` and ``path``, a file of the format.
 
-    ``rows`` are those of the file's first table. With ``writes``, a file is written from ``rows``
-    and read back. Set ``cuts_show = False`` for a format in which a truncated file cannot be
-    recognised, such as plain lines.
+    ``rows`` are the rows of the file's first table. With ``writes``, the suite writes ``rows`` to a
+    file and reads them back. Set ``cuts_show = False`` for a format in which truncated files cannot
+    be recognised, such as plain lines.
     """
 
     rows: ClassVar[Sequence[dict[str, Any]]] = ()
@@ -131,7 +131,7 @@ class FormatContract(Contract):
         assert rows, "random bytes were read as no rows: a damaged file would count as empty"
 
     async def test_damaged_text_raises(self, file_format: Any, path: Path, tmp_path: Path) -> None:
-        """Check a file in which a byte of a value is invalid."""
+        """Check that a file with an invalid byte in a value raises."""
         content = path.read_bytes()  # noqa: ASYNC240
         values = [value for row in self.rows for value in row.values() if isinstance(value, str)]
         word = next((v for v in values if len(v) > 2 and content.count(v.encode()) == 1), None)
@@ -237,14 +237,14 @@ class FormatContract(Contract):
                 "in a script; keep the column, with None"
             )
             names = [next(iter(row.values()), None) for row in rows]
-            same = names == [value, "end"] and type(names[0]) is type(value)
+            is_same = names == [value, "end"] and type(names[0]) is type(value)
             # A text format may return a number as text.
-            as_text = not isinstance(value, str) and names in (
+            is_text_form = not isinstance(value, str) and names in (
                 [str(value), "end"],
                 [json.dumps(value), "end"],
                 ["", "end"] if value is None else [],
             )
-            assert same or (as_text and names[0] != "None"), (
+            assert is_same or (is_text_form and names[0] != "None"), (
                 f"{value!r} was read back as {names[:1]!r}: what a person wrote becomes something "
                 "else; keep it, or raise ToolException"
             )
@@ -391,7 +391,7 @@ class FormatContract(Contract):
         )
 
     async def _round_trip(self, file_format: Any, folder: Path, path: Path, value: object) -> Any:
-        """Write a table of one value and read it back; ``_REFUSED`` if the format refuses it."""
+        """Write a table of one value and return the value as read back; ``_REFUSED`` if refused."""
         copy = folder / f"value{path.suffix}"
         try:
             copy.write_bytes(await file_format.write({"first": [["name"], [value]]}))
@@ -405,7 +405,7 @@ _REFUSED = object()
 
 
 def _moment_of(value: object) -> datetime | None:
-    """Return the time that a value of a file stands for; None if it cannot be known."""
+    """Return the date or time that a value of a file means; None if the value is not clear."""
     if isinstance(value, datetime):
         return value
     if isinstance(value, (int, float)):
@@ -419,13 +419,13 @@ def _moment_of(value: object) -> datetime | None:
 
 
 def _names_zone(value: object) -> bool:
-    """Return True if a value names a zone or counts seconds of UTC."""
+    """Return True if a value names a time zone, or is a number of seconds since 1970 in UTC."""
     seconds = r"-?\d{9,}(\.\d+)?"
     return re.search(rf"UTC|GMT|\dZ|[+-]\d\d:?\d\d|^{seconds}$", str(value)) is not None
 
 
 def _position_in_line(content: bytes) -> int:
-    """Return a position near the middle of a file, within a line."""
+    """Return an index near the middle of a file that is not the end of a line."""
     middle = len(content) // 2
     while middle > 1 and b"\n" in content[middle - 1 : middle + 1]:
         middle -= 1

@@ -25,8 +25,8 @@ from delf_devkit.testing.contracts.leavings import remember, restored_process
 _KIT: Final = str(Path(__file__).parent.parent)
 _CHECKS: Final = 8
 _CHECK_SECONDS: Final = 0.05
-_HELD_SECONDS: Final = 5.0
-"""The interval of checks in seconds."""
+_MIN_BLOCKED_SECONDS: Final = 5.0
+"""The shortest time for which a blocked event loop fails a test."""
 _QUEUE: Final = Path("/proc/thread-self/schedstat")
 
 
@@ -42,20 +42,20 @@ def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) ->
             remember(fixture)
         work = _run_and_close(function(self, *arguments, **named), named.values())
         task = asyncio.ensure_future(work)
-        step: object = None
+        last_step: object = None
         stuck_checks = 0
         try:
-            with _alarm(max(seconds, _HELD_SECONDS)) as alarm, restored_process():
+            with _alarm(max(seconds, _MIN_BLOCKED_SECONDS)) as alarm, restored_process():
                 while not task.done():
                     await asyncio.wait({task}, timeout=seconds / _CHECKS)
                     alarm()
-                    current, called = _step(work)
-                    is_stuck = current is step and current is not None
+                    step, named_object = _current_step(work)
+                    is_stuck = step is last_step and step is not None
                     stuck_checks = stuck_checks + 1 if is_stuck else 0
-                    step = current
+                    last_step = step
                     if stuck_checks >= _CHECKS and not task.done():
-                        what = f"{hanging(called)} has not ended after {seconds:g} s"
-                        pytest.fail(what + place_of(called), pytrace=False)
+                        what = f"{hanging(named_object)} has not ended after {seconds:g} s"
+                        pytest.fail(what + place_of(named_object), pytrace=False)
             await task
         finally:
             if not task.done():
@@ -100,7 +100,7 @@ async def _run_and_close(test: Awaitable[None], fixtures: Iterable[Any]) -> None
 
 
 def hanging(work: object) -> str:
-    """Name the function of an awaited object: ``Store.aclose``.
+    """Return the name of an awaited object's function, such as ``Store.aclose``.
 
     Args:
         work: A coroutine, a future, or the awaitable of ``anext``.
@@ -116,7 +116,7 @@ def hanging(work: object) -> str:
 
 
 def place_of(work: object) -> str:
-    """Return where a coroutine waits, for a message; empty if unknown."""
+    """Describe the line at which a coroutine waits, for a message; empty if unknown."""
     frames = list(_frames(work))
     if not frames:
         return ""
@@ -129,7 +129,7 @@ def _line(code: CodeType, number: int) -> str:
 
 
 def _frames(work: object) -> Generator[FrameType]:
-    """Yield the frames of an awaited coroutine, from the outside in."""
+    """Yield the frames of an awaited coroutine, the outermost first."""
     current: Any = work
     while current is not None:
         if isinstance(current, asyncio.Task):
@@ -144,10 +144,12 @@ def _frames(work: object) -> Generator[FrameType]:
         current = inner
 
 
-def _step(work: Any) -> tuple[object, object]:
-    """Return the object that a suite's innermost frame awaits, and the object to name.
+def _current_step(work: Any) -> tuple[object, object]:
+    """Find what a test is waiting for, outside of this kit.
 
-    Both are None if :meth:`Contract.within` guards the step.
+    Returns:
+        The awaited object, for recognising the same step again, and the object whose name a
+        message shows. Both are None inside :meth:`Contract.within`, which has its own timeout.
     """
     current = work
     while True:
@@ -166,42 +168,42 @@ def _step(work: Any) -> tuple[object, object]:
 
 @contextlib.contextmanager
 def _alarm(seconds: float) -> Generator[Callable[[], None]]:
-    """Fail if the event loop blocks; call the yielded function in each turn of the loop.
+    """Fail if the event loop is blocked for some seconds; the yielded function restarts the time.
 
     A signal is used, because only signals interrupt a blocked thread. Nothing is checked without
     signals, or if another tool such as pytest-timeout uses the signal. The time for which the
     machine ran other processes is subtracted.
     """
-    usable = (
+    can_use_timer = (
         hasattr(signal, "setitimer")
         and threading.current_thread() is threading.main_thread()
         and signal.getitimer(signal.ITIMER_REAL)[0] == 0
     )
-    if not usable:
+    if not can_use_timer:
         yield lambda: None
         return
 
     queued = queued_seconds()
 
-    def held(_number: int, frame: FrameType | None) -> None:
+    def on_alarm(_number: int, frame: FrameType | None) -> None:
         nonlocal queued
         before, queued = queued, queued_seconds()
-        if queued - before > seconds / _CHECKS:
+        if queued - before > seconds / _CHECKS:  # the machine ran other processes meanwhile
             signal.setitimer(signal.ITIMER_REAL, queued - before)
             return
         where = "" if frame is None else f" at {_line(frame.f_code, frame.f_lineno)}"
         pytest.fail(f"the event loop has been held for {seconds:g} s{where}; use a thread")
 
-    before = signal.signal(signal.SIGALRM, held)
+    before = signal.signal(signal.SIGALRM, on_alarm)
 
-    def again() -> None:
+    def restart() -> None:
         nonlocal queued
         queued = queued_seconds()
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
-    again()
+    restart()
     try:
-        yield again
+        yield restart
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
@@ -219,7 +221,7 @@ def queued_seconds() -> float:
 
 
 class HeldFrames:
-    """Records where a thread is while its event loop is blocked."""
+    """Records the line at which a thread blocks its event loop for the longest time."""
 
     def __init__(self) -> None:
         self._thread, self._last = threading.get_ident(), time.monotonic()
@@ -247,7 +249,7 @@ class HeldFrames:
 
 @contextlib.contextmanager
 def held_frames() -> Generator[HeldFrames]:
-    """Watch this thread's event loop from another thread; see :class:`HeldFrames`."""
+    """Watch this thread's event loop from another thread while the block runs."""
     frames = HeldFrames()
     watching = threading.Thread(target=frames.watch, name="delf-watch", daemon=True)
     watching.start()
@@ -260,7 +262,7 @@ def held_frames() -> Generator[HeldFrames]:
 
 # -- what blocks, however quick it is ------------------------------------------------------------
 
-_BLOCKS: Final = {
+_BLOCKING_EVENTS: Final = {
     "socket.getaddrinfo": "socket.getaddrinfo",
     "socket.gethostbyname": "socket.gethostbyname",
     "sqlite3.connect": "sqlite3.connect",
@@ -322,14 +324,14 @@ def started_programs() -> Generator[list[str]]:
 
 @contextlib.contextmanager
 def blocking_calls() -> Generator[list[str]]:
-    """Collect blocking calls on this thread's event loop while the block runs, by an audit hook."""
+    """Collect the blocking calls that this thread makes while the block runs, by an audit hook."""
     install_blocking_hook()
     thread, calls = threading.get_ident(), list[str]()
 
     def listen(event: str, arguments: tuple[Any, ...]) -> None:
         if threading.get_ident() != thread:
             return
-        name = _BLOCKS.get(event)
+        name = _BLOCKING_EVENTS.get(event)
         if event == "socket.connect" and arguments[0].gettimeout() != 0:
             name = "a blocking connect"
         if event == "subprocess.Popen" and not _starts_by_asyncio():
@@ -340,36 +342,39 @@ def blocking_calls() -> Generator[list[str]]:
         if name is not None:
             calls.append(f"{name} at {_caller()}")
 
-    sleep, syncs = time.sleep, {name: getattr(os, name) for name in _SYNCS if hasattr(os, name)}
+    original_sleep, original_syncs = (
+        time.sleep,
+        {name: getattr(os, name) for name in _SYNCS if hasattr(os, name)},
+    )
 
     def syncing(name: str) -> Callable[[Any], None]:
         def sync(file: Any) -> None:
             if threading.get_ident() == thread:
                 calls.append(f"os.{name} at {_caller()}")
-            syncs[name](file)
+            original_syncs[name](file)
 
         return sync
 
     def slept(seconds: float) -> None:
         if seconds and threading.get_ident() == thread:  # sleep(0) only yields to other threads
             calls.append(f"time.sleep at {_caller()}")
-        sleep(seconds)
+        original_sleep(seconds)
 
     _listeners.append(listen)
     time.sleep = slept  # an audit event exists only from 3.13 on
-    for name in syncs:
+    for name in original_syncs:
         setattr(os, name, syncing(name))  # never an audit event
     try:
         yield calls
     finally:
-        time.sleep = sleep
-        for name, sync in syncs.items():
+        time.sleep = original_sleep
+        for name, sync in original_syncs.items():
             setattr(os, name, sync)
         _listeners.remove(listen)
 
 
 def _starts_by_asyncio() -> bool:
-    """Return True if asyncio itself starts the program that is started now."""
+    """Return True if the program that is being started is started by asyncio."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         if frame.f_code is _ASYNCIO_START:
@@ -379,19 +384,19 @@ def _starts_by_asyncio() -> bool:
 
 
 def _caller() -> str:
-    """Return the innermost frame outside of Python, installed packages and this kit."""
+    """Describe the innermost line of the call stack outside of Python, packages and this kit."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     return _place_in(frame) or "?"
 
 
 def _place_in(frame: FrameType | None) -> str:
-    """Return the innermost frame of a plugin, for a message; empty if there is none."""
-    last: FrameType | None = None
+    """Describe the innermost line of a plugin in a call stack; empty if there is none."""
+    candidate: FrameType | None = None
     while frame is not None:
         name = frame.f_code.co_filename
         if not name.startswith((_KIT, "<frozen")) and name != __file__:
-            last = frame
+            candidate = frame  # an installed package, unless a caller is the plugin's own code
             if "site-packages" not in name and not name.startswith(sys.base_prefix):
                 break
         frame = frame.f_back
-    return "" if last is None else _line(last.f_code, last.f_lineno)
+    return "" if candidate is None else _line(candidate.f_code, candidate.f_lineno)

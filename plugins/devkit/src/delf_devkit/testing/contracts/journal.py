@@ -26,13 +26,13 @@ from delf.protocols.states import state_of
 from delf_devkit.testing.contracts.base import TURNS, Contract, cancelled_at, missing, needs
 from delf_devkit.testing.events import every_event
 
-_BEHIND = 1_500
-"""More events than the usual bounds of queues."""
+_LAGGING_EVENTS = 1_500
+"""The number of events that a slow subscriber lags behind, more than queues usually hold."""
 _MANY = 500
 _AT_ONCE = 8
 _INSTANT = 0.05
 _MARK = "marmalade-7741"
-_TEXTS = (
+_FRAGILE_TEXTS = (
     "a\u2028b\x85c\x0bd\x1ce",
     "one\r\ntwo\rthree\n",
     "nul \x00 end",
@@ -40,7 +40,7 @@ _TEXTS = (
     " blanks around ",
     "",
 )
-"""Texts that lines, quotes or patterns of a format can change."""
+"""Texts that a storage format may change by its handling of lines, quotes or patterns."""
 
 
 def started(task_id: str, at: float = 1.0, key: str | None = None) -> TaskStarted:
@@ -79,7 +79,7 @@ class JournalContract(Contract):
 
     @pytest.fixture
     def reopen(self) -> Callable[[], Any]:
-        """Opens the journal under test again."""
+        """A function that opens the journal under test again."""
         missing(self, "a fixture `reopen`, or durable = False")
 
     @pytest.fixture
@@ -248,13 +248,15 @@ class JournalContract(Contract):
 
     async def test_text_of_any_characters_is_kept(self, journal: Any) -> None:
         await journal.append(started("t"))
-        for seq, text in enumerate(_TEXTS, 2):
+        for seq, text in enumerate(_FRAGILE_TEXTS, 2):
             await journal.append(printed("t", seq, text))
         texts_kept = [event.text for event in (await journal.read("t"))[1:]]
         wrong = [
-            text for text, text_kept in zip(_TEXTS, texts_kept, strict=False) if text != text_kept
+            text
+            for text, text_kept in zip(_FRAGILE_TEXTS, texts_kept, strict=False)
+            if text != text_kept
         ]
-        assert texts_kept == list(_TEXTS), (
+        assert texts_kept == list(_FRAGILE_TEXTS), (
             f"{(wrong or ['an event'])[0]!r} is not kept as it was: what a task printed or read "
             "would be another text once it is resumed"
         )
@@ -262,7 +264,7 @@ class JournalContract(Contract):
     async def test_slow_subscriber_loses_nothing(self, journal: Any) -> None:
         await journal.append(started("t"))
         task_stream, all_stream = journal.subscribe("t"), journal.subscribe()
-        events = [printed("t", seq) for seq in range(2, _BEHIND)]
+        events = [printed("t", seq) for seq in range(2, _LAGGING_EVENTS)]
         for event in events:
             await self.within(journal.append(event), self.seconds * 10)
         for kind, stream in (("of one task", task_stream), ("of all tasks", all_stream)):
@@ -346,8 +348,8 @@ class JournalContract(Contract):
             await opened.aclose()
 
         async def elsewhere() -> None:
-            again: Any = reopen()
-            await use(await again if inspect.isawaitable(again) else again, "second")
+            opened: Any = reopen()
+            await use(await opened if inspect.isawaitable(opened) else opened, "second")
 
         await journal.append(started("before"))
         try:
@@ -397,11 +399,11 @@ class JournalContract(Contract):
         for event in (started("a"), finished("a", 2)):
             await journal.append(event)
         await journal.aclose()
-        again: Any = reopen()
-        again = await again if inspect.isawaitable(again) else again
-        assert [event.seq for event in await again.read("a")] == [1, 2]
-        assert [item.state for item in await again.find()] == ["done"]
-        await again.aclose()
+        reopened: Any = reopen()
+        reopened = await reopened if inspect.isawaitable(reopened) else reopened
+        assert [event.seq for event in await reopened.read("a")] == [1, 2]
+        assert [item.state for item in await reopened.find()] == ["done"]
+        await reopened.aclose()
 
     @needs("durable")
     async def test_two_open_instances_lose_nothing(

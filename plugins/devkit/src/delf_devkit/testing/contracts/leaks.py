@@ -22,19 +22,19 @@ _HIDDEN = "[redacted]"
 _AROUND = 80
 _PROBE: Final = "marmalade-7741-probe"
 _TEXT: Final = re.compile(r"\b(str|bytes|Any)\b")
-_LOOKED_AT: Final = 1_000
-"""The number of items of an object's containers that are looked at."""
+_MAX_SEARCHED_ITEMS: Final = 1_000
+"""The maximum number of items of each container that are searched for objects."""
 
 
 class Secrets:
     """Texts that must not leak, in plain and encoded forms.
 
     Args:
-        secrets: The secrets in plain text; of a URL only its password is used.
+        secrets: The secrets in plain text. Of a URL, only the password counts as secret.
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        parts = {part for secret in secrets for part in _parts(secret)}
+        parts = {part for secret in secrets for part in _secret_parts(secret)}
         self._plain = sorted(parts, key=len, reverse=True)
         self._redactor = Redactor(parts)
 
@@ -46,7 +46,7 @@ class Secrets:
         return hidden
 
     def check(self, text: str, what: str) -> None:
-        """Fail if a text holds a secret, without showing it."""
+        """Fail if a text contains a secret; the failure does not show the secret."""
         __tracebackhide__ = True
         hidden = self.hide(text)
         if hidden != text:
@@ -55,27 +55,27 @@ class Secrets:
 
 
 def is_secret_name(name: str) -> bool:
-    """Return True if delf treats a value with this name as a secret, for example ``api_key``."""
+    """Return True if delf treats a value with this name as a secret, as for ``api_key``."""
     return name.lower() == "dsn" or any(secrets_of_options({name: _PROBE}))
 
 
 def plain_secrets(types: Mapping[str, Any]) -> list[str]:
-    """Name the settings that are secrets by their names and can hold plain text.
+    """Return the names of settings that are secrets by their name but are stored as plain text.
 
     Args:
-        types: The types by name: annotations, or their texts.
+        types: The types by name, each an annotation or the text of an annotation.
     """
-    places: list[str] = []
+    names: list[str] = []
     for name, kind in types.items():
         text = kind.__name__ if isinstance(kind, type) else str(kind)
         is_path = "_local_path" in text or "LocalPath" in text  # the path of a file with the secret
         if is_secret_name(name) and _TEXT.search(text) and "Secret" not in text and not is_path:
-            places.append(name)
-    return places
+            names.append(name)
+    return names
 
 
 def types_of(fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
-    """Return the types of settings, with the metadata of their annotations."""
+    """Return the types of settings by name, as annotations or as texts with their metadata."""
     return {
         name: f"{field.annotation} {field.metadata}" if field.metadata else field.annotation
         for name, field in fields.items()
@@ -92,21 +92,21 @@ def secrets_of(suite: object, fixtures: Mapping[str, Any]) -> Secrets:
     secrets = set[str](getattr(suite, "secrets", ()))
     for value in fixtures.values():
         secrets |= declared_by(getattr(value, "settings", None))
-        secrets |= {*_held_by(value)}
+        secrets |= {*_secrets_in_attributes(value)}
     return Secrets(secrets)
 
 
-def _held_by(value: object) -> Iterator[str]:
-    """Yield the secrets that an object of a plugin keeps in its own attributes."""
-    for name, value_held in getattr(value, "__dict__", {}).items():
-        if isinstance(value_held, SecretStr):
-            yield value_held.get_secret_value()
-        elif isinstance(value_held, str) and is_secret_name(name):
-            yield from secrets_of_options({name: value_held})
+def _secrets_in_attributes(value: object) -> Iterator[str]:
+    """Yield the secrets in the attributes of an object."""
+    for name, attribute in getattr(value, "__dict__", {}).items():
+        if isinstance(attribute, SecretStr):
+            yield attribute.get_secret_value()
+        elif isinstance(attribute, str) and is_secret_name(name):
+            yield from secrets_of_options({name: attribute})
 
 
 def reprs_of(subject: object) -> list[str]:
-    """Return the reprs of an object, and of the objects from its package in its attributes."""
+    """Return the reprs of an object, and of its attributes with a class of the same package."""
     package = type(subject).__module__.partition(".")[0]
     texts = [repr(subject), str(subject)]
     for attribute in list(getattr(subject, "__dict__", {}).values()):
@@ -117,7 +117,7 @@ def reprs_of(subject: object) -> list[str]:
             items = cast("Iterable[object]", attribute)
         texts += [
             repr(item)
-            for item in islice(items, _LOOKED_AT)
+            for item in islice(items, _MAX_SEARCHED_ITEMS)
             if type(item).__module__.partition(".")[0] == package
         ]
     return texts
@@ -130,7 +130,7 @@ def texts_of(error: BaseException) -> str:
 
 
 def declared_by(settings: object) -> set[str]:
-    """Return the values of secret fields."""
+    """Return the values of the ``SecretStr`` fields of settings."""
     if not isinstance(settings, PluginSettings):
         return set()
     values = dict(settings).values()
@@ -140,7 +140,7 @@ def declared_by(settings: object) -> set[str]:
 
 @contextlib.contextmanager
 def captured_logs() -> Generator[list[str]]:
-    """Collect all logs and prints of the block, hiding them from other handlers."""
+    """Collect all log messages and prints of the block, without passing them on."""
     lines: list[str] = []
     formatter, printed = logging.Formatter(), io.StringIO()
 
@@ -160,7 +160,7 @@ def captured_logs() -> Generator[list[str]]:
     lines += printed.getvalue().splitlines()
 
 
-def _parts(secret: str) -> set[str]:
+def _secret_parts(secret: str) -> set[str]:
     """Return the secret parts of a text: a URL's password, or the whole text."""
     if "://" in secret:
         password = urlsplit(secret).password

@@ -34,24 +34,24 @@ from typing import Any, Final, cast
 import pytest
 
 _CHECK_SECONDS: Final = 0.01
-_CHECKS: Final = 100
-"""The number of checks before tasks, threads and processes of a closed plugin must have ended."""
-_POOLS: Final = ("asyncio_", "AnyIO", "delf")
+_MAX_CHECKS: Final = 100
+"""The number of checks before a closed plugin's tasks, threads and processes must have ended."""
+_LOOP_THREADS: Final = ("asyncio_", "AnyIO", "delf")
 """The beginnings of names of threads that belong to the event loop, not to a plugin."""
 _CONTAINERS: Final = (dict, list, set, deque, tuple, str)
 _MUTABLE: Final = (dict, list, set, deque)
-_LARGEST: Final = 1_000
-"""The number of items from which a container counts as a table of constants."""
-_SHORTEST_MARK: Final = 4
-_OURS: Final = frozenset(
+_MAX_CONTAINER_ITEMS: Final = 1_000
+"""The number of items above which a container counts as a table of constants."""
+_MIN_MARK_CHARS: Final = 4
+_EXEMPT_PACKAGES: Final = frozenset(
     {"delf", "delf_devkit", "delf_engine", "builtins", "_pytest", "pytest", "pytest_asyncio"}
 )
-_TESTS: Final = re.compile(r"(^|\.)(tests?|conftest|test_\w+|\w+_test)(\.|$)")
-"""Matches the names of modules of tests, whose tables may be large."""
-_NO_FILES: Final = ("/proc/", "/sys/", "/memfd:", sys.prefix, sys.base_prefix)
+_TEST_MODULE: Final = re.compile(r"(^|\.)(tests?|conftest|test_\w+|\w+_test)(\.|$)")
+"""Matches the names of test modules, whose tables may be large."""
+_SYSTEM_PATHS: Final = ("/proc/", "/sys/", "/memfd:", sys.prefix, sys.base_prefix)
 """The beginnings of paths that belong to the system, to Python or to installed packages."""
 _USES: Final = 2
-_OF_PYTHON: Final = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+_MULTIPROCESSING_HELPERS: Final = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 
 
 async def check_leavings(
@@ -68,28 +68,28 @@ async def check_leavings(
         subject: The object.
         use: Uses the object in an ordinary way.
         close: Closes the object.
-        marks: Texts of the work that no class and no module may keep.
+        marks: Texts that ``use`` passes to the object, which no class and no module may keep.
         silent: Whether the object must print nothing.
     """
     __tracebackhide__ = True
-    process, variables = _process(), dict(os.environ)
+    process, variables = _process_settings(), dict(os.environ)
     threads, tasks = {*threading.enumerate()}, asyncio.all_tasks()
     children = _children()
-    shared = _Shared(subject, marks)
+    shared = _SharedState(subject, marks)
     printed, opened = io.StringIO(), open_files()
     exit_handlers = [_exit_handler_count()]
     random.seed()  # an earlier test may have left the state that a plugin sets
-    chance = [random.getstate()]
+    random_states = [random.getstate()]
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", folder)
         with contextlib.redirect_stdout(printed) if silent else contextlib.nullcontext():
             await use()
             shared.first()
-            chance.append(random.getstate())
+            random_states.append(random.getstate())
             exit_handlers.append(_exit_handler_count())
             await use()
             exit_handlers.append(_exit_handler_count())
-            chance.append(random.getstate())
+            random_states.append(random.getstate())
             shared.check()
             await close()
         await _check_running(threads, tasks)
@@ -99,7 +99,9 @@ async def check_leavings(
         f"it prints {printed.getvalue()[:80]!r}: the answer of a task goes to the standard output "
         "of the command, and nothing else may; use logging"
     )
-    assert not chance[0] != chance[1] == chance[2], (
+    before, after_first_use, after_second_use = random_states
+    is_seeded_on_each_use = before != after_first_use == after_second_use
+    assert not is_seeded_on_each_use, (
         "it seeds Python's random numbers on each use: what other plugins and the program draw "
         "repeats; use an own random.Random(seed)"
     )
@@ -116,7 +118,7 @@ async def check_leavings(
         f"the temporary file {files[0]!r} is left after aclose(): a long-lived agent fills the disk"
     )
     new_children = list[int]()
-    for _ in range(_CHECKS):
+    for _ in range(_MAX_CHECKS):
         new_children = [
             each for each in _children() - children if not _is_multiprocessing_helper(each)
         ]
@@ -135,9 +137,14 @@ async def check_leavings(
 async def _check_running(
     threads: AbstractSet[threading.Thread], tasks: AbstractSet[asyncio.Task[Any]]
 ) -> None:
-    """Fail if a task or a thread is still running."""
+    """Fail if a new task or thread still runs after some seconds.
+
+    Args:
+        threads: The threads that ran before.
+        tasks: The tasks that ran before.
+    """
     __tracebackhide__ = True
-    for _ in range(_CHECKS):
+    for _ in range(_MAX_CHECKS):
         if not _running(threads, tasks):
             return
         await asyncio.sleep(_CHECK_SECONDS)
@@ -153,13 +160,13 @@ async def _check_running(
 def _running(
     threads: AbstractSet[threading.Thread], tasks: AbstractSet[asyncio.Task[Any]]
 ) -> list[str]:
-    """Name the new tasks and threads."""
+    """Return the names of running tasks and threads that are not among the given ones."""
     new = [task for task in asyncio.all_tasks() - tasks if not task.done()]
     names = [f"the task {getattr(t.get_coro(), '__qualname__', '?')}" for t in new]
     return names + [
         f"the thread {thread.name!r}"
         for thread in {*threading.enumerate()} - threads
-        if not thread.name.startswith(_POOLS)
+        if not thread.name.startswith(_LOOP_THREADS)
         and "process_request" not in thread.name  # a thread of a test server
     ]
 
@@ -186,7 +193,7 @@ def open_files() -> list[str]:
         with contextlib.suppress(OSError):
             path = str(link.readlink())
             is_device = path.startswith("/dev/") and not path.startswith("/dev/shm/")  # noqa: S108
-            if path.startswith("/") and not path.startswith(_NO_FILES) and not is_device:
+            if path.startswith("/") and not path.startswith(_SYSTEM_PATHS) and not is_device:
                 paths.append(path)
     return paths
 
@@ -199,7 +206,7 @@ def _command(pid: int) -> str:
 
 def _is_multiprocessing_helper(pid: int) -> bool:
     """Return True for a helper process of Python's multiprocessing."""
-    return any(name in _command(pid) for name in _OF_PYTHON)
+    return any(name in _command(pid) for name in _MULTIPROCESSING_HELPERS)
 
 
 _PATCHED: Final = (
@@ -209,13 +216,13 @@ _PATCHED: Final = (
     (subprocess, "Popen"),
     (time, "time"),
 )
-"""Functions and classes that plugins of the kind of gevent replace for the whole process."""
+"""Functions and classes that libraries such as gevent replace for the whole process."""
 
 # -- the process ---------------------------------------------------------------------------------
 
 
-def _process() -> dict[str, object]:
-    """Return the settings of the process that all its plugins share."""
+def _process_settings() -> dict[str, object]:
+    """Return the settings that all plugins of a process share, by a description of each setting."""
     root, mask = logging.getLogger(), os.umask(0)
     os.umask(mask)
     state: dict[str, object] = {
@@ -248,14 +255,14 @@ def _process() -> dict[str, object]:
 
 
 def _check_process(before: dict[str, object], variables: dict[str, str]) -> None:
-    """Fail if a setting or a variable of the process has changed."""
+    """Fail if a setting of the process or an environment variable has changed."""
     __tracebackhide__ = True
     names = {*variables, *os.environ}
     changed = sorted(name for name in names if variables.get(name) != os.environ.get(name))
     assert not changed, (
         f"the variable {changed[0]} is left changed: programs that other plugins start would get it"
     )
-    now = _process()
+    now = _process_settings()
     other = [what for what, value in before.items() if now[what] != value]
     assert not other, (
         f"{other[0]} is left changed, which all plugins and the program that embeds delf share"
@@ -265,7 +272,7 @@ def _check_process(before: dict[str, object], variables: dict[str, str]) -> None
 # -- classes and modules -------------------------------------------------------------------------
 
 
-class _Shared:
+class _SharedState:
     """The state of an object's class and modules, which all users of the process share.
 
     A cache may be filled on the first use. State that changes on each use, or that contains a text
@@ -278,16 +285,16 @@ class _Shared:
 
     def __init__(self, subject: object, marks: Iterable[str]) -> None:
         self._kind = type(subject)
-        self._marks = [mark for mark in marks if len(mark) >= _SHORTEST_MARK]
+        self._marks = [mark for mark in marks if len(mark) >= _MIN_MARK_CHARS]
         remember(subject)
         self._first: dict[str, str] = {}
 
     def first(self) -> None:
-        """Remember the state after the first use."""
+        """Store the state after the first use, for :meth:`check`."""
         self._first = {name: _text(value) for name, value in _class_containers(self._kind)}
 
     def check(self) -> None:
-        """Fail if a later use changed the state, or if the state holds a text of the use."""
+        """Fail if a later use changed the state, or if the state contains a text of the use."""
         __tracebackhide__ = True
         marked = sorted(self._containers_with_marks())
         assert not marked, (
@@ -302,8 +309,8 @@ class _Shared:
         )
 
     def _containers_with_marks(self) -> set[str]:
-        """Return the names of the package's containers to which the use added one of its texts."""
-        before = _PRISTINE.get(self._kind, {})
+        """Return the names of the package's containers that contain a text of the use."""
+        before = _CONTAINERS_BEFORE.get(self._kind, {})
         return {
             name
             for name, text in _containers(self._kind).items()
@@ -311,25 +318,25 @@ class _Shared:
         }
 
 
-_PRISTINE: Final = dict[type, dict[str, str]]()
-"""The containers of each tested class and its package, before a suite used them here."""
+_CONTAINERS_BEFORE: Final = dict[type, dict[str, str]]()
+"""Each tested class with the contents of its package's containers before the suite's first use."""
 
 
 def remember(subject: object) -> None:
-    """Remember the containers of an object's class and package, once for each class."""
+    """Store the containers of an object's package before the first use of its class."""
     kind = type(subject)
-    if kind not in _PRISTINE and _package(kind) not in sys.stdlib_module_names:
-        _PRISTINE[kind] = _containers(kind)
+    if kind not in _CONTAINERS_BEFORE and _package(kind) not in sys.stdlib_module_names:
+        _CONTAINERS_BEFORE[kind] = _containers(kind)
 
 
 @contextlib.contextmanager
 def restored_process() -> Generator[None]:
-    """Undo what a test changed in the process, so that a later test sees a change of its own."""
+    """Undo what the block changes in the process, so that the next test starts afresh."""
     variables, mask = dict(os.environ), os.umask(0)
     os.umask(mask)
-    root, timeout, term = logging.getLogger(), socket.getdefaulttimeout(), signal.SIGTERM
-    level, handler = root.level, signal.getsignal(term)
-    collects, recursion = gc.isenabled(), sys.getrecursionlimit()
+    root, timeout, sigterm = logging.getLogger(), socket.getdefaulttimeout(), signal.SIGTERM
+    level, handler = root.level, signal.getsignal(sigterm)
+    collects_garbage, recursion_limit = gc.isenabled(), sys.getrecursionlimit()
     filters, precision = warnings.filters[:], decimal.getcontext().prec
     disabled = root.manager.disable
     patched = {place: getattr(*place) for place in _PATCHED if hasattr(*place)}
@@ -343,14 +350,14 @@ def restored_process() -> Generator[None]:
         root.setLevel(level)
         logging.disable(disabled)
         socket.setdefaulttimeout(timeout)
-        (gc.enable if collects else gc.disable)()
-        sys.setrecursionlimit(recursion)
+        (gc.enable if collects_garbage else gc.disable)()
+        sys.setrecursionlimit(recursion_limit)
         warnings.filters[:] = filters  # pyright: ignore[reportIndexIssue]
         decimal.getcontext().prec = precision
         for (module, name), value in patched.items():
             setattr(module, name, value)
-        if signal.getsignal(term) is not handler and handler is not None:
-            signal.signal(term, handler)
+        if signal.getsignal(sigterm) is not handler and handler is not None:
+            signal.signal(sigterm, handler)
 
 
 def _package(kind: type) -> str:
@@ -358,18 +365,18 @@ def _package(kind: type) -> str:
 
 
 def _containers(kind: type) -> dict[str, str]:
-    """Return the containers of a class and of its package by their names, as texts."""
+    """Return the containers of a class and of its package: a mapping from name to repr."""
     containers = dict(_class_containers(kind))
     package = _package(kind)
     for name, module in list(sys.modules.items()):
-        is_part = name.partition(".")[0] == package and package not in _OURS
-        if is_part and (name == kind.__module__ or not _TESTS.search(name)):
+        is_part = name.partition(".")[0] == package and package not in _EXEMPT_PACKAGES
+        if is_part and (name == kind.__module__ or not _TEST_MODULE.search(name)):
             containers |= dict(_module_containers(module))
     return {name: _text(value) for name, value in containers.items()}
 
 
 def _is_small(value: object) -> bool:
-    return isinstance(value, _CONTAINERS) and len(cast("Any", value)) <= _LARGEST
+    return isinstance(value, _CONTAINERS) and len(cast("Any", value)) <= _MAX_CONTAINER_ITEMS
 
 
 def _text(value: object) -> str:
@@ -379,21 +386,21 @@ def _text(value: object) -> str:
         return ""
 
 
-def _held_by(value: object, package: str) -> object:
-    """Return the attributes of an object of the package, or of a thread-local; None if none.
+def _attributes_of(value: object, package: str) -> object:
+    """Return the attributes of a package's object or of a thread-local; None for other objects.
 
-    For a function, mutable defaults and closure values are included, whatever its package.
+    A function of any package counts, too: its mutable defaults and closure values are included.
     """
     if isinstance(value, FunctionType):
-        return _held_by_function(value)
-    home = str(getattr(type(value), "__module__", "")).partition(".")[0]
-    if home == package or isinstance(value, threading.local):
+        return _attributes_of_function(value)
+    defining_package = str(getattr(type(value), "__module__", "")).partition(".")[0]
+    if defining_package == package or isinstance(value, threading.local):
         return getattr(value, "__dict__", None) or None
     return None
 
 
-def _held_by_function(function: FunctionType) -> object:
-    """Return the attributes, mutable defaults and closure of a function; None if nothing."""
+def _attributes_of_function(function: FunctionType) -> object:
+    """Return a function's attributes, mutable defaults and closure values; None without any."""
     defaults: list[Any] = [
         *(function.__defaults__ or ()),
         *(function.__kwdefaults__ or {}).values(),
@@ -406,9 +413,9 @@ def _held_by_function(function: FunctionType) -> object:
 
 
 def _class_containers(kind: type) -> Iterator[tuple[str, object]]:
-    """Yield the containers and caches of an object's own classes."""
+    """Yield the containers and caches of a class and its bases, each with its name."""
     for cls in kind.__mro__:
-        if cls.__module__.partition(".")[0] in _OURS:
+        if cls.__module__.partition(".")[0] in _EXEMPT_PACKAGES:
             continue
         for name, value in vars(cls).items():
             if name.startswith("__"):
@@ -420,12 +427,15 @@ def _class_containers(kind: type) -> Iterator[tuple[str, object]]:
                 yield f"{cls.__name__}.{name}", cast("object", value)
             elif isinstance(value, threading.local):
                 yield f"{cls.__name__}.{name}", value.__dict__
-            elif isinstance(value, FunctionType) and (held := _held_by_function(value)) is not None:
+            elif (
+                isinstance(value, FunctionType)
+                and (held := _attributes_of_function(value)) is not None
+            ):
                 yield f"the defaults or the closure of {cls.__name__}.{name}", held
 
 
 def _module_containers(module: ModuleType) -> Iterator[tuple[str, object]]:
-    """Yield the containers of a module and of its classes."""
+    """Yield the containers of a module and of its classes, each with its name."""
     for name, value in list(vars(module).items()):
         if name.startswith("__") or name == "pytestmark":
             continue
@@ -435,5 +445,5 @@ def _module_containers(module: ModuleType) -> Iterator[tuple[str, object]]:
                     yield f"{value.__qualname__}.{inner}", held
         elif _is_small(value):
             yield f"{module.__name__}.{name}", cast("object", value)
-        elif (held := _held_by(value, module.__name__.partition(".")[0])) is not None:
+        elif (held := _attributes_of(value, module.__name__.partition(".")[0])) is not None:
             yield f"{module.__name__}.{name}", held

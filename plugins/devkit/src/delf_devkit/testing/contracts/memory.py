@@ -17,18 +17,19 @@ from delf_devkit.testing.contracts.base import TURNS, Contract, cancelled_at, mi
 _AT_ONCE = 10
 _INSTANT = 0.01
 _MANY = 300
-_SAME_TIME = timedelta(minutes=10)
-"""The largest difference between two clocks; zones differ by a quarter of an hour or more."""
+_MAX_CLOCK_DIFFERENCE = timedelta(minutes=10)
+"""The largest accepted difference between two clocks; time zones differ by at least 15 minutes."""
 _MARK = "marmalade-7741"
 
 
 class MemoryContract(Contract):
     """Tests for a memory store; needs a fixture ``store``, a fresh and empty store.
 
-    ``query`` must find ``expected`` first among ``facts``; the default has words in common, so that
-    a plain text search passes. The suite closes the store. ``durable = True`` needs a fixture
-    ``reopen``, ``namespaces = True`` a fixture ``elsewhere`` that opens the store for a namespace,
-    and ``fails = True`` a fixture ``failing_store`` whose file or service is unavailable.
+    ``query`` must find ``expected`` first among ``facts``. The default query shares words with the
+    expected fact, so that a plain text search passes. The suite closes the store. ``durable =
+    True`` needs a fixture ``reopen``, ``namespaces = True`` a fixture ``elsewhere`` that opens the
+    store for a namespace, and ``fails = True`` a fixture ``failing_store`` whose file or service is
+    unavailable.
     """
 
     facts: ClassVar[Sequence[str]] = (
@@ -49,12 +50,12 @@ class MemoryContract(Contract):
 
     @pytest.fixture
     def reopen(self) -> Callable[[], Any]:
-        """Opens the store under test again."""
+        """A function that opens the store under test again."""
         missing(self, "a fixture `reopen`, or durable = False")
 
     @pytest.fixture
     def elsewhere(self) -> Callable[[str], Any]:
-        """Opens the store under test for another namespace."""
+        """A function that opens the store under test for another namespace."""
         missing(self, "a fixture `elsewhere`, or namespaces = False")
 
     @pytest.fixture
@@ -70,7 +71,7 @@ class MemoryContract(Contract):
         assert [fact.content for fact in saved] == list(self.facts)
         assert all(fact.saved_at.tzinfo is not None for fact in saved), "times have no zone"
         difference = max(abs(datetime.now(UTC) - fact.saved_at) for fact in saved)
-        assert difference < _SAME_TIME, (
+        assert difference < _MAX_CLOCK_DIFFERENCE, (
             f"a fact that was saved now has a time {difference} away: store times in UTC, and "
             "read them in the zone in which they were stored"
         )
@@ -293,7 +294,7 @@ class MemoryContract(Contract):
     async def test_data_survives_the_process(self, store: Any, reopen: Callable[[], Any]) -> None:
         await store.save(self.facts)
         await store.aclose()
-        again: Any = reopen()
-        again = await again if inspect.isawaitable(again) else again
-        assert [fact.content for fact in await again.all()] == list(self.facts)
-        await again.aclose()
+        reopened: Any = reopen()
+        reopened = await reopened if inspect.isawaitable(reopened) else reopened
+        assert [fact.content for fact in await reopened.all()] == list(self.facts)
+        await reopened.aclose()

@@ -104,7 +104,7 @@ class ModelContract(Contract):
 
     @pytest.fixture
     def sent(self) -> Callable[[], Sequence[str]]:
-        """Return the requests sent so far, each as a text."""
+        """A function that returns the text of each request sent so far."""
         missing(self, "a fixture `sent`, or sends = False")
 
     @pytest.fixture
@@ -124,7 +124,7 @@ class ModelContract(Contract):
 
     @pytest.fixture
     def question(self) -> ModelRequest:
-        """Make the request."""
+        """A request with a short question."""
         return ModelRequest(messages=(system("Be brief."), user("Say hello, grüß Gott 🦊.")))
 
     async def test_model_answers_without_changing_the_request(

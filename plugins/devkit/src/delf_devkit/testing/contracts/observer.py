@@ -34,7 +34,7 @@ class ObserverContract(Contract):
 
     @pytest.fixture
     def reported(self) -> Callable[[], Any]:
-        """Return what the observer has passed on."""
+        """A function that returns the texts that the observer has passed on."""
         missing(self, "a fixture `reported`, or reports = False")
 
     @pytest.fixture
@@ -150,7 +150,7 @@ class ObserverContract(Contract):
 
 
 def _size_of(observer: object) -> int:
-    """Count the items in the containers of an observer, two levels deep."""
+    """Count the items in an observer's containers and in the containers directly inside them."""
     return sum(_items(value, 2) for value in getattr(observer, "__dict__", {}).values())
 
 

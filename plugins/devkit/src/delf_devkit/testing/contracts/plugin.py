@@ -240,7 +240,10 @@ class PluginContract(Contract):
 
 
 def _options_of(factory: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the options that a factory takes with their types, by the names of their owners."""
+    """Yield each owner of a factory's options with the types of the options by name.
+
+    The owners are the factory itself and its settings class.
+    """
     name = getattr(factory, "__qualname__", type(factory).__name__)
     with contextlib.suppress(TypeError, ValueError):
         parameters = inspect.signature(factory).parameters.values()

@@ -164,7 +164,7 @@ class PrefilterContract(Contract):
     async def _select(
         self, prefilter: Any, task: str, catalog: Sequence[CatalogEntry], ask: Any
     ) -> frozenset[str]:
-        """Return the prefilter's selection; None if it raises ``PrefilterError``."""
+        """Return the names that a prefilter selects; an empty set after ``PrefilterError``."""
         try:
             return frozenset((await prefilter.select(task, Catalog(catalog), ask)).names)
         except PrefilterError:

@@ -424,10 +424,10 @@ add_to_output_files("empty.txt", "")
 
 
 def _sibling(shown: str, beside: Path) -> str:
-    """Return the path of a file in the folder of an input file, as a script would write the path.
+    """Return the path of another file in an input file's folder, as a script would write it.
 
     Args:
         shown: The path of the input file, as scripts see it.
-        beside: The file in the same folder.
+        beside: The other file.
     """
     return str(Path(shown).with_name(beside.name))

@@ -138,7 +138,7 @@ USES: Mapping[str, str] = {
     'import functools\nfor send in [functools.partial(mail.send, "x")]:\n    send()': "mail.send",
     'callable(mail.send) and hasattr(mail, "send")\nmail.send(1)': "mail.send",
 }
-"""Scripts that mention an action without a call, and then make one call."""
+"""Scripts that refer to an action before they call it, each with the action's name."""
 
 
 def _add(a: int, b: int) -> int:
@@ -158,7 +158,7 @@ def _find(**arguments: Any) -> list[dict[str, Any]]:
 
 
 class SandboxCalls(SandboxLimits):
-    """Tests for tool calls, their values, their errors and their end."""
+    """Tests for tool calls: their values, their errors, and their cancellation."""
 
     async def test_calls_reach_the_host(self, backend: Any) -> None:
         host = RecordingScriptHost({"add": _add, "desk.find": _find})

@@ -38,7 +38,7 @@ def asked(task_id: str, seq: int, request_id: str) -> ApprovalRequested:
 
 
 def decided(task_id: str, seq: int, request_id: str, **more: Any) -> ApprovalDecided:
-    """Make the event of an approval."""
+    """Return the event of an approval."""
     fields: dict[str, Any] = {"decision": "approved", "by": "ann", **more}
     return ApprovalDecided(task_id=task_id, seq=seq, at=float(seq), request_id=request_id, **fields)
 
@@ -55,12 +55,12 @@ class SharedJournalContract(Contract):
 
     @pytest.fixture
     def reopen(self) -> Callable[[], Any]:
-        """Opens the journal under test."""
+        """A function that opens the journal under test."""
         missing(self, "a fixture `reopen`")
 
     @pytest_asyncio.fixture(name="two")
     async def _open_two(self, reopen: Callable[[], Any]) -> Any:
-        """The journal, opened by two processes."""
+        """Open the journal twice, as two processes would."""
         journals = [await _opened(reopen), await _opened(reopen)]
         yield journals
         for journal in journals:
@@ -188,7 +188,7 @@ class SharedJournalContract(Contract):
             "it, and nobody learns that it has to be resumed"
         )
         assert (await other.task("queued")).state == "queued", "a runner would not take the task"
-        (outcome,) = await _ended(other.claim("left"))
+        (outcome,) = await _results_of(other.claim("left"))
         assert not isinstance(outcome, Exception), (
             f"a closed journal keeps its tasks, so that nobody can resume them: {outcome!r}; "
             "release them in `aclose`"
@@ -215,7 +215,7 @@ class SharedJournalContract(Contract):
         for name in map(str, range(_ROUNDS)):
             await first.append(started(name))
             await first.release(name)
-            outcomes = await _ended(*(journal.claim(name) for journal in others))
+            outcomes = await _results_of(*(journal.claim(name) for journal in others))
             holders = [end for end in outcomes if not isinstance(end, DelfError)]
             assert len(holders) == 1, (
                 f"{len(holders)} of {_MANY} processes hold a task that all claimed at once: "
@@ -313,7 +313,7 @@ class SharedJournalContract(Contract):
         assert (second.request_id, dict(second.arguments)) == ("req_4", {"amount": 5})
         with pytest.raises(UnknownRequestError):
             await other.revoke("req_2", "ann")
-        revoked = await _ended(one.revoke("req_1", "ann"), other.revoke("req_1", "bob"))
+        revoked = await _results_of(one.revoke("req_1", "ann"), other.revoke("req_1", "bob"))
         assert sum(isinstance(end, UnknownRequestError) for end in revoked) == 1, (
             "two revoked one decision at once: the later one raises UnknownRequestError"
         )
@@ -337,7 +337,7 @@ class SharedJournalContract(Contract):
             "read_all does not show the journal as of one moment"
         )
         copy = tmp_path / "copy"
-        (outcome,) = await _ended(two[0].back_up(copy))
+        (outcome,) = await _results_of(two[0].back_up(copy))
         # A journal on a server may refuse, because the server has its own backups.
         assert isinstance(outcome, DelfError) or copy.exists(), f"there is no copy: {outcome!r}"
         if copy.exists():
@@ -366,10 +366,10 @@ async def _opened(reopen: Callable[[], Any]) -> Any:
 
 
 async def _refused(work: Any, what: str) -> None:
-    (outcome,) = await _ended(work)
+    (outcome,) = await _results_of(work)
     assert isinstance(outcome, DelfError), f"{what}, and no error of delf is raised: {outcome!r}"
 
 
-async def _ended(*work: Any) -> list[Any]:
-    """Return the results of concurrent work, or errors in their place."""
+async def _results_of(*work: Any) -> list[Any]:
+    """Run awaitables concurrently, and return each result or exception."""
     return list(await asyncio.gather(*work, return_exceptions=True))

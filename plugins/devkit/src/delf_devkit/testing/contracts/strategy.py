@@ -30,14 +30,14 @@ _COST = 1.0
 _INSTANT = 0.01
 _ATTEMPTS = 3
 _AT_ONCE = 3
-_TOGETHER_SECONDS = 1.0
-"""The seconds for which a request waits for requests of concurrent tasks."""
+_REPLY_SECONDS = 1.0
+"""The seconds for which a model's reply waits until concurrent tasks ask, too."""
 _MARK = "marmalade-7741"
 _REPEATED = 150
-_SHORTENED = re.compile(
+_TRUNCATION_NOTE = re.compile(
     r"…|\.\.\.|trunc|short|cut|omit|left out|more|characters|bytes", re.IGNORECASE
 )
-"""Words by which a strategy says that a result is not whole."""
+"""Matches words by which a strategy says that a result was truncated."""
 
 
 def _journal() -> Any:
@@ -94,7 +94,7 @@ class _World:
 
         Args:
             events: The events before the crash.
-            happened: Whether interrupted calls made their changes.
+            happened: Whether calls without a recorded end had made their changes.
         """
         ended_calls = {event.call_id for event in events if isinstance(event, CallFinished)}
         self.kept = [
@@ -141,7 +141,7 @@ class StrategyContract(Contract):
         assert response.trace.usage.total_tokens > 0
 
     async def test_nothing_is_kept_between_tasks(self, strategy: Any) -> None:
-        """Check isolation between tasks, because one agent serves many users."""
+        """Check that a task sees nothing of earlier tasks, because one agent serves many users."""
         model = ScriptedModel()
         async with self._agent(strategy, self.replies, _World(), None, model) as agent:
             await agent.arun(f"Add 1 and 2, and forget {_MARK}.", 20)
@@ -160,7 +160,7 @@ class StrategyContract(Contract):
         )
 
     async def test_concurrent_tasks_are_independent(self, strategy: Any) -> None:
-        """Check concurrent tasks, because they share one strategy object."""
+        """Check that concurrent tasks do not mix, because they share one strategy object."""
         marks = [f"{_MARK}-{number}-x" for number in range(_AT_ONCE)]
         remaining_replies = {mark: deque(self.replies) for mark in marks}
         mixed_requests: list[str] = []
@@ -173,7 +173,7 @@ class StrategyContract(Contract):
             if len(arrived) == len(marks):
                 all_arrived.set()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_TOGETHER_SECONDS):
+                async with asyncio.timeout(_REPLY_SECONDS):
                     await all_arrived.wait()
             if len(named_marks) != 1 or not remaining_replies[named_marks[0]]:
                 mixed_requests.append(", ".join(named_marks) or "none")
@@ -219,7 +219,7 @@ class StrategyContract(Contract):
         assert not unnamed, f"the prompt leaves out the tools {unnamed}: name all of `host.tools`"
 
     async def test_results_match_their_calls(self, strategy: Any) -> None:
-        """Check results whose calls end in another order than they began."""
+        """Check that results are matched to their calls, even if the calls end in another order."""
         world, model, journal = _World(), ScriptedModel(), _journal()
         world.slow, world.more = "Ann", ". Nothing else happened" * _REPEATED
         async with self._agent(strategy, self.writing, world, journal, model) as agent:
@@ -241,7 +241,7 @@ class StrategyContract(Contract):
                 "the messages: the model would do the work again, or make the result up"
             )
             after = text[text.rindex(f"kept {name}") :]
-            assert f"until {name} ends" in text or _SHORTENED.search(after), (
+            assert f"until {name} ends" in text or _TRUNCATION_NOTE.search(after), (
                 f"the result of keep({name!r}), of {len(world.more)} characters, was cut without a "
                 "word: the model takes a part for the whole; send all of it, or say that there is "
                 "more"
@@ -296,7 +296,7 @@ class StrategyContract(Contract):
         )
 
     def _mentions(self, mark: str, model: ScriptedModel, response: Response, what: str) -> None:
-        """Fail if neither the model's requests nor the answer contain the mark of a failure."""
+        """Fail if neither the model's requests nor the answer contain a text about a failure."""
         requests_texts = [_texts_of(request) for request in model.requests[1:]]
         texts = "\n".join([*requests_texts, response.text, response.error or ""])
         assert mark in texts, (

@@ -36,7 +36,7 @@ class ToolsContract(ConnectionContract):
 
     @pytest.fixture
     def connection(self, tools: Sequence[Any]) -> Any:
-        """The tools as one connection with an action for each."""
+        """The tools as one connection, with an action for each tool."""
         return _ToolSet(tools)
 
     def test_tool_names_are_unique(self, tools: Sequence[Any]) -> None:
@@ -72,10 +72,10 @@ class ToolsContract(ConnectionContract):
 
 
 class _ToolSet:
-    """A set of tools as a connection.
+    """A set of functions and tools that the suite tests as one connection.
 
     Args:
-        tools: Functions and tools.
+        tools: The functions and tools.
     """
 
     is_function = False
@@ -102,12 +102,12 @@ class _ToolSet:
 
 
 def _is_function(item: Any) -> bool:
-    """Return True for a function, and for a function made a tool."""
+    """Return True for a plain function, and for a tool that wraps a function."""
     return isinstance(item, Tool) or inspect.isroutine(item)
 
 
 def _declares_effect(item: Any, function: Any) -> bool:
-    """Return False if the source of a function shows no ``effect=…``; True if not known."""
+    """Return whether a tool's source declares ``effect=…``; True if the source is not available."""
     if not isinstance(item, Tool):
         return False
     if isinstance(function, partial):
