@@ -377,5 +377,5 @@ async def test_unattachable_database_is_reported(tmp_path: Path, open_sql: Any):
     for name in ("main", "a b", 'x"', "TEMP"):
         with pytest.raises(DelfError, match="attach"):
             open_sql(url, attach={name: "x.db"})
-    with pytest.raises(DelfError, match="attach is for SQLite, and this is PostgreSQL"):
+    with pytest.raises(DelfError, match="attach is a setting for SQLite, and this is PostgreSQL"):
         open_sql("postgresql://h/d", attach={"archive": "x.db"})

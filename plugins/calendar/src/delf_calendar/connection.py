@@ -91,7 +91,7 @@ class Change:
     context: CallContext | None
 
     def check_seen(self, etag: str) -> None:
-        """Raise unless the event is unchanged since a person saw it."""
+        """Raise if the event has changed since a person saw it."""
         basis = None if self.context is None else self.context.basis
         if basis is not None and basis.partition("\n")[0] != etag:
             raise ToolRefusedError(
@@ -277,8 +277,8 @@ class Calendar(GoogleConnection):
         notify: bool = True,
         context: CallContext | None = None,
     ) -> Event:
-        """Change what is given of an event; a new start alone moves it. Attendees get mail, unless
-        `notify` is false.
+        """Change the given fields of an event; a new start without an end moves the event.
+        Attendees get mail, unless `notify` is false.
         """  # noqa: D205 - the model reads the whole paragraph
         texts = {"summary": title, "description": description, "location": location}
         changes: dict[str, Any] = {key: value for key, value in texts.items() if value is not None}

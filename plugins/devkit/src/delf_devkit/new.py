@@ -182,7 +182,7 @@ def _check_name(name: str, kind: str, package: str) -> None:
 def render(kind: str, fields: Mapping[str, str]) -> dict[str, str]:
     """Return the contents of the package's files by path."""
     source = f"src/{fields['module']}"
-    places = {
+    paths_by_template = {
         "README.md": "README.md",
         "gitignore": ".gitignore",
         "init.py": f"{source}/__init__.py",
@@ -191,16 +191,16 @@ def render(kind: str, fields: Mapping[str, str]) -> dict[str, str]:
         "test_package.py": "tests/test_package.py",
     }
     if kind == "connection":  # the entry point names the class; no plugin.py
-        del places["plugin.py"]
-    common, own = _templates() / "common", dict(template_of(kind).files)
-    filled = {**fields, "usage": _fill_template(own.pop("usage.md"), fields).strip()}
+        del paths_by_template["plugin.py"]
+    common, kind_files = _templates() / "common", dict(template_of(kind).files)
+    filled = {**fields, "usage": _fill_template(kind_files.pop("usage.md"), fields).strip()}
     files = {f"{source}/py.typed": ""}
-    for name, place in places.items():
-        files[place] = _fill_template((common / f"{name}.txt").read_text(encoding="utf-8"), filled)
-    for name, text in own.items():
+    for name, path in paths_by_template.items():
+        files[path] = _fill_template((common / f"{name}.txt").read_text(encoding="utf-8"), filled)
+    for name, text in kind_files.items():
         folder = "tests" if name.startswith("test_") else source
-        place = name.replace("capability", fields["capability"])
-        files[f"{folder}/{place}"] = _fill_template(text, filled)
+        path = name.replace("capability", fields["capability"])
+        files[f"{folder}/{path}"] = _fill_template(text, filled)
     return dict(sorted(files.items()))
 
 

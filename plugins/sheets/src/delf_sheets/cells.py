@@ -39,9 +39,9 @@ def value_of(cell: Mapping[str, Any], *, formulas: bool = False) -> Any:
         return entered["formulaValue"]
     value: Mapping[str, Any] = cell.get("effectiveValue") or {}
     if "numberValue" in value:
-        form: Mapping[str, Any] = cell.get("effectiveFormat") or {}
-        number: Mapping[str, Any] = form.get("numberFormat") or {}
-        kind: str | None = number.get("type")
+        cell_format: Mapping[str, Any] = cell.get("effectiveFormat") or {}
+        number_format: Mapping[str, Any] = cell_format.get("numberFormat") or {}
+        kind: str | None = number_format.get("type")
         return _number(float(value["numberValue"]), kind)
     if "errorValue" in value:
         kind = str(value["errorValue"].get("type", ""))

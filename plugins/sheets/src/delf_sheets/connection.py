@@ -27,8 +27,7 @@ _BOOK_FIELDS: Final = (
     "sheets.properties(sheetId,title,gridProperties(rowCount,columnCount))"
 )
 _CELLS: Final = "effectiveValue,effectiveFormat.numberFormat.type"
-_MAX_INSPECTED: Final = 200
-"""The maximum number of rows that a preview reads."""
+_MAX_PREVIEW_ROWS: Final = 200
 _STEPS: Final = ("write", "append", "clear", "add_sheet", "format", "chart")
 
 
@@ -91,7 +90,7 @@ class Sheets(GoogleConnection):
     ) -> list[Any]:
         """The rows of a range, or of the first sheet: dicts by the names in the first row, or with
         `header=False` lists. Numbers, dates, times and bools keep their types; an empty cell is
-        None. With `formulas` formulas instead of their results.
+        None. With `formulas`, cells hold formulas instead of results.
         """  # noqa: D205 - the model reads the whole paragraph
         grid = await self._grid(spreadsheet, range, formulas=formulas)
         rows = records_of(grid) if header else grid
@@ -216,7 +215,7 @@ class Sheets(GoogleConnection):
         "range": "Q3!A1", "rows": [...]}]`. Steps are write, append, clear, add_sheet, format and
         chart, with the arguments of the actions of their names.
         """  # noqa: D205 - the model reads the whole paragraph
-        refusal = self._refusal(steps)
+        refusal = self._reason_to_refuse(steps)
         if refusal is not None:
             raise ToolRefusedError(refusal)
         book = await self._book(spreadsheet)
@@ -235,7 +234,7 @@ class Sheets(GoogleConnection):
         if call.action != "batch":
             return await super().check(call)
         steps: list[dict[str, Any]] = call.arguments.get("steps") or []
-        refusal = self._refusal(steps)
+        refusal = self._reason_to_refuse(steps)
         if refusal is not None:
             return Refused(message=refusal)
         steps_by_name = self._steps()
@@ -270,10 +269,10 @@ class Sheets(GoogleConnection):
         return Allowed(preview=text, basis=text)
 
     async def _present_values(self, book: Book, area: Area) -> list[str]:
-        """List the present values of an area, or of its beginning if large."""
+        """List the current values of an area, at most those of its first rows."""
         if area.top >= area.sheet.rows or area.left >= area.sheet.columns:
             return []  # the sheet will grow
-        area_shown = area.beginning(_MAX_INSPECTED)
+        area_shown = area.beginning(_MAX_PREVIEW_ROWS)
         rows = await self._grid(book.id, area_shown.text, formulas=True)
         filled = [row for row in rows if any(cell is not None for cell in row)]
         if not filled:
@@ -285,8 +284,7 @@ class Sheets(GoogleConnection):
     def _steps(self) -> dict[str, Action]:
         return {item.name: item for item in actions_of(type(self), self, self.name)}
 
-    def _refusal(self, steps: list[dict[str, Any]]) -> str | None:
-        """Return the reason that a batch is refused, or None."""
+    def _reason_to_refuse(self, steps: list[dict[str, Any]]) -> str | None:
         if not steps:
             return "there are no steps"
         steps_by_name = self._steps()
@@ -309,7 +307,7 @@ class Sheets(GoogleConnection):
         if step["do"] == "append":
             sheet = plan.book.sheet(str(arguments.pop("sheet", "")))
             rows = arguments.pop("rows")
-            is_new = sheet.title not in existing_titles
+            is_new = sheet.title not in existing_titles  # added by this batch, so not readable yet
             header = [] if is_new else await self._header(plan.book, sheet.title, rows)
             plan.append(sheet, rows_for(header, rows), **arguments)
         elif step["do"] == "format":
@@ -379,7 +377,6 @@ class Sheets(GoogleConnection):
                 raise
 
     async def _sheet_and_chart_ids(self, book: str) -> set[int]:
-        """Return the ids of a spreadsheet's sheets and charts."""
         answer = await self.transport.json(
             Request(
                 "look at a spreadsheet",

@@ -33,7 +33,7 @@ class OwnTables:
     Args:
         trust: The trust by ``table``, ``schema.table`` or ``table.column``.
         dialect: The database's dialect.
-        functions: The functions that the user allows beside the known ones.
+        functions: The functions that the user allows in addition to those known to only read.
     """
 
     trust: Mapping[str, Trust]
@@ -129,7 +129,7 @@ class OwnTables:
         return self._trust_by_column(tree, tables[0] or "") if is_one_table else _OUTSIDE
 
     def _source_tables(self, tree: exp.Expression) -> list[str | None]:
-        """Return the names of the tables that a query reads; None for a possible non-table.
+        """Return the names of a query's tables; None for a source that may not be a table.
 
         The name of a common table expression can also be the name of a table: inside the expression
         and before its definition, the name means the table.

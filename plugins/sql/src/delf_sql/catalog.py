@@ -10,7 +10,7 @@ RelationKind = Literal["table", "view"]
 
 
 class ColumnInfo(TypedDict):
-    """A column as scripts see it."""
+    """The description of a column that scripts get."""
 
     name: str
     type: str
@@ -21,7 +21,7 @@ class ColumnInfo(TypedDict):
 
 
 class TableInfo(TypedDict):
-    """A table as scripts see it."""
+    """The description of a table that scripts get."""
 
     table: str
     kind: str
@@ -60,10 +60,10 @@ class Column:
     Args:
         name: The unquoted name.
         type: The type, as the database calls it.
-        nullable: Whether it may be NULL.
-        primary_key: Whether it is part of the primary key.
-        unique: Whether it alone is unique.
-        references: The column that it refers to.
+        nullable: Whether the column may be NULL.
+        primary_key: Whether the column is part of the primary key.
+        unique: Whether a unique constraint covers this column alone.
+        references: The column that a foreign key refers to, with its table.
         comment: The author's description.
         holds: A description of the values in some rows, for the prompt.
     """
@@ -78,7 +78,7 @@ class Column:
     holds: str | None = None
 
     def info(self) -> ColumnInfo:
-        """Return the column as scripts see it."""
+        """Return the description of the column that scripts get."""
         return ColumnInfo(
             name=self.name,
             type=self.type,
@@ -108,7 +108,7 @@ class Table:
         return next((column for column in self.columns if column.name == name), None)
 
     def info(self) -> TableInfo:
-        """Return the table as scripts see it."""
+        """Return the description of the table that scripts get."""
         if self.broken is not None:
             return {**relation_info(self.relation), "comment": f"cannot be read: {self.broken}"}
         return relation_info(self.relation, [column.info() for column in self.columns])
@@ -175,7 +175,7 @@ def tables_of(
 
 
 def relation_info(relation: Relation, columns: list[ColumnInfo] | None = None) -> TableInfo:
-    """Return a table or view as scripts see it; without columns, ``columns`` is None."""
+    """Return the description of a table or view that scripts get."""
     return TableInfo(
         table=relation.full_name, kind=relation.kind, comment=relation.comment, columns=columns
     )

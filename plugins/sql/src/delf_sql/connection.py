@@ -129,8 +129,8 @@ class SQL(Connection[SQLSettings]):
 
     @action(effect="read")
     async def schema(self, table: str | None = None, search: str | None = None) -> list[TableInfo]:
-        """Tables with columns, keys and comments: all, one by its name, or the best for the words
-        of search. With very many tables, columns is None.
+        """Tables with columns, keys and comments: all tables, the one named `table`, or those that
+        best match the words of `search`. With very many tables, columns is None.
         """  # noqa: D205 - the model reads the whole paragraph
         if table is not None and search is not None:
             raise ToolRefusedError("schema takes either table or search, not both")
@@ -218,7 +218,7 @@ class SQL(Connection[SQLSettings]):
         )
 
     def _limit_note(self) -> str:
-        """Return a note about the row limit of queries, if the action's description is wrong."""
+        """Return a note about the row limit of queries, unless the limit is the default."""
         most = self.settings.max_rows
         usual = SQLSettings.model_fields["max_rows"].default
         return "" if most == usual else f"(query: {most:,} rows at most, not {usual:,})\n"

@@ -42,7 +42,7 @@ def count_of(statement: Statement, params: Params) -> Count | None:
     Returns:
         None if the number is unknown without running the statement.
     """
-    outer = list(_outside_parentheses(statement.tokens))
+    outer = list(_tokens_outside_parentheses(statement.tokens))
     returning = next((t for t in outer if t.word == "RETURNING"), None)
     end = len(statement.text) if returning is None else returning.start
     outer = [token for token in outer if token.start < end]
@@ -55,7 +55,7 @@ def count_of(statement: Statement, params: Params) -> Count | None:
         # The word TABLE is optional after TRUNCATE, and so is IF EXISTS before the name.
         name = outer[1:] if words[0] == "TRUNCATE" and words[1] != "TABLE" else outer[2:]
         name = name[2:] if [token.word for token in name[:2]] == ["IF", "EXISTS"] else name
-        if name and _is_name(name) and not {"CASCADE", "RESTRICT", "RESTART"} & {*words}:
+        if name and _is_table_name(name) and not {"CASCADE", "RESTRICT", "RESTART"} & {*words}:
             return _counting_query("rows now", statement.text[name[0].start : end], "", None)
     return None
 
@@ -75,7 +75,9 @@ def _count_condition(
             return None
         name_start, name_end, after_keyword = outer[0].end, set_.start, outer[1:]
     table = [token for token in after_keyword if token.start < name_end]
-    if not _is_name(table) or any(token.word in _UNCOUNTED_KEYWORDS for token in after_keyword):
+    if not _is_table_name(table) or any(
+        token.word in _UNCOUNTED_KEYWORDS for token in after_keyword
+    ):
         return None
     condition = "" if where is None else text[where.start : end]
     condition_tokens = [
@@ -96,7 +98,7 @@ def _count_insert(
     values = next((token for token in outer if token.word == "VALUES"), None)
     if values is not None:
         after_values = [t for t in statement.tokens if values.start < t.start < end]
-        return Count("new rows", number=sum(1 for _ in _outer_parentheses(after_values)))
+        return Count("new rows", number=sum(1 for _ in _outermost_parentheses(after_values)))
     select = next((token for token in outer if token.word in _READS), None)
     if select is None:
         return None
@@ -134,7 +136,7 @@ def _used_params(
     return (list(params)[offset : offset + len(placeholders)],)
 
 
-def _is_name(tokens: Sequence[Token]) -> bool:
+def _is_table_name(tokens: Sequence[Token]) -> bool:
     """Return True if tokens are one table name, with optional schema and alias."""
     if len(tokens) > 2 and tokens[-2].word == "AS":
         tokens = tokens[:-2]  # without AS and the alias
@@ -148,7 +150,7 @@ def _is_name(tokens: Sequence[Token]) -> bool:
     )
 
 
-def _outer_parentheses(tokens: Sequence[Token]) -> Iterator[Token]:
+def _outermost_parentheses(tokens: Sequence[Token]) -> Iterator[Token]:
     """Yield the outermost opening parentheses."""
     depth = 0
     for token in tokens:
@@ -160,8 +162,7 @@ def _outer_parentheses(tokens: Sequence[Token]) -> Iterator[Token]:
             depth -= 1
 
 
-def _outside_parentheses(tokens: Sequence[Token]) -> Iterator[Token]:
-    """Yield the tokens outside of parentheses."""
+def _tokens_outside_parentheses(tokens: Sequence[Token]) -> Iterator[Token]:
     depth = 0
     for token in tokens:
         depth += (token.text == "(") - (token.text == ")")

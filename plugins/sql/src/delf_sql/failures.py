@@ -20,13 +20,17 @@ if TYPE_CHECKING:
     from delf_sql.backends import Backend
     from delf_sql.gate import Statement
 
-_LONGEST: Final = 400
-_SHOWN: Final = 120
-_CHECK: Final = "check that it runs, and the connection's url, user and password"
-_CHECK_FILE: Final = "check that it is such a file, whole, and that this user may open it"
-_LOOK: Final = "schema('table') or schema(search='words') tells which tables and columns there are"
-_NO_SUCH: Final = re.compile(r"no such|does(?:n't| not) exist|unknown|not found", re.IGNORECASE)
-_IN_FILES: Final = ("sqlite", "duckdb")
+_MAX_TEXT_CHARS: Final = 400
+_MAX_STATEMENT_CHARS: Final = 120
+_SERVER_HINT: Final = "check that it runs, and the connection's url, user and password"
+_FILE_HINT: Final = "check that it is such a file, whole, and that this user may open it"
+_SCHEMA_HINT: Final = (
+    "schema('table') or schema(search='words') tells which tables and columns there are"
+)
+_UNKNOWN_NAME: Final = re.compile(
+    r"no such|does(?:n't| not) exist|unknown|not found", re.IGNORECASE
+)
+_FILE_DIALECTS: Final = ("sqlite", "duckdb")
 
 
 class SQLSchemaError(DelfError):
@@ -60,8 +64,8 @@ def unavailable(error: BaseException, backend: Backend) -> ConnectionUnavailable
 def _unreachable(text: str, backend: Backend) -> ConnectionUnavailableError:
     target = backend.target
     return ConnectionUnavailableError(
-        target.scrub(f"cannot use {target.place}: {text[:_LONGEST]}"),
-        hint=_CHECK_FILE if target.dialect in _IN_FILES else _CHECK,
+        target.scrub(f"cannot use {target.place}: {text[:_MAX_TEXT_CHARS]}"),
+        hint=_FILE_HINT if target.dialect in _FILE_DIALECTS else _SERVER_HINT,
     )
 
 
@@ -70,7 +74,7 @@ def lost(text: str, backend: Backend) -> OutcomeUnknownError:
     return OutcomeUnknownError(
         backend.target.scrub(
             f"{backend.target.label}: the write was sent and its answer was lost "
-            f"({text[:_LONGEST]}), so it may have been done"
+            f"({text[:_MAX_TEXT_CHARS]}), so it may have been done"
         ),
         hint="query the data before you repeat it",
     )
@@ -85,12 +89,14 @@ def failure(
     statements: Sequence[Statement] = (),
 ) -> DelfError:
     """Make the error for a failed statement, with its number and text if one of several."""
-    text = backend.target.scrub(problem.text[:_LONGEST])
+    text = backend.target.scrub(problem.text[:_MAX_TEXT_CHARS])
     prefix = ""
     if problem.number is not None and problem.number <= len(statements) > 1:
         statement_text = " ".join(statements[problem.number - 1].text.split())
         statement_text = (
-            statement_text if len(statement_text) <= _SHOWN else f"{statement_text[:_SHOWN]}…"
+            statement_text
+            if len(statement_text) <= _MAX_STATEMENT_CHARS
+            else f"{statement_text[:_MAX_STATEMENT_CHARS]}…"
         )
         position = f"statement {problem.number} of {len(statements)}"
         prefix = f"{position}, {statement_text}, failed and none is done: "
@@ -105,5 +111,5 @@ def failure(
         )
     if problem.cause == "read-only" and reader:
         return ToolRefusedError(f"query only reads, and the database refused this: {text}")
-    hint = _LOOK if _NO_SUCH.search(text) else None
+    hint = _SCHEMA_HINT if _UNKNOWN_NAME.search(text) else None
     return ToolExecutionError(f"{backend.target.label}: {prefix}{text}", hint=hint)

@@ -53,7 +53,6 @@ _ALLOWED_NODES: Final = words(
 
 _CHANGES_ROWS: Final = words("INSERT UPDATE DELETE REPLACE MERGE WITH")
 _ROLLS_BACK_DDL: Final = ("sqlite", "duckdb", "postgresql")
-"""Dialects that can roll back DDL."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,7 +157,7 @@ def bind(
     if not params:
         return Bound([text], [])
     placeholders = find_placeholders(text, tokens, named=isinstance(params, Mapping))
-    _require_matching(placeholders, params, dialect)
+    _require_matching_params(placeholders, params, dialect)
     bound = Bound([], [])
     parts: list[str] = []
     position = 0
@@ -213,7 +213,7 @@ def without_placeholders(
     if not params:
         return text
     placeholders = find_placeholders(text, tokens, named=isinstance(params, Mapping))
-    _require_matching(placeholders, params, dialect)
+    _require_matching_params(placeholders, params, dialect)
     parts: list[str] = []
     position = 0
     for placeholder in placeholders:
@@ -251,10 +251,9 @@ def _shown(key: str | int) -> str:
     return f":{key}" if isinstance(key, str) else f"number {key + 1}"
 
 
-def _require_matching(
+def _require_matching_params(
     placeholders: Sequence[Placeholder], params: Mapping[str, Any] | Sequence[Any], dialect: Dialect
 ) -> None:
-    """Raise ToolRefusedError if placeholders and parameters do not match."""
     if isinstance(params, Mapping):
         missing = sorted({str(placeholder.key) for placeholder in placeholders} - set(params))
         if missing:

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 _NAME_WEIGHT: Final = 3.0
 _NEIGHBOUR_SHARE: Final = 0.3
-"""The share of a table's score that each of its foreign-key neighbours adds to their own."""
+"""The share of a foreign-key neighbour's score that is added to a table's own score."""
 _MAX_CONNECTED_TABLES: Final = 8
 """The number of best tables between which connecting tables are searched."""
 _LONGEST_BRIDGE: Final = 3
@@ -96,12 +96,11 @@ def _with_rest(things: Sequence[T], best: Sequence[int]) -> list[T]:
 
 def _texts(table: Table) -> list[tuple[str, float]]:
     columns = " ".join(f"{c.name} {c.comment or ''}" for c in table.columns)
-    about = f"{table.relation.comment or ''} {_values(table.columns)}"
+    about = f"{table.relation.comment or ''} {_enumeration_values(table.columns)}"
     return [(table.relation.name, _NAME_WEIGHT), (columns, 1.0), (about, 1.0)]
 
 
-def _values(columns: Iterable[Column]) -> str:
-    """Return the enumeration values in the columns' types."""
+def _enumeration_values(columns: Iterable[Column]) -> str:
     return " ".join(column.type for column in columns if "'" in column.type)
 
 
@@ -135,7 +134,7 @@ def _referenced_table(
 
 
 def _score_from_neighbours(linked: Iterable[int], own: Mapping[int, float]) -> float:
-    """Return the share of a score that a table gets from its two best neighbours."""
+    """Return the score that a table gets from its two best neighbours."""
     best = sorted((own.get(number, 0.0) for number in linked), reverse=True)[:2]
     return _NEIGHBOUR_SHARE * sum(best)
 

@@ -18,7 +18,6 @@ _LONGEST_TYPE: Final = 120
 _ANY_CASE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LOWER_CASE_NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
 _CASE_INSENSITIVE: Final = ("mysql", "sqlite", "duckdb", "mssql")
-"""Dialects with case-insensitive names."""
 _BACKTICKS: Final = ("mysql", "bigquery", "databricks", "hive", "spark")
 _RESERVED: Final = words(
     "all alter analyze and as asc between by case check column constraint create cross "
@@ -59,14 +58,14 @@ the columns that the task needs.
 def quoted(name: str, dialect: Dialect) -> str:
     """Quote a name for a statement if necessary."""
     unquoted_name = _ANY_CASE_NAME if dialect in _CASE_INSENSITIVE else _LOWER_CASE_NAME
-    if unquoted_name.fullmatch(name) and name.lower() not in _reserved(dialect):
+    if unquoted_name.fullmatch(name) and name.lower() not in _reserved_words(dialect):
         return name
     sign = "`" if dialect in _BACKTICKS else '"'
     return f"{sign}{_one_line(name, 200).replace(sign, sign * 2)}{sign}"
 
 
 @lru_cache
-def _reserved(dialect: Dialect) -> frozenset[str]:
+def _reserved_words(dialect: Dialect) -> frozenset[str]:
     """Return the words that a dialect accepts as names only if they are quoted."""
     reserved = _RESERVED_BY.get(dialect, frozenset[str]())
     if dialect not in _WITH_CHILD_PROCESS:

@@ -52,8 +52,7 @@ _LABEL_NAME: Final = re.compile(
 """Matches names of columns that explain the codes of a lookup table."""
 _MISSING_VALUES: Final = frozenset({"", "-", "--", "n/a", "na", "none", "null", "unknown", "?"})
 """Texts that stand for a missing value, in lower case."""
-_MAX_CODE_COLUMNS: Final = 4
-"""The maximum number of columns of a lookup table."""
+_MAX_LOOKUP_COLUMNS: Final = 4
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _DATES: Final = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%Y%m%d")
 _FORMATS: Final = (
@@ -86,7 +85,7 @@ def statement_of(table: Table, dialect: Dialect, *, is_last: bool = False) -> St
 
 
 def _sampled_columns(table: Table) -> list[Column]:
-    is_small = len(table.columns) <= _MAX_CODE_COLUMNS
+    is_small = len(table.columns) <= _MAX_LOOKUP_COLUMNS
     is_wanted = (
         not (column.references or _LARGE_TYPE.search(column.type.lower()))
         and (is_small or not column.primary_key)

@@ -371,7 +371,6 @@ def _allow_if(condition: bool) -> int:
 
 
 def _limit_resources(opening: Opening) -> None:
-    """Set the operating system's limits for this process."""
     longest = min(max(opening.max_bytes, _MIN_LENGTH_BYTES), _LARGEST_LENGTH)
     # SQLite's heap limit as in _open, the rows as objects and as bytes, and Python itself.
     bounds = {resource.RLIMIT_AS: 4 * longest + 6 * opening.max_bytes + _SPARE_MEMORY}

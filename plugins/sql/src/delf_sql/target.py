@@ -72,7 +72,7 @@ def check_dialect(name: str, settings: SQLSettings, target: Target) -> None:
         if getattr(settings, field_name) and target.dialect not in dialects:
             words = " and ".join(_LABELS[dialect] for dialect in dialects)
             raise ConnectionConfigurationError(
-                f"{name}: {field_name} is a setting for {words}, and {target.label} has none such",
+                f"{name}: {field_name} is a setting for {words}, and this is {target.label}",
                 hint=f"remove {field_name}",
             )
 
@@ -125,22 +125,11 @@ class Target:
 
 
 def make_target(name: str, settings: SQLSettings) -> Target:
-    """Resolve settings to a target.
+    """Return the database that the settings name, by URL or by parts.
 
     Raises:
         ConnectionConfigurationError: If the settings name no database, or several.
     """
-    target = _target(name, settings)
-    for setting, dialect in (("attach", "sqlite"), ("role", "postgresql")):
-        if getattr(settings, setting) and target.dialect != dialect:
-            raise ConnectionConfigurationError(
-                f"{name}: {setting} is for {_LABELS[dialect]}, and this is {target.label}"
-            )
-    return target
-
-
-def _target(name: str, settings: SQLSettings) -> Target:
-    """Return the database that the settings name, by URL or by parts."""
     if settings.url is not None:
         parts = ("host", "port", "database", "user", "password", "db_type")
         set_parts = [part for part in parts if getattr(settings, part) is not None]
@@ -279,12 +268,7 @@ def _other_target(name: str, kind: str, url: str | URL) -> Target:
 
 def _spellings(*passwords: str | None) -> tuple[str, ...]:
     spellings: dict[str, None] = {}
-    for password in passwords:
-        for text in (
-            (password, quote(password, safe=""), quote_plus(password), repr(password)[1:-1])
-            if password
-            else ()
-        ):
-            if text and len(text) >= _MIN_SECRET_CHARS:
-                spellings[text] = None
+    for password in filter(None, passwords):
+        forms = (password, quote(password, safe=""), quote_plus(password), repr(password)[1:-1])
+        spellings |= dict.fromkeys(form for form in forms if len(form) >= _MIN_SECRET_CHARS)
     return tuple(sorted(spellings, key=len, reverse=True))

@@ -43,15 +43,14 @@ def assigned(bound: Bound, dialect: Dialect) -> list[Assigned]:
     assignments: list[Assigned] = []
     for tree in trees:
         if isinstance(tree, (exp.Insert, exp.Update)):
-            assignments += _assigned_by(tree)
+            assignments += _assigned_by_insert_or_update(tree)
         elif isinstance(tree, exp.Merge):
             for change in tree.find_all(exp.Insert, exp.Update):
-                assignments += _assigned_by_merge(tree, change)
+                assignments += _assigned_by_merge_branch(tree, change)
     return assignments
 
 
-def _assigned_by_merge(tree: Any, change: Any) -> Iterator[Assigned]:
-    """Yield the parameters that a branch of MERGE assigns to columns."""
+def _assigned_by_merge_branch(tree: Any, change: Any) -> Iterator[Assigned]:
     from sqlglot import exp
 
     table = _name(tree.this)
@@ -80,8 +79,7 @@ def _assigned_by_set(table: str, changes: Sequence[Any]) -> Iterator[Assigned]:
                 yield table, change.this.name, parameter
 
 
-def _assigned_by(tree: Any) -> Iterator[Assigned]:
-    """Yield the parameters that INSERT or UPDATE assigns to columns."""
+def _assigned_by_insert_or_update(tree: Any) -> Iterator[Assigned]:
     from sqlglot import exp
 
     target = tree.this

@@ -177,7 +177,7 @@ def parse(text: str, dialect: Dialect) -> list[Any]:
 
 
 def normalise(text: str, dialect: Dialect) -> tuple[str, list[Token]]:
-    """Return the statement in its normalised form, and its tokens.
+    """Return a statement with single blanks and without comments, and its tokens.
 
     Raises:
         ToolRefusedError: For anything that the database might parse differently.

@@ -23,7 +23,7 @@ from delf.protocols.sandbox import (
     Unavailable,
 )
 from delf.testing import SandboxContract
-from delf_devkit.testing.contracts.bench import gone
+from delf_devkit.testing.contracts.bench import remaining_after
 from delf_sandbox_local import forkserver
 from delf_sandbox_local.backend import LocalBackend
 
@@ -460,7 +460,7 @@ class TestLeavesProcesses(Suite):
     left: list = []
 
     async def leftovers(self, seen):
-        return await gone(seen, 0.2)
+        return await remaining_after(seen, 0.2)
 
     class kind(Backend):
         class session(Session):
@@ -493,7 +493,7 @@ class TestLeavesOrphans(Suite):
     says = "end the whole group"
 
     async def leftovers(self, seen):
-        return await gone(seen, 0.2)
+        return await remaining_after(seen, 0.2)
 
     class kind(Backend):
         async def open(self, spec):

@@ -49,7 +49,7 @@ class ScriptedApprovals:
 
     @property
     def spec(self) -> ApprovalSpec:
-        """Return the spec, as a plugin's hook would."""
+        """The spec, as a plugin's hook would return it."""
         return ApprovalSpec(
             name="scripted",
             summary="Decisions queued by a test.",

@@ -45,7 +45,7 @@ _VALUES_BY_EVENT: Final[Mapping[type[ev.Event], Mapping[str, Any]]] = {
     ev.TaskFinished: {"code": None, "status": True, "text": "paid", "cost_usd": 0.1},
 }
 """Values for fields of one event class, in addition to those of ``_VALUES_BY_FIELD``."""
-_BY_TYPE: Final[Mapping[Any, Any]] = {
+_SAMPLES_BY_TYPE: Final[Mapping[Any, Any]] = {
     str: "words",
     int: 1,
     float: 1.5,
@@ -71,10 +71,12 @@ def _fields(kind: type[ev.Event]) -> dict[str, Any]:
     """Choose the values of an event's own fields; most optional fields keep their defaults."""
     samples = {**_VALUES_BY_FIELD, **_VALUES_BY_EVENT.get(kind, {})}
     hints = get_type_hints(kind)
-    own = [item for item in dataclasses.fields(kind) if item.name not in ("task_id", "seq", "at")]
+    own_fields = [
+        item for item in dataclasses.fields(kind) if item.name not in ("task_id", "seq", "at")
+    ]
     return {
         item.name: samples[item.name] if item.name in samples else sample_of(hints[item.name])
-        for item in own
+        for item in own_fields
         if item.name in samples or _is_required(item)
     }
 
@@ -89,12 +91,12 @@ def sample_of(hint: Any) -> Any:
     Args:
         hint: A resolved annotation of an event's field.
     """
-    if hint in _BY_TYPE:
-        return _BY_TYPE[hint]
+    if hint in _SAMPLES_BY_TYPE:
+        return _SAMPLES_BY_TYPE[hint]
     if dataclasses.is_dataclass(hint):
         kind = cast("type[Any]", hint)
-        hints, own = get_type_hints(kind), dataclasses.fields(kind)
-        return kind(**{item.name: sample_of(hints[item.name]) for item in own})
+        hints, fields = get_type_hints(kind), dataclasses.fields(kind)
+        return kind(**{item.name: sample_of(hints[item.name]) for item in fields})
     origin, options = get_origin(hint), get_args(hint)
     if origin is Literal:
         return options[0]

@@ -61,7 +61,7 @@ class ScriptedModel:
 
     @property
     def spec(self) -> ModelSpec:
-        """Return the spec, as a plugin's hook would."""
+        """The spec, as a plugin's hook would return it."""
         return ModelSpec(
             name="scripted",
             summary="Answers written by a test.",

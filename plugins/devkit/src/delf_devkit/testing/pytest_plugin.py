@@ -54,7 +54,7 @@ def delf_host(
 
 @pytest.fixture
 def scripted_model(delf_host: TestHost) -> ScriptedModel:
-    """A model with scripted answers; ``llm="scripted:…"`` with ``host=delf_host``."""
+    """A model with scripted answers, for ``Agent(llm="scripted", host=delf_host)``."""
     from delf_devkit.testing.models import ScriptedModel
 
     model = ScriptedModel()
@@ -64,7 +64,7 @@ def scripted_model(delf_host: TestHost) -> ScriptedModel:
 
 @pytest.fixture
 def scripted_approvals(delf_host: TestHost) -> ScriptedApprovals:
-    """An approval channel with queued decisions; ``approvals=["scripted"]``."""
+    """An approval channel with queued decisions, for an agent with ``approvals=["scripted"]``."""
     from delf_devkit.testing.approvals import ScriptedApprovals
 
     channel = ScriptedApprovals()

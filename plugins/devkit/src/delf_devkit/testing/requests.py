@@ -12,7 +12,6 @@ from delf.protocols.approval import ApprovalRequest
 from delf.protocols.facts import Fact, FactKind, facts, labels
 
 _LONG_TEXT: Final = " ".join(f"word{n:04}" for n in range(1_112))
-"""A text of 10,007 characters without repeated words."""
 _JSON: Final = {"None": "null", "True": "true", "False": "false"}
 
 

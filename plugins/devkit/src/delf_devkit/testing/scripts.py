@@ -72,7 +72,7 @@ class RecordingScriptHost(ScriptHost):
             result = await result if inspect.isawaitable(result) else result
         except Exception as error:
             return Raised("ToolError", f"{type(error).__name__}: {error}")
-        except BaseException:
+        except BaseException:  # the call is cancelled
             self.cancelled.append(name)
             self.abandoned.set()
             raise

@@ -278,7 +278,7 @@ class DuckdbBackend:
         self._template.close()
 
     def explain(self, error: BaseException) -> Problem | None:
-        """Explain DuckDB's error."""
+        """Return the problem behind an error of DuckDB; None for any other error."""
         return error.problem if isinstance(error, _DuckdbError) else None
 
 

@@ -48,7 +48,7 @@ _CONFINED: Final = {
     "python_enable_replacements": False,
     "secret_directory": "/nonexistent",
 }
-_COUNTS: Final = (("Count",), ("Success",))
+_COUNT_COLUMNS: Final = (("Count",), ("Success",))
 _MOMENTS: Final = ("DATE", "TIME", "TIMESTAMP")
 _JSON: Final = "JSON"
 _ZONED: Final = "TIMESTAMP WITH TIME ZONE"
@@ -164,7 +164,6 @@ class DuckdbEngine(EngineBackend):
         return Fetched(tuple(name for name, _ in kinds), rows, fetched.more)
 
     def _columns(self, session: sa.Connection, bound: Bound) -> list[tuple[str, str]]:
-        """Return the columns of a query with their types."""
         return [(row[0], row[1].upper()) for row in session.execute(bound.clause()).fetchall()]
 
     def change(
@@ -186,14 +185,14 @@ class DuckdbEngine(EngineBackend):
                     if len(bounds) == 1:
                         raise
                     raise FailedAt(number) from error
-                if not returns and fetched.columns in _COUNTS:
+                if not returns and fetched.columns in _COUNT_COLUMNS:
                     fetched = Fetched((), [], changed=sum(row[0] for row in fetched.rows))
                 written.add(fetched.changed, fetched)
         session.commit()
         return written
 
     def explain(self, error: BaseException) -> Problem | None:
-        """Return the problem behind an error of DuckDB; None if the database did not cause it."""
+        """Return the problem behind an error of DuckDB; None for any other error."""
         if isinstance(error, FailedAt):
             problem = None if error.__cause__ is None else self.explain(error.__cause__)
             return None if problem is None else replace(problem, number=error.number)

@@ -391,7 +391,7 @@ class EngineBackend:
     # -- failures -----------------------------------------------------------------------
 
     def explain(self, error: BaseException) -> Problem | None:
-        """Explain an error of SQLAlchemy or of its driver."""
+        """Return the problem behind an error of SQLAlchemy; None for any other error."""
         if not isinstance(error, SQLAlchemyError):
             return None
         cause = getattr(error, "orig", None)

@@ -50,7 +50,7 @@ _USER_DEFINED_FUNCTION: Final = """
 SELECT routine_name FROM information_schema.routines
 WHERE routine_schema = DATABASE() AND routine_name IN ({names}) LIMIT 1
 """
-_PLAIN_TABLES: Final = """
+_TABLES_WITHOUT_TRANSACTIONS: Final = """
 SELECT t.table_name, t.engine FROM information_schema.tables t
 JOIN information_schema.engines e ON e.engine = t.engine
 WHERE t.table_name IN ({names}) AND e.transactions <> 'YES'
@@ -308,7 +308,7 @@ class MysqlBackend(EngineBackend):
         self, session: sa.Connection, names: Collection[str]
     ) -> Sequence[tuple[str, str]]:
         """Return tables with engines such as MyISAM, which cannot roll back."""
-        query = _PLAIN_TABLES.format(names=", ".join(["%s"] * len(names)))
+        query = _TABLES_WITHOUT_TRANSACTIONS.format(names=", ".join(["%s"] * len(names)))
         return [
             (str(name), str(engine))
             for name, engine in _rows(_pymysql_connection(session), query, [*names])
@@ -322,7 +322,7 @@ class MysqlBackend(EngineBackend):
         return f"{product} {number.group(1) if number else ''}".strip()
 
     def explain(self, error: BaseException) -> Problem | None:
-        """Return the problem behind an error of PyMySQL; None if the database did not cause it."""
+        """Return the problem behind an error of PyMySQL; None for any other error."""
         error = origin(error)
         if not isinstance(error, MySQLError):
             return super().explain(error)

@@ -238,7 +238,7 @@ class PostgresBackend(EngineBackend):
         return f"PostgreSQL {number // 10000}.{number % 10000}"
 
     def explain(self, error: BaseException) -> Problem | None:
-        """Explain an error of psycopg."""
+        """Return the problem behind an error of psycopg; None for any other error."""
         error = origin(error)
         if not isinstance(error, psycopg.Error):
             return super().explain(error)

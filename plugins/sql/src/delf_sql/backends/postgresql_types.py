@@ -27,7 +27,6 @@ FROM pg_catalog.pg_type t
 WHERE t.typtype OPERATOR(pg_catalog.=) ANY ('{e,d}') AND t.typarray OPERATOR(pg_catalog.<>) 0
   AND t.oid OPERATOR(pg_catalog.>=) 16384::pg_catalog.oid
 """
-"""A query for user-defined enums and domains with their array types."""
 
 
 def register_texts(driver: psycopg.Connection[Any]) -> None:
@@ -74,7 +73,6 @@ class JSONNotes:
 
 @cache
 def _loaders() -> dict[str, type[Loader]]:
-    """Return the loaders by type name, as subclasses of psycopg's Python loaders."""
     import psycopg.types.datetime as own
 
     return {

@@ -133,7 +133,6 @@ class _Child:
             raise
 
     def _find_files_with_log(self) -> list[Path]:
-        """Return the files with a write-ahead log, to which even readers write."""
         return [file for file in self._files if _has_write_ahead_log(file)]
 
     def run(self, work: Work) -> Fetched:
@@ -233,7 +232,7 @@ class SqliteBackend:
         self._lock = threading.Lock()
 
     def create(self) -> None:
-        """Create the file for its owner alone; an empty file is a database without tables.
+        """Create an empty file that only its owner may read: a database without tables.
 
         Raises:
             OSError: If the file cannot be created.
@@ -467,7 +466,7 @@ class SqliteBackend:
             pool.dispose()
 
     def explain(self, error: BaseException) -> Problem | None:
-        """Explain SQLite's error."""
+        """Return the problem behind an error of SQLite; None for any other error."""
         if not isinstance(error, _SqliteError):
             return None
         return replace(self._explain_text(error), number=error.number)
@@ -486,7 +485,6 @@ class SqliteBackend:
 
 
 def _path_and_size(file: str) -> tuple[Path, int | None]:
-    """Return the path of a file, and its size if it exists."""
     path = Path(file).expanduser().absolute()
     return path, path.stat().st_size if path.is_file() else None
 

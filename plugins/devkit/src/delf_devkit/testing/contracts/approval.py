@@ -97,13 +97,11 @@ def _with_unique_id(number: int, request: ApprovalRequest) -> ApprovalRequest:
 
 
 def _effect_line(request: ApprovalRequest) -> str:
-    """Return the line about the request's effect that a plain text channel shows."""
     effect = [fact for fact in facts(request) if fact.kind is FactKind.EFFECT]
     return "\n".join(plain_lines(effect))
 
 
 def _without_person(answer: Any) -> Any:
-    """Return a decision without the name of the person who made it."""
     return answer.decision if isinstance(answer, DecidedBy) else answer
 
 

@@ -201,7 +201,6 @@ class CommandContract(Contract):
         await self.leaves_nothing(command, use, silent=False)
 
     def _status_after_interrupt(self, project: DelfProject) -> int:
-        """Run the command in a process, interrupt the process, and return its exit status."""
         arguments = [*self._name.split(), *self.waiting_run]
         read_end, write_end = os.pipe()
         with subprocess.Popen(  # noqa: S603 - this interpreter, no shell

@@ -541,7 +541,6 @@ class ConnectionContract(Contract):
         secrets_of(self, {"connection": connection}).check(text, f"{type(self).__name__}: {what}")
 
     def _tools_of(self, connection: Any) -> list[Any]:
-        """Return the ``tools`` of an agent for a connection."""
         return [connection]
 
     def _source(self, call: Call, connection: Any) -> str:
@@ -551,7 +550,6 @@ class ConnectionContract(Contract):
         return call.make(connection, ScriptedTask(answer=self.answer))
 
     def _reply(self, request: ModelRequest) -> str:
-        """Answer a model request of a call or of a child task."""
         return self.answer if request.purpose == "call" else script(f"print({self.answer!r})")
 
     def _calls(self) -> Sequence[Call]:
@@ -583,7 +581,6 @@ async def _variants(call: Call, connection: ConnectionLike) -> list[Call]:
 
 
 def _length_of(result: Any) -> int:
-    """Return the length of a list; 0 for any other result."""
     return len(result) if isinstance(result, list) else 0  # pyright: ignore[reportUnknownArgumentType]
 
 
@@ -637,7 +634,6 @@ def _sample(action: Action) -> dict[str, Any]:
 
 
 def _methods_without_effect(cls: type) -> Iterator[str]:
-    """Yield the methods with ``@action`` that do not declare an effect."""
     for name, member in vars(cls).items():
         if not inspect.isfunction(member):
             continue

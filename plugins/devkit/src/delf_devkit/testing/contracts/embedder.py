@@ -15,7 +15,7 @@ from delf.protocols.embedder import Embedder
 from delf_devkit.testing.contracts.base import TURNS, Contract, cancelled_at, missing
 
 _LENGTHS = (1, 8)
-"""Repetitions of a sentence in two texts, whose 28 and 224 characters every model accepts."""
+"""The numbers of repetitions of a sentence before two texts differ."""
 _BATCH = 40
 _MARK = "marmalade-7741"
 _TOLERANCE = 1e-3

@@ -374,7 +374,6 @@ def blocking_calls() -> Generator[list[str]]:
 
 
 def _starts_by_asyncio() -> bool:
-    """Return True if the program that is being started is started by asyncio."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         if frame.f_code is _ASYNCIO_START:

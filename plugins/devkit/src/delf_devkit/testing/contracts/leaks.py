@@ -97,7 +97,6 @@ def secrets_of(suite: object, fixtures: Mapping[str, Any]) -> Secrets:
 
 
 def _secrets_in_attributes(value: object) -> Iterator[str]:
-    """Yield the secrets in the attributes of an object."""
     for name, attribute in getattr(value, "__dict__", {}).items():
         if isinstance(attribute, SecretStr):
             yield attribute.get_secret_value()

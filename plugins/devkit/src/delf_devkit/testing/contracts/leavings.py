@@ -47,7 +47,6 @@ _EXEMPT_PACKAGES: Final = frozenset(
     {"delf", "delf_devkit", "delf_engine", "builtins", "_pytest", "pytest", "pytest_asyncio"}
 )
 _TEST_MODULE: Final = re.compile(r"(^|\.)(tests?|conftest|test_\w+|\w+_test)(\.|$)")
-"""Matches the names of test modules, whose tables may be large."""
 _SYSTEM_PATHS: Final = ("/proc/", "/sys/", "/memfd:", sys.prefix, sys.base_prefix)
 """The beginnings of paths that belong to the system, to Python or to installed packages."""
 _USES: Final = 2
@@ -205,7 +204,6 @@ def _command(pid: int) -> str:
 
 
 def _is_multiprocessing_helper(pid: int) -> bool:
-    """Return True for a helper process of Python's multiprocessing."""
     return any(name in _command(pid) for name in _MULTIPROCESSING_HELPERS)
 
 
@@ -224,7 +222,7 @@ _PATCHED: Final = (
 def _process_settings() -> dict[str, object]:
     """Return the settings that all plugins of a process share, by a description of each setting."""
     root, mask = logging.getLogger(), os.umask(0)
-    os.umask(mask)
+    os.umask(mask)  # the mask can only be read by setting it
     state: dict[str, object] = {
         "the current folder": Path.cwd(),
         "the umask": mask,
@@ -333,7 +331,7 @@ def remember(subject: object) -> None:
 def restored_process() -> Generator[None]:
     """Undo what the block changes in the process, so that the next test starts afresh."""
     variables, mask = dict(os.environ), os.umask(0)
-    os.umask(mask)
+    os.umask(mask)  # the mask can only be read by setting it
     root, timeout, sigterm = logging.getLogger(), socket.getdefaulttimeout(), signal.SIGTERM
     level, handler = root.level, signal.getsignal(sigterm)
     collects_garbage, recursion_limit = gc.isenabled(), sys.getrecursionlimit()
@@ -369,8 +367,8 @@ def _containers(kind: type) -> dict[str, str]:
     containers = dict(_class_containers(kind))
     package = _package(kind)
     for name, module in list(sys.modules.items()):
-        is_part = name.partition(".")[0] == package and package not in _EXEMPT_PACKAGES
-        if is_part and (name == kind.__module__ or not _TEST_MODULE.search(name)):
+        belongs_to_package = name.partition(".")[0] == package and package not in _EXEMPT_PACKAGES
+        if belongs_to_package and (name == kind.__module__ or not _TEST_MODULE.search(name)):
             containers |= dict(_module_containers(module))
     return {name: _text(value) for name, value in containers.items()}
 

@@ -419,7 +419,7 @@ class ModelContract(Contract):
             await model.aclose()
 
     async def test_model_price_is_valid(self, model: Any) -> None:
-        """Check the known price of the model; None means that no list has a price."""
+        """Check that the model's price, if known, is not negative."""
         if not isinstance(model, SupportsPrice):
             return
         price = await model.price()
@@ -487,17 +487,17 @@ class ModelContract(Contract):
     @needs("calls")
     async def test_model_returns_calls_of_offered_tools(self, calling_model: Any) -> None:
         assert _takes_tools(calling_model), "its property takes_tools says no"
-        asked = ModelRequest(messages=(user("What is 1 + 2?"),), tools=(_ADD,), must_call=True)
-        reply = await calling_model.complete(asked)
+        request = ModelRequest(messages=(user("What is 1 + 2?"),), tools=(_ADD,), must_call=True)
+        reply = await calling_model.complete(request)
         [call] = reply.calls
         assert call.name == "add"
         assert call.id
         assert isinstance(json.loads(call.arguments), dict)
 
-        answered = assistant(reply.text, reply.calls)
-        brought = results([ToolResult(id=call.id, name=call.name, text="3")])
-        more = replace(asked, messages=(*asked.messages, answered, brought))
-        *deltas, streamed = await _collect(calling_model.stream(more))
+        assistant_turn = assistant(reply.text, reply.calls)
+        tool_results = results([ToolResult(id=call.id, name=call.name, text="3")])
+        next_request = replace(request, messages=(*request.messages, assistant_turn, tool_results))
+        *deltas, streamed = await _collect(calling_model.stream(next_request))
         pieces = [piece.text for piece in deltas if piece.call == 0]
         assert "".join(pieces) == streamed.calls[0].arguments
         assert streamed.calls[0].name == "add"

@@ -100,11 +100,13 @@ class PluginContract(Contract):
         operators = {part.operator for part in core[0].specifier}
         assert operators & {">=", ">", "~=", "=="}, "its requirement has no lower bound"
         assert operators & {"<", "<=", "~=", "=="}, "its requirement has no upper bound"
-        here = metadata.version(DISTRIBUTION)
-        assert core[0].specifier.contains(here, prereleases=True), f"it is not for delf {here}"
+        core_version = metadata.version(DISTRIBUTION)
+        assert core[0].specifier.contains(core_version, prereleases=True), (
+            f"it is not for delf {core_version}"
+        )
         package = self._dist.metadata
-        words = (package["Keywords"] if "Keywords" in package else "").replace(",", " ").split()  # noqa: SIM401
-        assert f"delf-plugin-api-{PLUGIN_API}" in words
+        keywords = (package["Keywords"] if "Keywords" in package else "").replace(",", " ").split()  # noqa: SIM401
+        assert f"delf-plugin-api-{PLUGIN_API}" in keywords
 
     def test_plugin_is_typed_and_described(self) -> None:
         assert (self._folder / "py.typed").is_file(), "there is no py.typed"
@@ -160,8 +162,10 @@ class PluginContract(Contract):
     @needs("imports")
     def test_import_changes_no_process_state(self) -> None:
         modules = {spec.factory.partition(":")[0] for _, spec in self._specs()}
-        own = {name for name in (f"{self._module}.plugin",) if importlib.util.find_spec(name)}
-        code = _CHANGES.format(modules=sorted({self._module, *modules, *own}))
+        modules.add(self._module)
+        if importlib.util.find_spec(f"{self._module}.plugin"):
+            modules.add(f"{self._module}.plugin")
+        code = _CHANGES.format(modules=sorted(modules))
         command = [own_python(), "-c", code]
         # A new process, because this one has imported the modules already.
         environ = {name: os.environ[name] for name in _KEPT if name in os.environ}
@@ -225,7 +229,6 @@ class PluginContract(Contract):
         return [point for point in self._dist.entry_points if point.group in groups]
 
     def _records(self, host: PluginHost) -> list[PluginRecord]:
-        """Return the records of all entry points of the package."""
         names = {point.name for point in self._points} | {self._name}
         return [record for record in host.records() if record.name in names]
 

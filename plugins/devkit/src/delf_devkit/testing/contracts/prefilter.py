@@ -22,9 +22,9 @@ _POLITE = "Please. " * 40
 class PrefilterContract(Contract):
     """Tests for a prefilter; needs a fixture ``prefilter``.
 
-    The selection from ``catalog`` for ``task`` must contain ``wanted``, and for ``other_task``
-    ``other_wanted``. Override :meth:`answer` to script the light model, or set ``asks = False`` if
-    the prefilter never asks it.
+    The selection from ``catalog`` must contain ``wanted`` for the task ``task``, and
+    ``other_wanted`` for the task ``other_task``. Override :meth:`answer` to script the light model,
+    or set ``asks = False`` if the prefilter never asks the light model.
     """
 
     asks: ClassVar[bool] = True
@@ -46,7 +46,7 @@ class PrefilterContract(Contract):
         missing(self, "a fixture `prefilter`")
 
     def answer(self, question: str) -> str:
-        """Return the light model's answer; names as a JSON list unless overridden."""
+        """Return the light model's answer: a JSON list of the wanted names, unless overridden."""
         return json.dumps(list(self.wanted_of(question)))
 
     def wanted_of(self, question: str) -> Sequence[str]:

@@ -158,7 +158,7 @@ class SandboxLimits(Contract):
                 return
         pytest.fail(
             f"{_SCRIPTS} scripts of a session used {_CPU_SECONDS * _SCRIPTS / 4:g} s and more of "
-            f"{_CPU_SECONDS:g}: a limit holds over a whole task, and begins anew with no script"
+            f"{_CPU_SECONDS:g}: a limit holds for a whole task, and no script starts it anew"
         )
 
     @needs("limits:memory")
@@ -576,7 +576,6 @@ for number in range(40):
             )
 
     async def _check_usable(self, bench: Bench) -> None:
-        """Check that host and backend still work."""
         outcome = await bench.run("40 + 2")
         assert isinstance(outcome, Done), outcome
         assert outcome.value == 42

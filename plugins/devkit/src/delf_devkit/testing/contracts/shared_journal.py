@@ -106,13 +106,13 @@ class SharedJournalContract(Contract):
             await one.append(started(name, at=float(number // 2)))
         first = await other.find(2)
         assert [task.task_id for task in first] == ["e", "d"]
-        place = first[-1].place
-        assert await self._found(other, 2, after=place) == ["c", "b"]
-        assert await self._found(other, after=place, state="running") == ["c", "b", "a"]
+        cursor = first[-1].place
+        assert await self._found(other, 2, after=cursor) == ["c", "b"]
+        assert await self._found(other, after=cursor, state="running") == ["c", "b", "a"]
         await one.append(finished("d", 2))
         await one.append(started("new", at=9.0))
         await other.remove(["d"])
-        remaining = await self._found(other, after=place)
+        remaining = await self._found(other, after=cursor)
         assert remaining in (["c", "b", "a"], ["b", "a"]), (
             "a list ends, or begins again, once the last task of the page before was removed"
         )
@@ -371,5 +371,4 @@ async def _refused(work: Any, what: str) -> None:
 
 
 async def _results_of(*work: Any) -> list[Any]:
-    """Run awaitables concurrently, and return each result or exception."""
     return list(await asyncio.gather(*work, return_exceptions=True))

@@ -31,7 +31,7 @@ _INSTANT = 0.01
 _ATTEMPTS = 3
 _AT_ONCE = 3
 _REPLY_SECONDS = 1.0
-"""The seconds for which a model's reply waits until concurrent tasks ask, too."""
+"""The seconds that a reply of the model waits for the requests of concurrent tasks."""
 _MARK = "marmalade-7741"
 _REPEATED = 150
 _TRUNCATION_NOTE = re.compile(
@@ -56,9 +56,11 @@ class _World:
     """The tools of the tested tasks, and a record of their changes."""
 
     def __init__(self) -> None:
-        self.kept: list[str] = []
-        self.broken = self.slow = self.more = ""
-        self.adding = asyncio.Event()
+        self.changes: list[str] = []
+        self.failure = ""  # the message with which ``add`` fails
+        self.slow_name = ""  # ``keep`` waits before it keeps this name
+        self.result_suffix = ""  # makes the results of ``keep`` long
+        self.add_began = asyncio.Event()
         self.may_add = asyncio.Event()
         self.may_add.set()
 
@@ -67,25 +69,26 @@ class _World:
         @tool(effect="read", confirm=False)
         async def add(a: int, b: int) -> int:
             """Add two numbers."""
-            if self.broken:
-                raise ToolExecutionError(self.broken)
-            self.adding.set()
+            if self.failure:
+                raise ToolExecutionError(self.failure)
+            self.add_began.set()
             await self.may_add.wait()
             return a + b
 
         @tool(effect="write", confirm=True)
         async def forget(name: str) -> str:
             """Forget a name."""
-            self.kept.append(f"not {name}")
+            self.changes.append(f"not {name}")
             return f"forgot {name}"
 
         @tool(effect="write", confirm=False)
         async def keep(name: str) -> str:
             """Keep a name."""
-            if name == self.slow:
+            if name == self.slow_name:
                 await asyncio.sleep(_INSTANT)
-            self.kept.append(name)
-            return f"kept {name}{self.more}{f' until {name} ends' if self.more else ''}"
+            self.changes.append(name)
+            end = f" until {name} ends" if self.result_suffix else ""
+            return f"kept {name}{self.result_suffix}{end}"
 
         return [add, forget, keep]
 
@@ -97,7 +100,7 @@ class _World:
             happened: Whether calls without a recorded end had made their changes.
         """
         ended_calls = {event.call_id for event in events if isinstance(event, CallFinished)}
-        self.kept = [
+        self.changes = [
             event.arguments["name"]
             for event in events
             if isinstance(event, CallStarted)
@@ -108,7 +111,7 @@ class _World:
     def decide(self, request: Any) -> Any:
         """Decide like a person who checks the outcome of an interrupted call."""
         name = request.arguments["name"]
-        has_happened = request.outcome_unknown and name in self.kept
+        has_happened = request.outcome_unknown and name in self.changes
         return AlreadyDone(result=f"kept {name}") if has_happened else Approved()
 
 
@@ -221,7 +224,7 @@ class StrategyContract(Contract):
     async def test_results_match_their_calls(self, strategy: Any) -> None:
         """Check that results are matched to their calls, even if the calls end in another order."""
         world, model, journal = _World(), ScriptedModel(), _journal()
-        world.slow, world.more = "Ann", ". Nothing else happened" * _REPEATED
+        world.slow_name, world.result_suffix = "Ann", ". Nothing else happened" * _REPEATED
         async with self._agent(strategy, self.writing, world, journal, model) as agent:
             response = await agent.arun(f"Keep Ann and Bob for {_MARK}.", 20)
             response.raise_for_status()
@@ -242,9 +245,9 @@ class StrategyContract(Contract):
             )
             after = text[text.rindex(f"kept {name}") :]
             assert f"until {name} ends" in text or _TRUNCATION_NOTE.search(after), (
-                f"the result of keep({name!r}), of {len(world.more)} characters, was cut without a "
-                "word: the model takes a part for the whole; send all of it, or say that there is "
-                "more"
+                f"the result of keep({name!r}), of {len(world.result_suffix)} characters, was cut "
+                "without a word: the model takes a part for the whole; send all of it, or say that "
+                "there is more"
             )
         assert _MARK in _texts_of(last), (
             "as the model is asked for the last time, the task is not in the messages: send those "
@@ -285,7 +288,7 @@ class StrategyContract(Contract):
 
     async def test_model_learns_of_a_failure(self, strategy: Any) -> None:
         model, world = ScriptedModel(), _World()
-        world.broken = _MARK
+        world.failure = _MARK
         async with self._agent(strategy, self.replies, world, None, model) as agent:
             response = await agent.arun("Add 1 and 2.", 20)
         self._mentions(_MARK, model, response, "a tool failed")
@@ -324,7 +327,7 @@ class StrategyContract(Contract):
     async def test_task_ends_for_any_model(self, strategy: Any, case: str) -> None:
         first, count = (self.replies or missing(self, "`replies`"))[0], 0
         world = _World()
-        world.broken = "the service is down" if "fails" in case else ""
+        world.failure = "the service is down" if "fails" in case else ""
 
         async def again(request: ModelRequest) -> Any:
             nonlocal count
@@ -385,7 +388,7 @@ class StrategyContract(Contract):
         ) as agent:
             await agent.arun("Forget Ann.", 20)
         assert questions == ["forget"]
-        assert world.kept == ["not Ann"]
+        assert world.changes == ["not Ann"]
 
     async def test_failing_model_fails_the_task(self, strategy: Any) -> None:
         response = await self._solve(strategy, [LLMExecutionError("the model is down")])
@@ -400,7 +403,7 @@ class StrategyContract(Contract):
             async with self._agent(strategy, half, world) as agent:
                 response = await agent.arun("Keep Ann and Bob.", 20)
             assert not response.status, f"an answer that ended by {reason!r} counts as whole"
-            assert world.kept == [], f"a call of an answer that ended by {reason!r} was made"
+            assert world.changes == [], f"a call of an answer that ended by {reason!r} was made"
 
     async def test_task_can_time_out(self, strategy: Any) -> None:
         async def never(_request: object) -> str:
@@ -416,7 +419,7 @@ class StrategyContract(Contract):
         world.may_add.clear()
         async with self._agent(strategy, self.replies, world, journal) as agent:
             task = asyncio.ensure_future(agent.arun("Add 1 and 2.", 20))
-            await world.adding.wait()
+            await world.add_began.wait()
             task.cancel()
             await asyncio.wait({task})
             assert task.cancelled()
@@ -448,7 +451,7 @@ class StrategyContract(Contract):
             full_response = await agent.arun("Keep Ann and Bob.", 20)
             full_response.raise_for_status()
             events = await journal.read(full_response.trace.task_id)
-            assert sorted(world.kept) == ["Ann", "Bob"]
+            assert sorted(world.changes) == ["Ann", "Bob"]
             for end in range(1, len(events)):
                 past_events = events[:end]
                 await journal.end_after(past_events)
@@ -460,7 +463,7 @@ class StrategyContract(Contract):
                 place = f"after event {end}, {type(past_events[-1]).__name__}"
                 assert response.error is None, place
                 assert response.text == full_response.text, place
-                assert sorted(world.kept) == ["Ann", "Bob"], place
+                assert sorted(world.changes) == ["Ann", "Bob"], place
                 now = await journal.read(full_response.trace.task_id)
                 assert _printed(now) == _printed(events), place
 
@@ -513,7 +516,6 @@ def _costly(answer: Answer) -> Answer:
 
 
 def _truncated(answer: Answer, reason: str) -> Answer:
-    """Return an answer that was truncated for a reason."""
     if isinstance(answer, ModelReply):
         return replace(answer, finish_reason=reason)
     if not isinstance(answer, str):

@@ -102,7 +102,6 @@ class _ToolSet:
 
 
 def _is_function(item: Any) -> bool:
-    """Return True for a plain function, and for a tool that wraps a function."""
     return isinstance(item, Tool) or inspect.isroutine(item)
 
 
