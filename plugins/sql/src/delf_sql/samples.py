@@ -241,7 +241,7 @@ def _date_format(values: Sequence[str]) -> str:
     distinct = list(dict.fromkeys(values))
     fitting = [form for form in _FORMATS if _fits(distinct[0], form)]
     fitting = [form for form in fitting if all(_fits(value, form) for value in distinct)]
-    # Without a day above 12, day and month cannot be told apart.
+    # Without a day above 12, the order of day and month is ambiguous.
     month_first = [form for form in fitting if form.startswith("%m/%d")]
     is_ambiguous = bool(month_first) and fitting[0].startswith("%d/%m")
     return f"{fitting[0]} or {month_first[0]}" if is_ambiguous else "".join(fitting[:1])
