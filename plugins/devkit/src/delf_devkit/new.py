@@ -39,7 +39,7 @@ class Template:
         capability: The module of the capability.
         summary: A one-line description.
         files: The contents of the kind's own files.
-        suffix: The suffix of its class name.
+        suffix: The suffix of the class name.
         factory: The factory, if it is a function instead of the class.
         fields: Further fields of the spec, such as ``name=value``.
         imports: Names of ``delf.specs`` that these fields need.

@@ -302,7 +302,7 @@ def _column(area: Area, index: int) -> dict[str, Any]:
 
 
 def _chart_spec(kind: str, title: str, columns: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Describe a chart; the first column has the labels."""
+    """Return a chart in the Sheets API's format; the first column has the labels."""
     first, *others = columns
     if kind == "pie":
         pie = {"domain": first, "series": others[0], "legendPosition": "RIGHT_LEGEND"}

@@ -36,8 +36,8 @@ class Relation:
     Args:
         name: The unquoted name.
         schema: The schema; None if the name alone is unambiguous.
-        kind: Table or view.
-        comment: The author's description.
+        kind: ``table`` or ``view``.
+        comment: The comment in the database.
         key: The backend's internal key.
     """
 
@@ -64,7 +64,7 @@ class Column:
         primary_key: Whether the column is part of the primary key.
         unique: Whether a unique constraint covers this column alone.
         references: The column that a foreign key refers to, with its table.
-        comment: The author's description.
+        comment: The comment in the database.
         holds: A description of the values in some rows, for the prompt.
     """
 

@@ -14,7 +14,7 @@ from delf_sql.target import Dialect
 
 
 def words(text: str) -> frozenset[str]:
-    """Split a list that is written as text."""
+    """Split a text at blanks into a set of words."""
     return frozenset(text.split())
 
 

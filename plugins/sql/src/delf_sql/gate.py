@@ -62,7 +62,7 @@ class Statement:
     Args:
         text: The normalised text that is sent, without comments and trailing text.
         tokens: The tokens of that text.
-        calls: The names before a parenthesis, case-folded like the database does.
+        calls: The names before a parenthesis, in the letter case that the database reads.
         attributes: The names after a dot, which PostgreSQL may call as functions.
     """
 

@@ -124,7 +124,7 @@ class ScriptedModel:
         yield reply
 
     async def aclose(self) -> None:
-        """Count the close."""
+        """Count the calls of this method."""
         self.closed += 1
 
 

@@ -37,7 +37,7 @@ class Outcome:
 
     @property
     def json(self) -> Any:
-        """The output, parsed."""
+        """The standard output, parsed as JSON."""
         return json.loads(self.stdout)
 
     def succeeded(self) -> Outcome:

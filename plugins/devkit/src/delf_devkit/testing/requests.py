@@ -126,7 +126,9 @@ def sample_requests() -> dict[str, ApprovalRequest]:
         ),
         "a long argument": replace(request, arguments={"body": _LONG_TEXT, "to": "ann"}),
         "a long preview": replace(request, preview=_LONG_TEXT.replace(" ", "\n")),
-        "a long script": replace(request, **_script("\n".join(f"{w} = 1" for w in _LONG_TEXT.split()))),
+        "a long script": replace(
+            request, **_script("\n".join(f"{w} = 1" for w in _LONG_TEXT.split()))
+        ),
         "escapes": replace(request, arguments=odd, preview="one\x1b[2J\u2028two"),
         "nested values": replace(
             request, arguments={"to": [{"name": f"n{n}x"} for n in range(90)]}

@@ -27,7 +27,7 @@ _MAX_WARNINGS: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """The meaning of a driver's exception.
+    """The explanation of a driver's exception.
 
     Args:
         cause: The kind of failure.

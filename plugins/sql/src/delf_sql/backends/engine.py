@@ -68,7 +68,7 @@ class EngineBackend:
         self._engines: dict[bool, sa.Engine] = {}
         self._lock = threading.Lock()
         self._tables_by_name: dict[str, Table] = {}
-        """Tables by their names in writes; cleared when a write may change a table."""
+        """The tables of earlier writes by name; cleared when a write may change a definition."""
 
     def check_driver(self) -> None:
         """Create the engine, which does not connect yet.
@@ -122,7 +122,7 @@ class EngineBackend:
             return self._engines[reader]
 
     def _make(self, reader: bool) -> sa.Engine:
-        """Make the engine whose sessions read or write."""
+        """Make the engine for read-only sessions, or for sessions that write."""
         # session() resets a connection itself: a rollback leaves settings, locks and tables.
         options: dict[str, Any] = {"poolclass": self.pool, "pool_reset_on_return": None}
         if self.pool is sa.QueuePool:
@@ -148,7 +148,7 @@ class EngineBackend:
         return self.target.url
 
     def _options(self, reader: bool) -> dict[str, Any]:
-        """Return additional options of the engine."""
+        """Return additional options for SQLAlchemy's ``create_engine``."""
         return {}
 
     def _prepare(self, driver: Any, *, reader: bool) -> None:

@@ -182,9 +182,9 @@ class _Child:
 
     @property
     def is_stale(self) -> bool:
-        """True if the process's write limit is smaller than the database now needs.
+        """True if a file has got a write-ahead log, or lost it, since the process started.
 
-        Another program may have switched the database to a write-ahead log.
+        The process may write only the logs that existed at its start, even for reading.
         """
         return self._files_with_log != self._find_files_with_log()
 

@@ -154,7 +154,7 @@ class ConnectionContract(Contract):
 
     @pytest.fixture
     def slow_connection(self, connection: Any) -> Any:
-        """The connection for which ``slow_call`` is slow; the same one unless overridden."""
+        """The connection for which ``slow_call`` is slow; ``connection`` unless overridden."""
         return connection
 
     @pytest.fixture

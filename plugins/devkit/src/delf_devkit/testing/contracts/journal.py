@@ -44,18 +44,18 @@ _FRAGILE_TEXTS = (
 
 
 def started(task_id: str, at: float = 1.0, key: str | None = None) -> TaskStarted:
-    """Return the first event of a task, with an optional owner."""
+    """Return the event that starts a task; ``key`` is the user who owns the task."""
     task = f"do {task_id}"
     return TaskStarted(task_id=task_id, seq=1, at=at, task=task, origin="agent", key=key)
 
 
 def printed(task_id: str, seq: int, text: str = "x") -> Printed:
-    """Return a small event."""
+    """Return the event of a printed text."""
     return Printed(task_id=task_id, seq=seq, at=float(seq), text=text)
 
 
 def finished(task_id: str, seq: int, *, status: bool = True) -> TaskFinished:
-    """Return the last event of a task."""
+    """Return the event that ends a task."""
     return TaskFinished(
         task_id=task_id, seq=seq, at=float(seq), status=status, text="", duration_ms=1.0
     )

@@ -65,16 +65,20 @@ _ADD = ModelTool(
 class ModelContract(Contract):
     """Tests for a model; needs a fixture ``model`` that answers any number of requests.
 
-    ``fails = True`` needs a fixture ``failing_model`` whose service refuses permanently, for
-    example because of its key. ``secrets`` are the keys of both models, which must never be shown.
-    ``slow = True`` needs a fixture ``slow_model`` whose answers take a second or more. ``sends =
-    True`` needs a fixture ``sent``, a function that returns the text of each request sent so far.
-    ``calls = True`` needs a fixture ``calling_model`` that answers each request with one call of
-    the tool ``add``. ``echoes = True`` needs a fixture ``echo_model`` whose service answers with
-    the words of the last message. ``cuts = True`` needs a fixture ``cut_model`` whose service stops
-    at the limit of tokens. ``images = True`` means that the model sends images, which ``sent``
-    shows in base64; otherwise it must refuse a request with one. ``cost`` is what an answer of
-    ``model`` costs in USD, worked out by hand, for a model with costs and without a ``price``.
+    Each of these flags needs a fixture:
+
+    - ``fails``: ``failing_model``, whose service refuses permanently, for example because of its
+      key.
+    - ``slow``: ``slow_model``, whose answers take a second or more.
+    - ``sends``: ``sent``, a function that returns the text of each request sent so far.
+    - ``calls``: ``calling_model``, which answers each request with one call of the tool ``add``.
+    - ``echoes``: ``echo_model``, whose service answers with the words of the last message.
+    - ``cuts``: ``cut_model``, whose service stops at the token limit.
+
+    ``secrets`` are the keys of ``model`` and ``failing_model``, which must never be shown. With
+    ``images = True`` the model sends images, which ``sent`` shows in base64; otherwise the model
+    must refuse a request with an image. ``cost`` is the cost of an answer of ``model`` in USD,
+    worked out by hand, for a model with costs and without a ``price``.
     """
 
     fails: ClassVar[bool] = True
