@@ -63,7 +63,7 @@ async def test_agent_without_its_journal_does_not_start(tmp_path, delf_host, scr
 # -- decisions that are remembered -------------------------------------------------------------
 
 
-def remembering(task_id, seq, name, **more):
+def require_remembered(task_id, seq, name, **more):
     given = {"decision": "approved", "by": "ann", "project": "/shop", **more}
     return ApprovalDecided(task_id=task_id, seq=seq, at=float(seq), request_id=name, **given)
 
@@ -75,12 +75,12 @@ async def test_remembered_approval_is_shared_and_revoked_across_processes(
     assert isinstance(journal, SupportsRemembered)
     await ask(journal, "a", "req_1", "req_2", "req_3", "req_4", "req_5")
     lasts = {"remember": "until_revoked"}
-    await journal.append(remembering("a", 7, "req_1", covers="action", key="bob:1", **lasts))
-    await journal.append(remembering("a", 8, "req_2", remember="task"))
-    await journal.append(remembering("a", 9, "req_3", decision="rejected", **lasts))
+    await journal.append(require_remembered("a", 7, "req_1", covers="action", key="bob:1", **lasts))
+    await journal.append(require_remembered("a", 8, "req_2", remember="task"))
+    await journal.append(require_remembered("a", 9, "req_3", decision="rejected", **lasts))
     message = {"reason": 'he wrote "until_revoked"', "remember": "no"}
-    await journal.append(remembering("a", 10, "req_4", **message))
-    await journal.append(remembering("a", 11, "req_5", **lasts))
+    await journal.append(require_remembered("a", 10, "req_4", **message))
+    await journal.append(require_remembered("a", 11, "req_5", **lasts))
     await journal.append(
         TaskFinished(task_id="a", seq=12, at=12.0, status=True, text="", duration_ms=1.0)
     )
@@ -99,7 +99,7 @@ async def test_remembered_approval_is_shared_and_revoked_across_processes(
 async def test_concurrent_revoke_succeeds_once(journal_url, open_journal):
     journals = [open_journal(journal_url) for _ in range(4)]
     await ask(journals[0], "a", "req_1")
-    await journals[0].append(remembering("a", 3, "req_1", remember="until_revoked"))
+    await journals[0].append(require_remembered("a", 3, "req_1", remember="until_revoked"))
     answers = await asyncio.gather(
         *(journal.revoke("req_1", "cli") for journal in journals),
         return_exceptions=True,

@@ -6,7 +6,7 @@ import pytest
 
 from delf.protocols.approval import Decider
 from delf_cli import answering
-from delf_engine.approvals.talk import KIND, MAX, Assignment, Comment, talk_data
+from delf_engine.approvals.talk import KIND, MAX_REACTIONS, Assignment, Comment, talk_data
 from delf_journal_sql.journal import SqlJournal
 from plugins.serve.test_people import add, change, person
 from support.serving import bearer, doing
@@ -240,7 +240,7 @@ async def test_number_of_comments_is_limited(team):
     request = await asked(team)
     journal = team.app.tasks.journal
     record = await answering.find_request(journal, request["request_id"])
-    for _ in range(MAX):
+    for _ in range(MAX_REACTIONS):
         data = talk_data(request["request_id"], Comment("again"), Decider(name="bo"))
         await journal.post(request["task_id"], KIND, data)
     data = talk_data(request["request_id"], Assignment("bo"), Decider(name="bo"))
@@ -250,13 +250,13 @@ async def test_number_of_comments_is_limited(team):
         return len((await answering.find_request(journal, record.requested.request_id)).so_far)
 
     async def is_full() -> bool:
-        return await count() >= MAX
+        return await count() >= MAX_REACTIONS
 
     await until(is_full)
     answer = await says(team, "cy", request, "/comments", text="one more")
     assert answer.status_code == 409
-    assert str(MAX) in answer.json()["detail"]
-    assert await count() == MAX
+    assert str(MAX_REACTIONS) in answer.json()["detail"]
+    assert await count() == MAX_REACTIONS
 
 
 async def test_audit_lists_comments_and_assignments(team):

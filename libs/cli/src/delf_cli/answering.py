@@ -35,7 +35,7 @@ from delf_cli.ids import check_names, short_id
 from delf_engine.approvals.ballot import check_vote, deciders, votes_in, why_refused
 from delf_engine.approvals.decision import check_fits
 from delf_engine.approvals.inbox import KIND, answer_data
-from delf_engine.approvals.remembered import remembering
+from delf_engine.approvals.remembered import require_remembered
 from delf_engine.approvals.talk import KIND as TALK
 from delf_engine.approvals.talk import Assignment, Comment, Talk, check_talk, talk_data
 from delf_engine.views.requests import request_view
@@ -137,7 +137,7 @@ async def remembered_decisions(journal: Journal) -> Sequence[RememberedDecision]
     Raises:
         DelfError: If the journal does not support remembered decisions.
     """
-    return await remembering(journal).remembered()
+    return await require_remembered(journal).remembered()
 
 
 async def revoke(journal: Journal, text: str, by: str) -> RememberedDecision:
@@ -151,7 +151,7 @@ async def revoke(journal: Journal, text: str, by: str) -> RememberedDecision:
     Raises:
         UnknownRequestError: If no decision, or more than one, matches.
     """
-    keeper = remembering(journal)
+    keeper = require_remembered(journal)
     request_ids = [d.request_id for d in await keeper.remembered()]
     matching_ids = [name for name in request_ids if text and name.startswith((text, f"req_{text}"))]
     if text in matching_ids or not matching_ids:

@@ -132,8 +132,8 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         output: The type of the answers, if not text: a pydantic model, a dataclass, a TypedDict, or
             a JSON Schema. ``response.value`` is the object.
         host: The plugins; all installed ones when omitted.
-        project: The source of omitted options, of plugins and of the environment;
-            :meth:`from_project` finds a project.
+        project: A project, whose settings apply where options are omitted, and whose plugins and
+            environment variables the agent uses; :meth:`from_project` finds a project.
         options: Fields of the configuration.
 
     Raises:
@@ -179,14 +179,14 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
             config, tools = None, [*config, *(tools or ())]
         file_config = None if project is None else project.agent
         named_parts = {"memory": memory, "strategy": strategy}
-        names = {name: handler for name, handler in named_parts.items() if isinstance(handler, str)}
+        names = {option: value for option, value in named_parts.items() if isinstance(value, str)}
         merged = merged_config(file_config, config, {**options, **names})
         self._config = with_strategy(merged, host)
         _ = self.config.main_llm
-        for handler, option in (("on_confirm", on_confirm), ("on_ask", on_ask)):
-            if option is not None and not callable(option):
+        for option, callback in (("on_confirm", on_confirm), ("on_ask", on_ask)):
+            if callback is not None and not callable(callback):
                 raise AgentConfirmationError(
-                    f"{handler} is a {type(option).__name__}", hint="give a function"
+                    f"{option} is a {type(callback).__name__}", hint="give a function"
                 )
         self.agent_id = f"agent_{secrets.token_hex(6)}"
         self.memory = None if isinstance(memory, str) else memory
@@ -261,7 +261,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
 
     @property
     def project(self) -> AnyProject | None:
-        """The project of the options, if any."""
+        """The project that the agent's options come from; None without a project."""
         return self._project
 
     def use_journal(self, work: Callable[[Journal], Coroutine[Any, Any, U]]) -> U:
@@ -277,10 +277,13 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         return await self._home.call_async(lambda runtime: work(runtime.journal))
 
     def keep_journal(self, name: str) -> None:
-        """Set the journal by name, unless the configuration sets one.
+        """Set the journal to use if the configuration names none.
+
+        Args:
+            name: The name of a journal plugin.
 
         Raises:
-            AgentStateError: If the agent has started with another journal.
+            AgentStateError: If the agent has already started with another journal.
         """
         if "journal" in self.config.model_fields_set:
             return
@@ -314,7 +317,6 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         return as_chat(chat, host)
 
     def _attach(self, chat: AgentChat, context: AgentContext) -> None:
-        """Attach a chat to the agent's plugins and budget, and close it with the agent."""
         chat.attach(context)
         if chat not in self._chats:
             self._chats.append(chat)
@@ -341,7 +343,11 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         self._home.stop()
 
     async def astop(self, *, leave: bool = False) -> None:
-        """Async version of :meth:`stop`; with ``leave``, any process can resume running tasks."""
+        """Async version of :meth:`stop`.
+
+        With ``leave``, the journal does not record the end of running tasks, so that any process
+        can resume the tasks.
+        """
         await self._home.astop(leave=leave)
 
     async def acheck(self) -> None:
@@ -461,14 +467,15 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         Args:
             task_id: The task, in this agent's journal.
             timeout: Seconds from now; the configuration's when omitted.
-            settle: The decision about interrupted calls: ask a person, make them ``again``, or take
-                them as ``done``, without a result.
+            settle: The decision about interrupted calls: ``ask`` a person, make the calls
+                ``again``, or treat the calls as ``done`` without a result.
             budget_usd: The agent's budget from now on, including all earlier costs.
 
         Returns:
-            The response, from the journal if the task is over. The response is still
-            ``interrupted``, with ``ReplayMismatch`` if the script behaves differently from its
-            record, or with ``UndecidedCallError`` if nobody decided about an interrupted call.
+            The response, from the journal if the task is over. The task stays ``interrupted`` if
+            the script behaves differently from its record (the response's error is then
+            ``ReplayMismatch``), or if nobody decided about an interrupted call
+            (``UndecidedCallError``).
 
         Raises:
             DelfError: If the journal does not have the task, or a live process works on it.
@@ -598,16 +605,17 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         self, task: str, timeout: float | None = None, **more: Unpack[Submitting]
     ) -> TaskHandle[T]: ...
     def submit(self, task: str, timeout: float | None = None, **options: Any) -> TaskHandle[Any]:
-        """Run a task in the background; once this returns, the task is safe from a crash.
+        """Run a task in the background; return when the journal has recorded the task.
 
-        Requests for approval go to ``on_confirm`` and :meth:`get_pending_approvals`. With
-        ``queue``, a runner runs the task, with the options of
-        :class:`~delf_engine.task_options.HandingIn`.
+        From then on, the task can be resumed after a crash. Requests for approval go to
+        ``on_confirm`` and :meth:`get_pending_approvals`. With the option ``queue``, a runner
+        process runs the task; :class:`~delf_engine.task_options.HandingIn` lists the options of
+        queued tasks.
 
         Args:
             task: The task, in plain words.
             timeout: Seconds from the start of execution; the configuration's when omitted.
-            options: The options of :meth:`run`, and those of a queue.
+            options: The options of :meth:`run`, and the options of queued tasks.
 
         Returns:
             A handle, which is also the task's id for :meth:`poll`, :meth:`wait` and
@@ -648,7 +656,8 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         Args:
             task: The task, in plain words.
             timeout: Seconds from the start of execution; the configuration's when omitted.
-            listeners: Called with each event once it is journalled, if the task runs here.
+            listeners: Called with each event once it is journalled, if the task runs in this
+                process.
             options: As for :meth:`submit` and :meth:`arun`, and task_id, key, ledger. ``key`` is
                 the owner of the task, if not the local user, and ``ledger`` holds the owner's
                 budget.
@@ -677,7 +686,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         return request if for_queue is None else handed_in(request, for_queue)
 
     def _handle_of(self, request: TaskRequest, events: list[Event]) -> TaskHandle[Any]:
-        """Start a journalled task, unless a runner will; return its handle."""
+        """Start a journalled task, unless it is queued for a runner; return its handle."""
         if request.queue is None:
             outcome = self._home.post(lambda runtime: self._run(runtime, request))
             self._tasks.add(request.task_id, BackgroundTask(events, outcome))
@@ -818,11 +827,11 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
 
     def get_remembered_approvals(self) -> list[RememberedDecision]:
         """Return the approvals that hold until they are revoked."""
-        from delf_engine.approvals.remembered import remembering
+        from delf_engine.approvals.remembered import require_remembered
 
         return list(
             self._home.call(
-                lambda r: remembering(r.journal).remembered(),
+                lambda r: require_remembered(r.journal).remembered(),
                 "get_remembered_approvals",
                 "aget_remembered_approvals",
             )
@@ -830,9 +839,11 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
 
     async def aget_remembered_approvals(self) -> list[RememberedDecision]:
         """Async version of :meth:`get_remembered_approvals`."""
-        from delf_engine.approvals.remembered import remembering
+        from delf_engine.approvals.remembered import require_remembered
 
-        return list(await self._home.call_async(lambda r: remembering(r.journal).remembered()))
+        return list(
+            await self._home.call_async(lambda r: require_remembered(r.journal).remembered())
+        )
 
     def revoke(self, request_id: str) -> RememberedDecision:
         """Revoke a remembered approval for all processes that use the journal.
@@ -843,20 +854,20 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         Raises:
             UnknownRequestError: If no such approval holds.
         """
-        from delf_engine.approvals.remembered import remembering
+        from delf_engine.approvals.remembered import require_remembered
 
         revoker = self.agent_id
         return self._home.call(
-            lambda r: remembering(r.journal).revoke(request_id, revoker), "revoke", "arevoke"
+            lambda r: require_remembered(r.journal).revoke(request_id, revoker), "revoke", "arevoke"
         )
 
     async def arevoke(self, request_id: str) -> RememberedDecision:
         """Async version of :meth:`revoke`."""
-        from delf_engine.approvals.remembered import remembering
+        from delf_engine.approvals.remembered import require_remembered
 
         revoker = self.agent_id
         return await self._home.call_async(
-            lambda r: remembering(r.journal).revoke(request_id, revoker)
+            lambda r: require_remembered(r.journal).revoke(request_id, revoker)
         )
 
     @property
@@ -873,12 +884,12 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
 
     @property
     def rerun_count(self) -> int:
-        """The maximum number of further passes that a script may request."""
+        """The maximum number of times that a task's scripts may ask for another script."""
         return self.config.rerun_count
 
     @property
     def usage(self) -> Usage:
-        """Total tokens of all tasks."""
+        """The number of tokens that all tasks have used."""
         return self._ledger.usage
 
     @property
@@ -892,7 +903,10 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         return self._ledger
 
     def tell_observers(self, change: PersonChange) -> None:
-        """Pass a change of a person to the observers; the agent must be started."""
+        """Notify the observers that a person was added, changed or removed.
+
+        The agent must be started.
+        """
         runtime = self._home.runtime
         if runtime is not None:
             runtime.resources.observers.tell(change)
@@ -965,9 +979,10 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
 
 
 def leave_tasks(agent: Agent[Any]) -> None:
-    """Keep tasks resumable that are cancelled from now on, by not recording their end.
+    """Let any process resume the tasks that are cancelled from now on.
 
-    Call this on the agent's loop. :meth:`Agent.astop` with ``leave`` cancels the tasks, too.
+    The journal then does not record the end of these tasks. Call this on the agent's event loop.
+    To cancel the tasks as well, call :meth:`Agent.astop` with ``leave``.
 
     Args:
         agent: The agent of the tasks.
@@ -980,7 +995,7 @@ def leave_tasks(agent: Agent[Any]) -> None:
 class ChatsOnTerminal(Protocol):
     """A chat with an agent on the terminal, exported by a plugin as ``terminal_chat``.
 
-    A protocol, because that plugin itself requires the engine.
+    A protocol instead of an import, because the plugin ``chat`` depends on the engine.
     """
 
     def run(self, agent: Agent[Any], *, timeout: float | None = None, **options: Any) -> None:
@@ -997,7 +1012,7 @@ class ChatsOnTerminal(Protocol):
 class ServesAgents(Protocol):
     """An HTTP server for an agent, exported by a plugin as ``http_server``.
 
-    A protocol, because that plugin itself requires the engine.
+    A protocol instead of an import, because the plugin ``serve`` depends on the engine.
     """
 
     def serve(self, agent: Agent[Any], *, host: str, port: int, **options: Any) -> None:

@@ -46,17 +46,17 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class AgentContext:
-    """The environment of an agent, or of a chat with or without an agent.
+    """The plugins, settings and environment variables of an agent, or of a chat without an agent.
 
     Args:
-        host: Plugins.
-        plugin_options: Options by plugin name.
-        environ: The variables for settings and keys.
-        config: The agent's configuration.
+        host: The plugins.
+        plugin_options: The options of each plugin, by plugin name.
+        environ: The environment variables.
+        config: The agent's configuration; None for a chat without an agent.
         ledger: The record of costs.
-        pricing_files: Files with the user's own prices.
+        pricing_files: Files with the user's own model prices.
         folder: The project's folder.
-        connect: Creates the project's connections, and others by type.
+        connect: Creates a connection: of the project by name, or any other by type.
         secrets: The secrets of the project.
     """
 
@@ -184,7 +184,7 @@ class AgentChat(Protocol):
 
     @classmethod
     def of(cls, value: Any) -> Self:
-        """Make a chat: in memory for True, else from its options."""
+        """Make a chat: in memory if the value is True, otherwise from a mapping of options."""
         ...
 
     def attach(self, context: AgentContext) -> None:
@@ -192,11 +192,14 @@ class AgentChat(Protocol):
         ...
 
     def here(self, conversation_id: str | None = None) -> TaskConversation:
-        """Return a conversation for a task; the current one without an id."""
+        """Return the conversation with an id for a task; without an id, the current one."""
         ...
 
     def in_memory(self) -> AgentChat:
-        """Return a new chat in memory with the same id; itself if nothing is stored."""
+        """Return a copy of the chat that keeps its conversations in memory, with the same id.
+
+        A chat that already keeps its conversations in memory returns itself.
+        """
         ...
 
     async def aclose(self) -> None:

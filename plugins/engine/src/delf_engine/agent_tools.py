@@ -16,11 +16,11 @@ _log = logging.getLogger(__name__)
 
 
 class AgentTools:
-    """The callable actions of an agent, and the connections that still need set-up or renewal.
+    """The callable actions of an agent, updated when a connection is set up or its actions change.
 
     Args:
-        tools: The tools before set-up and renewal.
-        connections: The connections of the tools.
+        tools: The actions that are known now.
+        connections: The connections of the actions.
     """
 
     def __init__(self, tools: Toolset, connections: Sequence[ConnectionLike]) -> None:
@@ -38,7 +38,9 @@ class AgentTools:
         self._rights = [_rights_of(c) for c in connections]
 
     async def renew(self) -> None:
-        """List the actions of stale connections again; call this before a task.
+        """Reload the actions of connections whose actions or permissions may have changed.
+
+        Call this before each task.
 
         Raises:
             DelfError: If ``allow`` or ``confirm`` names an unknown action.

@@ -47,7 +47,7 @@ def _validated(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Check the arguments of a question.
 
     Raises:
-        ToolRefusedError: If they are no question that a person can answer.
+        ToolRefusedError: If a person cannot answer the question.
     """
     parameter_names = [parameter.name for parameter in _PARAMETERS]
     unknown = [name for name in arguments if name not in parameter_names]
@@ -63,8 +63,9 @@ def _validated(arguments: Mapping[str, Any]) -> dict[str, Any]:
     texts = [*map(_option, cast("Sequence[object]", options))]
     if not isinstance(values.get("default"), (*_TYPES, type(None))):
         raise ToolRefusedError(f"default of {ASK} is one answer: a text, a number or a bool")
-    values = {**values, "options": texts} if texts else {**values}
-    if not texts:
+    if texts:
+        values["options"] = texts
+    else:
         values.pop("options", None)
     Question.from_arguments(values).check()
     return values

@@ -41,13 +41,13 @@ async def past_end(runtime: Runtime, task_id: str, timeout: float | None) -> Res
     return past_response(events, next(e for e in reversed(events) if isinstance(e, TaskFinished)))
 
 
-KEPT: Final = 1000
+MAX_FINISHED_TASKS: Final = 1000
 """The maximum number of finished tasks that an agent keeps for ``poll``."""
 
 
 @dataclass(frozen=True)
 class BackgroundTask:
-    """A background task and its progress.
+    """A task that runs in the background, with its events and its response.
 
     Args:
         events: The events so far, in order, from the submission on; the list grows.
@@ -63,9 +63,8 @@ class BackgroundTask:
         if progress.is_terminal or not self.outcome.done():
             return progress
         if self.outcome.cancelled():
-            return replace(
-                progress, state=TaskState.STOPPED
-            )  # its last events are not journalled yet
+            # The events do not yet say that the task was stopped.
+            return replace(progress, state=TaskState.STOPPED)
         error = self.outcome.exception()
         return (
             progress
@@ -77,7 +76,8 @@ class BackgroundTask:
 class BackgroundTasks:
     """The background tasks of one agent; thread-safe.
 
-    The last :data:`KEPT` finished tasks are kept. Evicted tasks may still be in the journal.
+    Finished tasks beyond :data:`MAX_FINISHED_TASKS` are forgotten, oldest first. A durable journal
+    still has their events.
     """
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class BackgroundTasks:
         if task is None:
             raise UnknownTaskError(
                 f"no task {task_id!r} is known",
-                hint=f"the last {KEPT} finished tasks are kept",
+                hint=f"the last {MAX_FINISHED_TASKS} finished tasks are kept",
             )
         return task
 
@@ -146,17 +146,16 @@ class BackgroundTasks:
         return len(self._tasks)
 
     def _forget_old(self) -> None:
-        """Drop the oldest finished tasks beyond :data:`KEPT`."""
         with self._lock:
-            finished_names = [name for name, task in self._tasks.items() if task.outcome.done()]
-            for name in finished_names[: -KEPT or None]:
-                del self._tasks[name]
+            finished_ids = [task_id for task_id, task in self._tasks.items() if task.outcome.done()]
+            for task_id in finished_ids[:-MAX_FINISHED_TASKS]:
+                del self._tasks[task_id]
 
 
 async def stream_of(
     request: TaskRequest, run: Callable[[TaskRequest], Awaitable[object]], granularity: Granularity
 ) -> AsyncGenerator[StreamEvent]:
-    """Yield a task's events as they happen; a reader that stops cancels the task.
+    """Yield a task's events as they happen; closing the iterator cancels the task.
 
     Args:
         request: The request.

@@ -26,7 +26,8 @@ class BoundAction:
         action: The action.
         name: ``connection.method``, or the bare name of a function.
         asks: Whether a person is asked before each call.
-        built_in: Whether the action is delf's own, which is always shown.
+        built_in: Whether delf itself provides the action; such actions are always shown to the
+            model.
         check: The connection's check of calls, if any.
     """
 
@@ -87,12 +88,18 @@ class BoundAction:
     def bind(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[dict[str, Any], str | None]:
-        """Return arguments by name, and separately ``desc=`` unless the action has that parameter.
+        """Bind positional and keyword arguments of a call to parameter names.
 
         Other spellings of a name are accepted, such as ``customerId`` for ``customer_id``.
 
+        Returns:
+            The arguments by parameter name, and the call's description: the argument ``desc``,
+            unless the
+            action itself has a parameter ``desc``.
+
         Raises:
-            ToolRefusedError: If there are too many positional arguments.
+            ToolRefusedError: If there are too many positional arguments, or an argument is given
+                twice.
         """
         parameters = self.action.parameters
         keywords = dict(kwargs)
@@ -115,7 +122,7 @@ class BoundAction:
 
 
 def _place_of(item: object) -> str:
-    """Return where a class or a function is defined."""
+    """Return the module and qualified name of a class or a function."""
     return f"{getattr(item, '__module__', '')}.{getattr(item, '__qualname__', '')}"
 
 

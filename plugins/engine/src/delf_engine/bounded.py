@@ -40,14 +40,14 @@ async def within(
 ) -> T:
     """Await a method of a plugin's object within a time limit.
 
-    A method that ignores its cancellation is abandoned.
+    The method is cancelled at the limit. A method that ignores the cancellation is abandoned.
 
     Args:
         seconds: The longest wait.
         owner: The object in messages, such as ``the journal 'redis'``.
         method: The name of the method in messages.
         call: Calls the method.
-        error: The class of the error.
+        error: The class of error to raise.
         hint: The hint of the error.
 
     Raises:
@@ -72,12 +72,12 @@ async def within(
 def failures_named(
     owner: str, method: str, error: type[DelfError] = PluginError, hint: str = _HINT
 ) -> Generator[None]:
-    """Raise exceptions of a plugin's method as errors of delf that name the plugin.
+    """Convert exceptions of a plugin's method to ``error``, with a message that names the plugin.
 
     Args:
         owner: The object in messages.
         method: The name of the method in messages.
-        error: The class of the error.
+        error: The class of error to raise.
         hint: The hint of the error.
 
     Raises:
@@ -94,7 +94,7 @@ def failures_named(
 
 
 def _is_group_of_delf(error: Exception) -> bool:
-    """Return True for a group of delf's errors only, as when several objects did not close."""
+    """Return whether an exception is a group that contains only ``DelfError``."""
     if not isinstance(error, ExceptionGroup):
         return False
     return cast("ExceptionGroup[Exception]", error).split(DelfError)[1] is None

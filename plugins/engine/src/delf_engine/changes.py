@@ -10,26 +10,26 @@ from delf.protocols.approval import NO_REASON
 from delf.protocols.people import LOCAL, name_of_holder, normalise_name
 from delf.records import dataclass
 
-_MAX_LINE: Final = 200
-"""The maximum number of characters of a line about a change."""
+_MAX_CALL_LENGTH: Final = 200
+"""The maximum number of characters of the line that describes a call."""
 _MAX_KEYS: Final = 12
-"""The maximum number of keys of a result to list."""
+"""The maximum number of keys to list of a dict that a call returned."""
 _MAX_CHANGES: Final = 20
 """The maximum number of changes that a request shows and its journal entry stores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A call that changed something or may have.
+    """A call that changed something or may have changed something.
 
     Args:
-        call_id: The number in the task.
-        script: The script that made it; 0 for the strategy itself.
+        call_id: The number of the call in the task.
+        script: The number of the script that made the call; 0 if the strategy itself made the call.
         action: The action.
         arguments: The arguments.
-        digest: The identity of the call.
-        certain: Whether the change is known to have happened. A begun call without a recorded end,
-            or an abandoned call, may have happened.
+        digest: The digest of the call, which is equal for equal calls.
+        certain: Whether the change is known to have happened. The change may have happened if the
+            call was abandoned, or was begun and its end is not recorded.
     """
 
     call_id: int
@@ -45,7 +45,7 @@ class Change:
 
 
 def used_tools(events: Iterable[ev.Event]) -> bool:
-    """Return True if a tool was called and the call passed the gate."""
+    """Return whether a tool was called, and the call was allowed."""
     starts = (event for event in events if isinstance(event, ev.CallStarted))
     return any(event.action != ev.ANSWER for event in starts)
 
@@ -120,8 +120,11 @@ def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Ch
     for number, (attempt, call) in starts.items():
         end = ends.get(number)
         certain = end is not None and end.status == "ok"
-        abandoned = end is None or (end.status == "cancelled" and end.cancellation != "not_started")
-        if (certain or abandoned) and script in (None, attempt):
+        # The call has no recorded end, or was cancelled after its start.
+        is_possible = end is None or (
+            end.status == "cancelled" and end.cancellation != "not_started"
+        )
+        if (certain or is_possible) and script in (None, attempt):
             changes.append(
                 Change(
                     call_id=number,
@@ -136,15 +139,18 @@ def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Ch
 
 
 def returned_by(events: Iterable[ev.Event], script: int) -> tuple[list[str], bool]:
-    """Return descriptions of the results of a script's calls, and True if all are empty.
+    """Describe the results of a script's calls.
 
     Args:
         events: The task's events.
         script: The script's number.
+
+    Returns:
+        A description of each call with its result, and whether all results are empty.
     """
     starts: dict[int, ev.CallStarted] = {}
     lines: list[str] = []
-    empty: list[bool] = []
+    are_empty: list[bool] = []
     current_attempt = 0
     for event in events:
         match event:
@@ -156,10 +162,10 @@ def returned_by(events: Iterable[ev.Event], script: int) -> tuple[list[str], boo
                 call = starts.pop(event.call_id)
                 call_line = call_text(call.action, call.arguments)
                 lines.append(f"{call_line} returned {_result_text(event.result)}")
-                empty.append(event.result is None or event.result in ("", [], {}))
+                are_empty.append(event.result is None or event.result in ("", [], {}))
             case _:
                 pass
-    return lines, bool(empty) and all(empty)
+    return lines, bool(are_empty) and all(are_empty)
 
 
 def _result_text(result: Any) -> str:
@@ -193,7 +199,7 @@ class Situation:
         because: The reason for another script after the first.
         changes: The latest changes of the task.
         changes_before: The number of earlier changes not listed.
-        made_before: The number of an identical earlier call, if any.
+        made_before: The number of an earlier call with the same arguments, if any.
     """
 
     script: int = 0
@@ -208,8 +214,9 @@ def situation(events: Iterable[ev.Event], digest: str, call_id: int) -> Situatio
 
     Args:
         events: The task's events until then.
-        digest: The identity of the call in question.
-        call_id: The number; its own earlier attempt is not among the changes.
+        digest: The digest of the call in question, which is equal for equal calls.
+        call_id: The number of the call in question. An earlier attempt of this call does not count
+            as a change.
     """
     events = tuple(events)
     script, because, rewrite_reason = 0, None, None
@@ -231,9 +238,9 @@ def situation(events: Iterable[ev.Event], digest: str, call_id: int) -> Situatio
 
 
 SHAPED: Final = "shaped_by"
-"""The key of a task's setup with the names of people who shaped it before it began."""
+"""The key, in a task's setup, of the names of people who influenced the task before its start."""
 _SHAPING: Final = ("edited", "changes_requested", "already_done", "answered")
-"""The decisions that always influence what a task does next."""
+"""The kinds of decisions that always influence what a task does next."""
 
 
 def changes_requested(events: Iterable[ev.Event], script: int) -> list[str]:
@@ -286,4 +293,4 @@ def call_text(action: str, arguments: Mapping[str, Any]) -> str:
     """Format a call as one line of text, truncated if long."""
     argument_list = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
     text = " ".join(f"{action}({argument_list})".split())
-    return text if len(text) <= _MAX_LINE else f"{text[:_MAX_LINE]}…"
+    return text if len(text) <= _MAX_CALL_LENGTH else f"{text[:_MAX_CALL_LENGTH]}…"

@@ -14,21 +14,26 @@ STOP_SECONDS: Final = 10.0
 
 
 async def close_all(parts: Mapping[str, object]) -> None:
-    """Close objects at the same time, each within :data:`STOP_SECONDS`.
+    """Close objects concurrently, each within :data:`STOP_SECONDS`.
 
     Args:
-        parts: The objects by their names in messages; an object without ``aclose`` is omitted.
+        parts: The objects, by the names to use in messages. Objects without ``aclose`` are skipped.
 
     Raises:
         PluginError: If one object failed to close or did not end in time.
-        ExceptionGroup: If several objects did.
+        ExceptionGroup: If several objects failed to close or did not end in time.
     """
     await all_ended(_close(name, x) for name, x in parts.items() if isinstance(x, SupportsClose))
 
 
 async def all_ended(closing: Iterable[Awaitable[None]]) -> None:
-    """Await all, even if some fail; then raise the failure, or several as an ``ExceptionGroup``."""
-    # All at the same time and to the end: one part that hangs or fails must not leak the others.
+    """Await all awaitables, even if some fail; then raise the failures.
+
+    Raises:
+        Exception: If exactly one failed.
+        ExceptionGroup: If several failed.
+    """
+    # Concurrently and to the end, so that an object that hangs or fails does not leak the others.
     results = await asyncio.gather(*closing, return_exceptions=True)
     failures = [one for each in results if isinstance(each, Exception) for one in failures_in(each)]
     if len(failures) > 1:
@@ -38,7 +43,7 @@ async def all_ended(closing: Iterable[Awaitable[None]]) -> None:
 
 
 def failures_in(error: Exception) -> list[Exception]:
-    """Return the members of a group of :func:`all_ended`, or the error alone."""
+    """Return the exceptions of an ``ExceptionGroup``, or a list of the error alone."""
     if not isinstance(error, ExceptionGroup):
         return [error]
     members = cast("ExceptionGroup[Exception]", error).exceptions

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from delf_engine.options import AgentOptions
 
 PREFIX: Final = "DELF_"
-"""The prefix of environment variables with settings."""
+"""The prefix of environment variables that hold settings."""
 
 ARROW: Final = "->"
 """Separates source and target in a flow rule."""
@@ -52,9 +52,9 @@ LLM_FIELDS: Final = ("llm", "light_llm", "heavy_llm", "vision_llm")
 """The fields that configure a model."""
 
 _AGENT: Final = "Agent"
-"""The source of values that a program gives, in messages."""
-_PROGRAM: Final = ("tools", "on_confirm", "on_ask", "output", "host", "project")
-"""The keywords of ``Agent`` that are no settings, because only a program can give them."""
+"""The name, in messages, of settings that a program passes to ``Agent``."""
+_PROGRAM_ONLY: Final = ("tools", "on_confirm", "on_ask", "output", "host", "project")
+"""The keywords of ``Agent`` that only a program can give, so that no setting has their name."""
 
 LLM_KEYS: Final = tuple(inspect.signature(LLMConfig).parameters)
 """The keys that a model's table may hold."""
@@ -119,7 +119,7 @@ Table = Annotated[dict[str, V], AfterValidator(frozen)]
 class AgentConfig(FixedAttributes, BaseModel):
     """The settings of an agent, the same in code, ``delf.toml``, ``DELF_*`` variables and flags.
 
-    A field with the name of a plugin, or with several names, is annotated with their spec.
+    A field whose values are plugin names is annotated with the spec of that kind of plugin.
     """
 
     _fixed_hint = "make another configuration: Agent(config, {name}=…)"
@@ -388,7 +388,7 @@ class AgentConfig(FixedAttributes, BaseModel):
     def models(self) -> dict[str, LLMConfig]:
         """The models by their role: ``llm`` alone, or ``heavy``, ``light`` and ``vision``.
 
-        A fallback follows its model, such as ``llm fallback 1``.
+        Each fallback of a model has its own entry after the model, such as ``llm fallback 1``.
         """
         roles = {"heavy": self.main_llm, "light": self.light_llm, "vision": self.vision_llm}
         if self.heavy_llm is None and self.vision_llm is None:
@@ -412,7 +412,8 @@ class AgentConfig(FixedAttributes, BaseModel):
     def plugins(self) -> Iterator[tuple[type[Spec], str]]:
         """Yield the kind and name of each plugin that the settings require.
 
-        Not required are ``auto``, and the default names of a list that is not set.
+        ``auto`` requires no plugin. Neither do the default names of a list that the user has not
+        set.
         """
         for field, info in type(self).model_fields.items():
             for kind in info.metadata:
@@ -511,7 +512,10 @@ def merged_config(
 
 
 def _with_rules(earlier: Mapping[str, Any], later_options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Merge approval rules, so that rules of an earlier source are never dropped."""
+    """Merge the approval rules of two sources into the later source's options.
+
+    Other options replace those of an earlier source, but an earlier approval rule stays in force.
+    """
     rules = [options.get("approval_rules") for options in (earlier, later_options)]
     if not all(isinstance(each, Mapping) for each in rules):
         return later_options
@@ -524,8 +528,17 @@ def explain(
     where: str,
     origin: Callable[[tuple[str, ...]], str | None] = lambda _: None,
 ) -> ConfigurationError:
-    """Return the error for invalid settings: source, field, problem and suggestion of each."""
-    option_names = (*model.model_fields, *(_PROGRAM if where == _AGENT else ()))
+    """Convert pydantic's validation errors to one error that explains each problem.
+
+    The message names the source, the field and the problem; the hint describes the allowed values.
+
+    Args:
+        error: The validation errors.
+        model: The class of the settings.
+        where: The source of the values, for messages: ``Agent``, or a file with its section.
+        origin: Returns the exact source of the value at a path, if known.
+    """
+    option_names = (*model.model_fields, *(_PROGRAM_ONLY if where == _AGENT else ()))
     problems: list[str] = []
     hints: dict[str, None] = {}
     kind: type[ConfigurationError] = ConfigurationError
@@ -545,7 +558,7 @@ def explain(
 
 
 def _meaning(model: type[BaseModel], path: tuple[str, ...]) -> str:
-    """Describe a field for a user who gave an invalid value."""
+    """Return the description of a setting, as a hint for an invalid value."""
     field = model.model_fields.get(path[0]) if path else None
     if field is None or not field.description:
         return "docs/configuration.md lists every key"

@@ -44,13 +44,13 @@ async def find_tasks(
 ) -> list[TaskRecord]:
     """Return the newest tasks, each with its exact state.
 
-    A journal stores tasks that wait for a person as running; the pending requests show which ones
-    wait.
+    A journal stores a task that waits for a person as running. The pending requests show which
+    tasks wait.
 
     Args:
         journal: The journal with the tasks.
         limit: The maximum number of tasks to return.
-        waiting: Returns the tasks that wait for a person.
+        waiting: Returns the ids of the tasks that wait for a person.
         conditions: The conditions for tasks.
     """
     states = _States(journal, waiting)
@@ -83,7 +83,7 @@ async def search_tasks(
         conditions: The conditions.
         limit: The maximum number of tasks to return.
         before: Only tasks older than the task with this id.
-        waiting: Returns the tasks that wait for a person.
+        waiting: Returns the ids of the tasks that wait for a person.
 
     Raises:
         ConfigurationError: If the journal has no search.
@@ -95,18 +95,22 @@ async def search_tasks(
         # One task above the limit tells that there are more.
         while has_more and len(tasks_of_state) <= limit:
             page = await journal.search(replace(conditions, state=stored_state), limit + 1, place)
-            exact = await states.exact([one.task for one in page.tasks])
-            tasks = [replace(one, task=task) for one, task in zip(page.tasks, exact, strict=True)]
-            tasks_of_state += [one for one in tasks if conditions.state in (None, one.task.state)]
+            exact = await states.exact([match.task for match in page.tasks])
+            tasks = [
+                replace(match, task=task) for match, task in zip(page.tasks, exact, strict=True)
+            ]
+            tasks_of_state += [
+                each for each in tasks if conditions.state in (None, each.task.state)
+            ]
             has_more, unindexed = page.more, page.behind
             place = page.tasks[-1].task.task_id if page.tasks else place
         found += tasks_of_state
-    found.sort(key=lambda one: one.task.started_at, reverse=True)
+    found.sort(key=lambda match: match.task.started_at, reverse=True)
     return Found(tasks=found[:limit], more=len(found) > limit, behind=unindexed)
 
 
 class _States:
-    """Computes exact task states, reading the pending requests once and only if tasks run."""
+    """Computes exact task states; reads the pending requests at most once."""
 
     def __init__(self, journal: SharedJournal, waiting: Waiting) -> None:
         self._journal = journal
@@ -114,7 +118,6 @@ class _States:
         self._waiting: Collection[str] | None = None
 
     async def exact(self, tasks: Sequence[TaskRecord]) -> list[TaskRecord]:
-        """Return records with their exact states."""
         if self._waiting is None and any(task.state is TaskState.RUNNING for task in tasks):
             self._waiting = await self._read(self._journal)
         ids = self._waiting or ()

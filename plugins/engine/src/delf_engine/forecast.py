@@ -17,13 +17,13 @@ from delf.protocols.sandbox import check_script
 
 _SAME_LENGTH: Final = frozenset({"list", "tuple", "sorted", "reversed", "enumerate", "iter"})
 _LEAVES: Final = (ast.Break, ast.Return, ast.Raise, ast.Continue)
-_ENDS: Final = frozenset({"rerun", "exit", "quit", "_exit"})
-"""Functions that end the script or its current loop."""
+_ENDING_FUNCTIONS: Final = frozenset({"rerun", "exit", "quit", "_exit"})
+"""Functions that end the script, so that the statements after the call do not run."""
 _SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 def least_calls(code: str, names: Collection[str]) -> Counter[str]:
-    """Count the calls that a script makes at least, if no call fails.
+    """Count the calls that a script certainly makes, provided that no call fails.
 
     Args:
         code: The script; an invalid script makes no calls.
@@ -76,7 +76,7 @@ class _Forecast:
             if isinstance(statement, _SCOPES):
                 continue
             counts += self._of(statement)
-            if _leaves(statement):
+            if _may_leave(statement):
                 break
         return counts
 
@@ -92,7 +92,7 @@ class _Forecast:
             case ast.Match(subject=first):
                 return self._of(first)
             case ast.For(iter=iterable, body=body) | ast.AsyncFor(iter=iterable, body=body):
-                times = 0 if any(map(_leaves, body)) else self._length(iterable)
+                times = 0 if any(map(_may_leave, body)) else self._length(iterable)
                 return self._of(iterable) + _times(self.of_body(body), times)
             case ast.Try(body=body, finalbody=last) | ast.TryStar(body=body, finalbody=last):
                 return self.of_body(body) + self.of_body(last)
@@ -189,11 +189,13 @@ def _bound_in(tree: ast.Module) -> set[str]:
     return names
 
 
-def _leaves(node: ast.AST) -> bool:
-    """Return True if the code after a statement may be unreachable."""
+def _may_leave(node: ast.AST) -> bool:
+    """Return whether a statement may skip the statements after it, as ``return`` does."""
     for part in _walk(node):
         match part:
-            case ast.Call(func=ast.Name(id=word) | ast.Attribute(attr=word)) if word in _ENDS:
+            case ast.Call(func=ast.Name(id=word) | ast.Attribute(attr=word)) if (
+                word in _ENDING_FUNCTIONS
+            ):
                 return True
             case _ if isinstance(part, _LEAVES):
                 return True

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Formats:
-    """The installed formats, created when a file with their suffix first occurs.
+    """The installed file formats; a format is created when a file with its suffix first occurs.
 
     Args:
         host: The plugins.
@@ -39,7 +39,10 @@ class Formats:
         return self._make(matching_specs, ending) if matching_specs else None
 
     def factory(self, ending: str) -> FormatFactory | None:
-        """Return the import location of the format for a suffix; None if no plugin reads it."""
+        """Return where to import the format for a suffix from; None if no plugin reads such files.
+
+        Other processes create the format from this location.
+        """
         matching_specs = [spec for spec in self._host.specs(FormatSpec) if ending in spec.endings]
         if not matching_specs:
             return None

@@ -109,8 +109,8 @@ class FollowsTasks:
     def get_pending_approvals(self) -> list[ApprovalRequest]:
         """Return the pending requests and questions, oldest first; thread-safe.
 
-        If no channel can ask, requests of submitted tasks wait for the program to answer them;
-        requests of :meth:`run` do only with ``wait_approvals=True``.
+        A request that no channel can pass on waits for the program to answer it, if its task was
+        submitted or ``wait_approvals=True``.
         """
         return self._pending.list()
 

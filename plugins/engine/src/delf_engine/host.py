@@ -89,7 +89,7 @@ class TaskHost:
         self.scripts = scripts
         self._children = children
         self.stopped: DelfError | None = None
-        """The error with which the task must stop without an end, whatever its strategy does."""
+        """The error that stopped the task without an end in the journal; None otherwise."""
         self._output = run.request.output
         self._printed_value: Any = None
         self._attempt = 1
@@ -107,7 +107,7 @@ class TaskHost:
 
     @property
     def under_way(self) -> list[str]:
-        """The calls in flight, for messages."""
+        """Descriptions of the calls in flight, for messages."""
         return self._gate.under_way
 
     @property
@@ -177,7 +177,7 @@ class TaskHost:
 
     @property
     def takes_tools(self) -> bool:
-        """True if the main model accepts tools and asks for calls of tools."""
+        """Whether the main model supports tool calls."""
         model = self._run.models.pool.get(self._run.config.main_llm)
         return isinstance(model, SupportsTools) and model.takes_tools
 
@@ -210,7 +210,11 @@ class TaskHost:
 
     @awaited_in_own_context
     async def connect(self, *, needed: bool = False) -> ModelSession | None:
-        """Open a session of the main model; None without sessions and during replay."""
+        """Open a session of the main model.
+
+        None if the model does not support sessions, or while a resumed task repeats its recorded
+        events.
+        """
         # Recorded replies come without a request, and a session opened now would not know them.
         if self._run.replay.has_reply("generate"):
             return None
@@ -264,7 +268,7 @@ class TaskHost:
     def _request(
         self, name: str, arguments: Mapping[str, Any], description: str | None
     ) -> CallRequest:
-        """Build the call of a strategy in the form of a script's call."""
+        """Build the request for a call that the strategy itself makes."""
         connection, _, method = name.partition(".")
         bound_action = next(
             (bound_action for bound_action in self._run.tools if bound_action.name == name), None
@@ -299,7 +303,7 @@ class TaskHost:
         names = tuple(bound_action.name for bound_action in named_bound_actions)
         log = self._run.log
         await log.record(ScriptGenerated, code=code, attempt=attempt, confirmed_actions=names)
-        # Before the question about the script: no call of the strategy may slip in meanwhile.
+        # Set before a person is asked: meanwhile the strategy must not make calls.
         self._running, self._script_ran = True, True
         try:
             asks = self._asks_for_script(named_bound_actions)
@@ -349,9 +353,10 @@ class TaskHost:
         )
 
     async def _refuse_excess(self, code: str, attempt: int) -> Failed | None:
-        """Refuse a script that certainly exceeds a limit, before a person is asked.
+        """Return a failure for a script that certainly exceeds a limit; None for other scripts.
 
-        An earlier approval is kept on resume, although fewer child tasks are left then.
+        This is checked before a person is asked to approve the script. In a resumed task, a script
+        that was approved before keeps its approval, although fewer child tasks are left.
         """
         run, topic = self._run, f"limits of script {attempt}"
         problem = run.replay.note(topic)
@@ -446,16 +451,24 @@ class TaskHost:
         self.scripts.printed_text.clear()
 
     def refuse(self, text: str) -> str | None:
-        """Return the fault of an answer that does not match the declared type; else None."""
-        unfit = self.unfit(text)
-        if unfit is None:
+        """Check a final answer; if it does not match the declared type, discard the answer so far.
+
+        Returns:
+            The message of the mismatch; None if the answer matches.
+        """
+        error = self.check_answer(text)
+        if error is None:
             return None
         self._answer.clear()
         self._last_output_counts = False
-        return unfit.message
+        return error.message
 
-    def unfit(self, text: str) -> DelfError | None:
-        """Return the error for a final answer that does not match the declared type; else None."""
+    def check_answer(self, text: str) -> DelfError | None:
+        """Check a final answer against the declared type, and store the parsed value.
+
+        Returns:
+            The error if the answer does not match; None if the answer matches.
+        """
         child = self._run.request.child
         if child is not None and child.check is not None:
             problem = child.check(text)
@@ -486,7 +499,12 @@ class TaskHost:
 
     @awaited_in_own_context
     async def note(self, topic: str, source: Callable[[], Awaitable[str]]) -> str:
-        """Fetch outside data once and journal it, so that a resumed task gets the same data."""
+        """Fetch data from outside the task and journal the data, for use on resume.
+
+        Args:
+            topic: The kind of data, for the journal.
+            source: Fetches the data.
+        """
         recorded_note = self._run.replay.note(topic)
         if recorded_note is not None:
             return recorded_note
@@ -548,7 +566,7 @@ class TaskHost:
 
 
 def _is_rejection(error: Raised | None, outcome: Outcome, *, was_asked: bool) -> bool:
-    """Return True if a script failed because a person rejected it or its call."""
+    """Return whether a script failed because a person rejected the script or one of its calls."""
     is_rejection = isinstance(outcome, Failed) and outcome.kind == REJECTED
     return is_rejection and (was_asked or (error is not None and error.kind == REJECTED))
 

@@ -77,15 +77,14 @@ def check_inputs(files: Sequence[InputFile]) -> None:
             raise ConfigurationError(f"input file {file.path!r} has become a link to {path}")
 
 
-def _composed(name: str) -> str:
-    """Normalise a name's Unicode form, for comparison."""
+def _normalised(name: str) -> str:
     return unicodedata.normalize("NFC", name)
 
 
 def _free_name(name: str, used_names: Iterable[str]) -> str:
-    folded_names = {_composed(item).casefold() for item in used_names}
+    folded_names = {_normalised(item).casefold() for item in used_names}
     original, number, free_name = Path(name), 1, name
-    while _composed(free_name).casefold() in folded_names:
+    while _normalised(free_name).casefold() in folded_names:
         number += 1
         free_name = f"{original.stem}-{number}{original.suffix}"
     return free_name
@@ -101,8 +100,8 @@ def input_files(
     Args:
         path_by_name: The result of :func:`find_inputs`.
         visible_path: Maps a host path to a path in the sandbox.
-        own_files: The files and folders whose texts are the user's own. Names do not count: others
-            can name an attachment like a file of the user.
+        own_files: The paths of files and folders whose contents the user trusts. Paths are
+            compared, not names: a stranger can choose the name of an attachment.
     """
     places = [Path(os.path.expanduser(each)).resolve() for each in own_files]  # noqa: PTH111 - as above
     return [

@@ -16,16 +16,16 @@ from delf.events import ModelCalled, VariablesRestored
 from delf.protocols.conversation import KeptVariables
 from delf.protocols.sandbox import Done, SandboxSession, ScriptHost
 from delf_engine.task_run import TaskRun
-from delf_engine.variables import LONGEST, described, is_plain, is_variable
+from delf_engine.variables import MAX_TOTAL_LENGTH, described, is_plain, is_variable
 
-_MAX: Final = 50
-"""The maximum number of variables kept for a conversation's next task, newest first."""
-_SECONDS: Final = 5.0
+_MAX_VARIABLES: Final = 50
+"""The maximum number of variables stored for a conversation's next task, newest first."""
+_TIMEOUT_SECONDS: Final = 5.0
 _IMPORTS: Final = "import datetime\nfrom decimal import Decimal\nfrom uuid import UUID\n"
 
 
 async def load_variables(run: TaskRun) -> None:
-    """Load the variables of the conversation's last task; empty if none are kept."""
+    """Load the variables that the conversation's last task stored."""
     conversation = run.request.conversation
     if conversation is None or not conversation.keeps_variables:
         return
@@ -51,15 +51,15 @@ async def restore_variables(session: SandboxSession, variables: Mapping[str, Any
 
 
 async def keep_variables(run: TaskRun, session: SandboxSession, names: Mapping[str, str]) -> None:
-    """Store the variables that a task's scripts left, omitting those that are not plain data."""
+    """Store the variables that a task's scripts assigned, if their values are plain data."""
     conversation = run.request.conversation
     if conversation is None or not conversation.keeps_variables:
         return
     variables: dict[str, Any] = {}
     left_out: list[str] = []
     size = 0
-    async with asyncio.timeout(_SECONDS):
-        for name in [*names][::-1][:_MAX]:
+    async with asyncio.timeout(_TIMEOUT_SECONDS):
+        for name in [*names][::-1][:_MAX_VARIABLES]:
             if not is_variable(name):
                 continue
             outcome = await session.execute(f'{{"kept": {name}}}', ScriptHost())
@@ -70,7 +70,7 @@ async def keep_variables(run: TaskRun, session: SandboxSession, names: Mapping[s
             if type(value).__name__ not in names[name].split():
                 continue  # a function comes as a text about it
             length = len(repr(value))
-            if size + length > LONGEST:
+            if size + length > MAX_TOTAL_LENGTH:
                 left_out.append(name)
                 continue
             size += length

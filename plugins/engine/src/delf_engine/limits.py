@@ -13,7 +13,7 @@ from delf_engine.task_run import TaskRun
 _KB, _MB = 1024, 1024 * 1024
 _MANY: Final = 1_000
 _LARGE: Final = re.compile(r"\d{3}|\d_\d")
-"""Matches a number of three digits; scripts without one rarely make many calls for certain."""
+"""Matches a number of three digits; scripts without such a number rarely make many calls."""
 
 
 def may_delegate(bound_action: BoundAction) -> bool:
@@ -23,7 +23,7 @@ def may_delegate(bound_action: BoundAction) -> bool:
 
 
 def limits_of(run: TaskRun, *, scripts: bool) -> str:
-    """Describe the limits of a task for its model; empty without limits.
+    """Describe the limits of a task for its model.
 
     Args:
         run: The task.
@@ -50,13 +50,13 @@ def limits_of(run: TaskRun, *, scripts: bool) -> str:
 
 
 def excess(code: str, tools: Iterable[BoundAction], *, calls: int, children: int) -> str | None:
-    """Return the limit that a script certainly exceeds, in words; None if there is none.
+    """Describe a limit that a script certainly exceeds; None if the script exceeds no limit.
 
     Args:
         code: The script.
-        tools: The actions that it can call.
-        calls: The number of calls that are left.
-        children: The number of child tasks that are left.
+        tools: The actions that the script can call.
+        calls: The number of calls that the task can still make.
+        children: The number of child tasks that the task can still start.
     """
     tools = [*tools]
     starting = {bound_action.name for bound_action in tools if bound_action.action.resumes}
@@ -76,7 +76,10 @@ def excess(code: str, tools: Iterable[BoundAction], *, calls: int, children: int
 
 
 def possible_excess(code: str, tools: Iterable[BoundAction], *, children: int) -> str | None:
-    """Return how a script exceeds the limit of child tasks if each call starts one; else None."""
+    """Describe how a script may exceed the limit of child tasks; None if it cannot.
+
+    Every call that may start a child task is counted as one.
+    """
     delegating = [bound_action.name for bound_action in tools if may_delegate(bound_action)]
     started = sum(least_calls(code, delegating).values())
     if started <= children:

@@ -13,13 +13,18 @@ _log = logging.getLogger(__name__)
 CONTEXT_SECONDS: Final = 30.0
 """The longest time in seconds for the facts of one connection."""
 MAX_CONTEXT_SIZE: Final = 50_000
-"""The maximum number of characters of a connection's facts, which every model request has."""
+"""The maximum number of characters of a connection's facts.
+
+The facts are a part of every request to the model.
+"""
 _HINT: Final = "without these facts a script could not use the connection; `delf doctor` checks it"
 _TOO_LONG: Final = "facts about %s have %d characters; the model sees the first %d"
 
 
 async def facts_of(name: str, source: SupportsContext, task: str) -> str | None:
-    """Return the facts of a connection for a task, cut to :data:`MAX_CONTEXT_SIZE`.
+    """Return a connection's facts for a task, truncated to :data:`MAX_CONTEXT_SIZE`.
+
+    Facts are data that the model needs in advance, such as a database schema.
 
     Args:
         name: The connection's name.

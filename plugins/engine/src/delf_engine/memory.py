@@ -24,19 +24,19 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _MAX_SECONDS: Final = 10.0
-"""The longest wait for facts, in seconds; the task continues without them."""
-_SHARE: Final = 0.7
-"""The share of a recall's time in which the store may load its model."""
-_REST_SECONDS: Final = 60.0
-"""The seconds for which an unresponsive store is not used."""
+"""The maximum number of seconds to wait for the memory store; tasks continue without facts."""
+_WARM_UP_SHARE: Final = 0.7
+"""The share of a search's time for which the search waits until the store has loaded."""
+_PAUSE_SECONDS: Final = 60.0
+"""The number of seconds for which a store that did not answer is not used."""
 _MODEL_SECONDS: Final = 30.0
-"""The timeout in seconds of the model that proposes facts, while the caller waits."""
+"""The timeout, in seconds, of the model that proposes new facts."""
 _MAX_FACTS: Final = 5
 """The maximum number of facts learned from one task; more would fill later prompts."""
-_MAX_LETTERS: Final = 500
+_MAX_FACT_LENGTH: Final = 500
 """The maximum number of characters of a fact; longer facts are not stored."""
-_MAX_SHOWN: Final = 6000
-"""The maximum number of characters of task and answer from which the model proposes facts."""
+_MAX_SHOWN_LENGTH: Final = 6000
+"""The maximum number of characters of a task, and of its answer, in a request for new facts."""
 
 _QUESTION: Final = """\
 A task was done for a user. Which facts in it will help with later tasks of this user, whatever \
@@ -57,21 +57,21 @@ Answer with a JSON list of at most {max_facts} short sentences that can be under
 there is none, which is usual."""
 
 
-_FROM_OTHERS: Final = "(learned from what others wrote)"
-_OWN: Final = "(the user's own words)"
-"""The suffix of a stored fact that tells people and models whose words it was learned from."""
+_UNTRUSTED_MARK: Final = "(learned from what others wrote)"
+_OWN_MARK: Final = "(the user's own words)"
+"""The suffix of a stored fact from a task that had read no untrusted data."""
 
 
 class AgentMemory:
-    """Opens a store once and limits the time of every use.
+    """A memory store that is opened on first use, with a time limit for every operation.
 
     Every failure is a ``MemoryRetrievalError``, so that a task can continue without its memory.
 
     Args:
         make: Creates the store; called in a thread, because its imports may be slow.
         name: The store's name, for messages.
-        top_k: The most facts that a task is given.
-        threshold: The lowest similarity of a fact to the task.
+        top_k: The maximum number of facts for a task.
+        threshold: The minimum similarity of a fact to the task.
     """
 
     def __init__(
@@ -92,21 +92,21 @@ class AgentMemory:
 
     @property
     def store(self) -> MemoryStore | None:
-        """The store, if open."""
+        """The store; None if it is not open."""
         opening = self._opening
         if opening is None or not opening.done() or opening.cancelled() or opening.exception():
             return None
         return opening.result()
 
     def open(self) -> asyncio.Future[MemoryStore]:
-        """Start opening the store; retry if an earlier attempt failed."""
+        """Start opening the store, unless it is open; return a future of the store."""
         has_failed = self._opening is not None and self._opening.done() and self.store is None
         if self._opening is None or has_failed:
             self._opening = without_context(in_own_thread, self._make, "delf-memory")
         return self._opening
 
     def begin(self) -> asyncio.Future[None]:
-        """Start opening and loading the store; return a future that completes after both."""
+        """Start opening and warming up the store; return a future that completes after both."""
         if self._warming is None:
             self._warming = shared_task(self._warm_up())
         return self._warming
@@ -120,7 +120,7 @@ class AgentMemory:
             _log.debug("the memory could not be prepared: %s", error)
 
     async def recall(self, query: str, seconds: float = _MAX_SECONDS) -> Sequence[str]:
-        """Return the store's guidelines and the facts that match a task, best first.
+        """Return the facts that match a task, best first, after the store's guidelines.
 
         Args:
             query: The task.
@@ -133,7 +133,7 @@ class AgentMemory:
         store = await self._bounded(asyncio.shield(self.open()), timeout)
         if isinstance(store, SupportsEarlyStart):
             # A slow model is no failure: after this time the store searches without the model.
-            await asyncio.wait({self.begin()}, timeout=seconds * _SHARE)
+            await asyncio.wait({self.begin()}, timeout=seconds * _WARM_UP_SHARE)
 
         async def search() -> list[str]:
             facts = list(await store.search(query, self._top_k, self._threshold))
@@ -141,7 +141,7 @@ class AgentMemory:
                 require_type(fact, Fact, "the memory")
             found = [str(fact.content) for fact in facts[: self._top_k]]
             guidelines = await self.guidelines()
-            return [f"{guidelines} {_OWN}", *found] if guidelines and found else found
+            return [f"{guidelines} {_OWN_MARK}", *found] if guidelines and found else found
 
         return await self._bounded(search(), timeout)
 
@@ -152,7 +152,7 @@ class AgentMemory:
             DelfError: If the model or the store fails.
         """
         facts = await propose(done_task, await self.guidelines())
-        mark = _OWN if done_task.trust == "own" else _FROM_OTHERS
+        mark = _OWN_MARK if done_task.trust == "own" else _UNTRUSTED_MARK
         facts = [fact if fact.endswith(mark) else f"{fact} {mark}" for fact in facts]
         facts = [fact for fact in facts if fact not in done_task.recalled_facts]
         if facts:
@@ -180,7 +180,7 @@ class AgentMemory:
         await self._bounded(save(), _MAX_SECONDS)
 
     async def guidelines(self) -> str | None:
-        """Return the store's own guidelines for facts, if any."""
+        """Return the store's own guidelines on what to remember; None without guidelines."""
         store = await self._bounded(asyncio.shield(self.open()), _MAX_SECONDS)
         method = getattr(store, "guidelines", None)
         return method if isinstance(method, str) and method.strip() else None
@@ -195,7 +195,12 @@ class AgentMemory:
             await close_all({self._name: store})
 
     async def _bounded(self, work: Awaitable[T], seconds: float) -> T:
-        """Await work with a timeout; work that hangs is abandoned."""
+        """Await work with a timeout; work that does not end in time is abandoned.
+
+        Raises:
+            MemoryRetrievalError: If the work fails or times out, or the store timed out a moment
+                ago.
+        """
         now = asyncio.get_running_loop().time
         task = asyncio.ensure_future(work)
         try:
@@ -203,7 +208,7 @@ class AgentMemory:
                 raise MemoryRetrievalError(f"{self._name} did not answer a moment ago")
             await asyncio.wait({task}, timeout=seconds)
             if not task.done():
-                self._unavailable_until = now() + _REST_SECONDS
+                self._unavailable_until = now() + _PAUSE_SECONDS
                 raise MemoryRetrievalError(
                     f"{self._name} did not answer within {seconds:g} s",
                     hint="it is not asked again for a minute",
@@ -222,10 +227,10 @@ class AgentMemory:
 
 
 class Memories:
-    """The memories of an agent: the local user's, and one for each other person.
+    """The memories of an agent: one for the local user, and one for each other person.
 
     Args:
-        make: Creates the memory of an owner; None is the local user.
+        make: Creates the memory of a person; None is the local user.
         by_person: Whether each person has a separate memory; otherwise all share the local user's.
     """
 
@@ -235,7 +240,7 @@ class Memories:
         self._open: dict[str | None, AgentMemory] = {}
 
     def of(self, owner: str | None) -> AgentMemory:
-        """Return the memory of an owner of tasks."""
+        """Return the memory for tasks of an owner."""
         owner_name = owner if self._by_person else None
         if owner_name not in self._open:
             self._open[owner_name] = self._make(owner_name)
@@ -247,16 +252,16 @@ class Memories:
 
 
 def is_own_fact(fact: str) -> bool:
-    """Return True if a fact was learned in a task that had read only the user's own words."""
-    return fact.endswith(_OWN)
+    """Return whether a fact was learned in a task that had read no untrusted data."""
+    return fact.endswith(_OWN_MARK)
 
 
 async def propose(done_task: DoneTask, guidelines: str | None) -> Sequence[str]:
-    """Ask the model for new facts of a finished task.
+    """Ask a model which new facts of a finished task are worth remembering.
 
     Args:
         done_task: The task.
-        guidelines: The store's guidelines on what to remember.
+        guidelines: The store's guidelines on what to remember; None without guidelines.
 
     Raises:
         DelfError: If the model fails or times out.
@@ -264,8 +269,8 @@ async def propose(done_task: DoneTask, guidelines: str | None) -> Sequence[str]:
     question = _QUESTION.format(
         guidelines="" if guidelines is None else f"\nWhat is worth it: {guidelines}\n",
         known="\n".join(f"- {fact}" for fact in done_task.recalled_facts) or "- nothing",
-        task=done_task.task[:_MAX_SHOWN],
-        answer=done_task.answer[:_MAX_SHOWN],
+        task=done_task.task[:_MAX_SHOWN_LENGTH],
+        answer=done_task.answer[:_MAX_SHOWN_LENGTH],
         max_facts=_MAX_FACTS,
     )
     try:
@@ -274,13 +279,13 @@ async def propose(done_task: DoneTask, guidelines: str | None) -> Sequence[str]:
     except TimeoutError:
         raise DelfError(f"the model did not answer within {_MODEL_SECONDS:g} s") from None
     known_facts = {
-        fact.removesuffix(_FROM_OTHERS).strip() for fact in done_task.recalled_facts
+        fact.removesuffix(_UNTRUSTED_MARK).strip() for fact in done_task.recalled_facts
     } | set(done_task.recalled_facts)
     return [fact for fact in _facts_in(text) if fact not in known_facts]
 
 
 def _facts_in(text: str) -> list[str]:
-    """Parse the facts in a model's answer; an empty list if it has no list of texts."""
+    """Parse a model's answer into facts; empty if the answer contains no list of texts."""
     start, end = text.find("["), text.rfind("]")
     try:
         data: Any = json.loads(text[start : end + 1])
@@ -288,4 +293,4 @@ def _facts_in(text: str) -> list[str]:
         return []
     items = cast("list[Any]", data) if isinstance(data, list) else []
     facts = [" ".join(item.split()) for item in items if isinstance(item, str)]
-    return [fact for fact in facts if 0 < len(fact) <= _MAX_LETTERS][:_MAX_FACTS]
+    return [fact for fact in facts if 0 < len(fact) <= _MAX_FACT_LENGTH][:_MAX_FACTS]

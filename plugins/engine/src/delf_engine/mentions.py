@@ -14,18 +14,19 @@ _MAY_NOT_RUN = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ExceptHandler, ast.ma
 def never_called(
     code: str, names: Collection[str], called_names: Collection[str]
 ) -> Mapping[str, int]:
-    """Return the actions that a script names as values but never calls.
+    """Find actions that a script mentions without calling them.
 
-    If one action of a dict or list of actions was called, all of them count as called. Code that
-    may not have run is ignored.
+    A script may say ``mail.send`` without parentheses, for example. If a statement mentions several
+    actions, and one of them was called, none of them is reported. Code that may not have run is
+    ignored.
 
     Args:
-        code: The script; an invalid script names nothing.
+        code: The script; an invalid script mentions no actions.
         names: The names of actions and tools, such as ``mail.send``.
         called_names: The actions that were called while the script ran.
 
     Returns:
-        The line of the first occurrence of each action.
+        The line of the first mention, by action.
     """
     missing = {*names} - {*called_names}
     is_named = any(name in code for name in missing) or "getattr" in code
@@ -36,7 +37,7 @@ def never_called(
             tree = ast.parse(code)
         argument_names = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
         lines_by_name: dict[str, int] = {}
-        for statement in _statements(tree.body):
+        for statement in _unconditional_statements(tree.body):
             mentioned = {
                 name: line
                 for name, line in _mentions(statement, names)
@@ -50,8 +51,12 @@ def never_called(
         return {}
 
 
-def _statements(body: list[ast.stmt]) -> Iterator[ast.AST]:
-    """Yield the statements that certainly run, with the parts of compound statements."""
+def _unconditional_statements(body: list[ast.stmt]) -> Iterator[ast.AST]:
+    """Yield the statements outside of branches, and the conditions of branches.
+
+    The bodies of loops count as unconditional, although a loop may run zero times. Function bodies
+    are skipped.
+    """
     for node in body:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -60,9 +65,9 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.AST]:
                 yield test
             case ast.For(iter=iterable, body=inner) | ast.AsyncFor(iter=iterable, body=inner):
                 yield iterable
-                yield from _statements(inner)
+                yield from _unconditional_statements(inner)
             case ast.With(body=inner) | ast.AsyncWith(body=inner) | ast.Try(body=inner):
-                yield from _statements(inner)
+                yield from _unconditional_statements(inner)
             case _:
                 yield node
 
@@ -70,13 +75,17 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.AST]:
 def _mentions(
     node: ast.AST, names: Collection[str], *, is_deferred: bool = False
 ) -> Iterator[tuple[str, int]]:
-    """Yield actions that an expression names without calling, with their lines."""
+    """Yield the actions that an expression mentions without calling them, each with its line.
+
+    With ``is_deferred``, the expression is in a lambda: its calls count as mentions, because the
+    lambda may never be called.
+    """
     match node:
-        case ast.Call() | ast.Attribute() | ast.Name() if (label := _label(node)) in names:
+        case ast.Call() | ast.Attribute() | ast.Name() if (label := _action_name(node)) in names:
             yield label, node.lineno
             return
         case ast.Call(func=function):
-            label = _label(function)
+            label = _action_name(function)
             if label in names:
                 if is_deferred:  # in a lambda or function that may never be called
                     yield label, node.lineno
@@ -99,8 +108,8 @@ def _mentions(
         yield from _mentions(child, names, is_deferred=is_deferred)
 
 
-def _label(node: ast.AST) -> str:
-    """Return the name of the action that a node may refer to; empty for other nodes."""
+def _action_name(node: ast.AST) -> str:
+    """Return the dotted name in an expression, such as ``mail.send``; else an empty text."""
     match node:
         case ast.Name(id=word, ctx=ast.Load()):
             return word

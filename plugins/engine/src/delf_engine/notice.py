@@ -13,12 +13,12 @@ _log = logging.getLogger(__name__)
 
 
 class Notice:
-    """A text that the user should see once.
+    """A text that is shown to the user only once.
 
     If the data folder is not writable, each agent shows the text once.
 
     Args:
-        text: The text; None for no notice.
+        text: The text; None for no text.
         folder: The user's data folder.
     """
 
@@ -30,7 +30,7 @@ class Notice:
         """True if the notice was not shown on this machine before."""
 
     def take(self) -> tuple[str, ...]:
-        """Return the text on the first call, and record that it was shown."""
+        """Return the text on the first call, and record on this machine that it was shown."""
         if not self.is_new or self._text is None:
             return ()
         self.is_new = False

@@ -16,11 +16,11 @@ from delf.protocols.strategy import StrategyHost, ToolDescription
 ONE_CALL: Final = "one-call"
 """The name of the strategy."""
 LIST: Final = "what can be called?"
-"""The task that is answered with descriptions of all tools."""
+"""The task for which :class:`OneCall` returns descriptions of all tools."""
 
 
 def call_task(call: str, arguments: Mapping[str, Any]) -> str:
-    """Return the task, in the form of :class:`OneCall`, that makes a call.
+    """Return the text of a task that makes one call with the strategy :class:`OneCall`.
 
     Args:
         call: The action, such as ``gmail.search``.
@@ -39,7 +39,7 @@ def read_call(text: str) -> tuple[str, dict[str, Any]]:
         The action and its arguments, by name.
 
     Raises:
-        ConfigurationError: If the text is no such call.
+        ConfigurationError: If the text is not a call with literal arguments.
     """
     try:
         node = ast.parse(text.strip(), mode="eval").body

@@ -26,8 +26,9 @@ from delf_engine.retention import OUTPUT_PREFIX
 
 _log = logging.getLogger(__name__)
 MAX_CALL_FILES: Final = 200 * 1024 * 1024
-"""The maximum number of bytes of files from one task's tools; files of scripts are limited by the
-sandbox.
+"""The maximum total size, in bytes, of the files that one task's tools write.
+
+The sandbox limits the files of scripts.
 """
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 
@@ -35,14 +36,14 @@ _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EM
 class OutputFolder:
     """A folder for a task's output files.
 
-    A file of the task replaces its earlier file of that name. Files from before the task are never
-    touched: the new file gets a number, ``report-2.csv``.
+    A task can overwrite its own files. A file that existed before the task is never changed: the
+    task's file gets a number instead, such as ``report-2.csv``.
 
     Args:
         folder: The output folder; a new temporary folder for each task when None.
-        file_names: For a resumed task, the files written before, as absolute paths by name. An
-            existing file with exactly the new content is treated as the task's own, because the
-            task may have died before recording it.
+        file_names: For a resumed task, the absolute paths of the files that it wrote before, by
+            name. An existing file with the same content also counts as the task's own, because the
+            task may have died before it recorded the file.
     """
 
     def __init__(self, folder: str | None, file_names: Mapping[str, str] | None = None) -> None:
@@ -81,7 +82,15 @@ class OutputFolder:
         return str(path)
 
     def _parent_of(self, name: str, own_file: str | None) -> Path:
-        """Return the parent folder of a file; raise if a link leads out of the output folder."""
+        """Return the folder for a file.
+
+        Args:
+            name: The relative name.
+            own_file: The path at which the task has already written this file, if any.
+
+        Raises:
+            ValueError: If the name or a link leads out of the output folder.
+        """
         if own_file is not None:
             parent = Path(own_file).parent
             is_inside = parent.resolve() == parent
@@ -95,7 +104,16 @@ class OutputFolder:
         return parent
 
     def _put(self, temporary: Path, path: Path, own_file: str | None) -> Path:
-        """Move a written file to its name, or to a numbered name if that is taken."""
+        """Move a written file to its final path; return that path.
+
+        A name that is already taken gets a number.
+
+        Args:
+            temporary: The written file.
+            path: The wanted path.
+            own_file: The path at which the task has already written this file, if any; it is
+                replaced.
+        """
         if own_file is not None:
             return temporary.replace(own_file)
         # Also names that differ by case only: on some systems they are one file.
@@ -118,7 +136,7 @@ class OutputFolder:
 
 
 def _writable(name: str) -> str:
-    """Replace characters that the file system encoding does not support."""
+    """Replace the characters of a name that the file system's encoding does not support."""
     try:
         os.fsencode(name)
     except UnicodeEncodeError:
@@ -137,7 +155,7 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _link(temporary: Path, path: Path) -> None:
-    """Rename a file without overwriting.
+    """Rename a file without overwriting an existing file.
 
     Raises:
         FileExistsError: If the target exists.
@@ -157,10 +175,13 @@ def _link(temporary: Path, path: Path) -> None:
 
 
 def written_before(events: Sequence[Event]) -> dict[str, str] | None:
-    """Return the files that a task wrote before it was interrupted; None for a new task.
+    """Return the files that a resumed task has already written; None for a new task.
 
     Args:
         events: The events of the task.
+
+    Returns:
+        The absolute paths of the files, by name.
     """
     if not events:
         return None
@@ -204,11 +225,11 @@ class OutputFiles:
         task.add_done_callback(self._writing.discard)
 
     def take_from_call(self, name: str, data: bytes) -> None:
-        """Write a file of a tool; the total size of tools' files is limited.
+        """Write a file of a tool in the background.
 
         Args:
             name: A relative name.
-            data: The content.
+            data: The content; the total size of tools' files is limited.
         """
         self._call_bytes += len(data)
         if self._call_bytes > MAX_CALL_FILES:
@@ -247,12 +268,12 @@ class OutputFiles:
         return problems
 
     async def _write(self, name: str, data: bytes, is_rows: bool) -> None:
-        """Redact and write a file; collect the problem if that fails."""
+        """Redact and write a file; a failure is collected for :meth:`all_written`."""
         # One after another, so that of two files with one name the later gets the number.
         async with self._order:
             try:
                 if self._log.redactor.knows_any:
-                    name, data = await asyncio.to_thread(self._clean, name, data)
+                    name, data = await asyncio.to_thread(self._redacted, name, data)
                 content = await self._made_of_rows(name, data) if is_rows else data
                 path = await asyncio.to_thread(self._folder.write, name, content)
                 await self._log.record(FileWritten, label=name, path=path, size=len(content))
@@ -266,8 +287,8 @@ class OutputFiles:
                 self._log.redactor.log_failure(_log, message, error)
                 self._problems.append(f"{name!r} cannot be made: {type(error).__name__}: {error}")
 
-    def _clean(self, name: str, data: bytes) -> tuple[str, bytes]:
-        """Redact text files; other files are unchanged, because redaction would corrupt them."""
+    def _redacted(self, name: str, data: bytes) -> tuple[str, bytes]:
+        """Redact a file's name, and its content if that is text: other content would break."""
         try:
             data.decode()
         except UnicodeDecodeError:

@@ -28,11 +28,11 @@ _LONGEST: Final = 300
 
 
 class Output(Generic[T]):
-    """The type of an answer.
+    """The declared type of a task's answer.
 
     Args:
-        kind: A pydantic model, a dataclass, a TypedDict or another type that pydantic knows; or a
-            JSON Schema.
+        kind: A type that pydantic supports, such as a model, a dataclass or a TypedDict; or a JSON
+            Schema.
 
     Raises:
         ConfigurationError: If the type is not supported.
@@ -62,7 +62,7 @@ class Output(Generic[T]):
             ) from None
 
     def value(self, plain_value: Any) -> T:
-        """Convert valid plain data to an object of the type.
+        """Convert plain data to an object of the declared type.
 
         Args:
             plain_value: The result of :meth:`plain`.
@@ -91,7 +91,7 @@ class Output(Generic[T]):
         try:
             return self._adapter.dump_python(self._adapter.validate_python(value), mode="json")
         except ValidationError as error:
-            raise ToolRefusedError(f"the answer does not fit: {_faults_text(error)}") from None
+            raise ToolRefusedError(f"the answer does not fit: {_describe_faults(error)}") from None
 
     def of_text(self, text: str) -> Any:
         """Parse and validate a printed answer.
@@ -110,14 +110,14 @@ class Output(Generic[T]):
 
     def prompt_text(self) -> str:
         """Describe the type for a model's prompt."""
-        schema = json.dumps(_shorter(self.schema), ensure_ascii=False, separators=(",", ":"))
+        schema = json.dumps(_without_titles(self.schema), ensure_ascii=False, separators=(",", ":"))
         return (
             f"The answer is data: end with {ANSWER}(value), whose value is plain data of this JSON "
             f"Schema:\n{schema}"
         )
 
     def action(self) -> Action:
-        """Make the action ``answer``, which a script calls with the answer."""
+        """Build the action ``answer``, which a script calls to give the task's answer."""
         return Action(
             name=ANSWER,
             permission=ANSWER,
@@ -135,7 +135,7 @@ class Output(Generic[T]):
         )
 
     def _validated(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Validate a value that is given whole or as keyword fields."""
+        """Validate an answer that is one value, or the keyword arguments of a record's fields."""
         if list(arguments) != ["value"]:
             return {"value": self.plain(dict(arguments))}
         try:
@@ -163,7 +163,7 @@ class AnswerTool:
         self._action = output.action()
 
     async def actions(self) -> tuple[Action, ...]:
-        """Return the only action."""
+        """Return the action ``answer``."""
         return (self._action,)
 
 
@@ -178,19 +178,19 @@ def _checker(schema: Mapping[str, Any]) -> Checker:
         raise ConfigurationError(error.message) from None
 
 
-def _shorter(schema: Any) -> Any:
-    """Return a schema without titles that repeat names."""
+def _without_titles(schema: Any) -> Any:
+    """Remove the titles that pydantic derives from field names from a schema."""
     if isinstance(schema, list):
-        return [_shorter(item) for item in cast("list[Any]", schema)]
+        return [_without_titles(item) for item in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
     fields = cast("dict[str, Any]", schema)
     titles = [name for name in ("title", "$schema") if isinstance(fields.get(name), str)]
-    return {name: _shorter(value) for name, value in fields.items() if name not in titles}
+    return {name: _without_titles(value) for name, value in fields.items() if name not in titles}
 
 
-def _faults_text(error: Any) -> str:
-    """Word pydantic's findings for the author of the value."""
+def _describe_faults(error: Any) -> str:
+    """Describe pydantic's validation errors for the author of the value."""
     faults = error.errors(include_url=False, include_input=False, include_context=False)
     lines = [
         f"{'.'.join(map(str, item['loc']))}: {item['msg']}" if item["loc"] else str(item["msg"])

@@ -17,7 +17,7 @@ from delf.machine.contexts import awaited_in, in_context
 
 
 class HasContext(Protocol):
-    """An object that has the ContextVars of its task's caller."""
+    """An object that belongs to a task and has the ContextVars of the task's caller."""
 
     @property
     def context(self) -> Context:
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def in_own_context(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Run a sync method in a copy of its task's context."""
+    """Decorate a method to run in a copy of the task's context (ContextVars)."""
 
     @functools.wraps(method)
     def entered(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -43,7 +43,7 @@ def in_own_context(method: Callable[Concatenate[S, P], T]) -> Callable[Concatena
 def awaited_in_own_context(
     method: Callable[Concatenate[S, P], CoroutineType[Any, Any, T]],
 ) -> Callable[Concatenate[S, P], CoroutineType[Any, Any, T]]:
-    """Run an async method in a copy of its task's context."""
+    """Decorate an async method to run in a copy of the task's context (ContextVars)."""
 
     @functools.wraps(method)
     async def entered(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:

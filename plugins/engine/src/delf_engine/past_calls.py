@@ -27,9 +27,9 @@ class PastCall:
 
 
 def past_calls(events: Sequence[Event]) -> list[PastCall]:
-    """Return a task's finished calls, sorted by their beginning.
+    """Return a task's finished calls in the order of their start.
 
-    The call with which a script hands over a typed answer (``ANSWER``) is omitted.
+    Calls of ``answer``, with which a script gives a typed answer, are omitted.
 
     Args:
         events: The task's events.
@@ -51,12 +51,14 @@ def past_calls(events: Sequence[Event]) -> list[PastCall]:
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Return whether two values are equal once written as JSON: a date equals its text."""
+    """Return whether two values are equal in JSON.
+
+    A date then equals its text, and 1 equals 1.0.
+    """
     return _comparable(one) == _comparable(other)
 
 
 def _comparable(value: Any) -> Any:
-    """Convert a value to a form in which equal JSON values compare equal."""
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value).items()
         return {str(key): _comparable(item) for key, item in items if item is not None}

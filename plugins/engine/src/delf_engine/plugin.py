@@ -12,6 +12,6 @@ from delf.specs import StrategySpec
 def delf_strategies() -> Iterable[StrategySpec]:
     yield StrategySpec(
         name="one-call",
-        summary="One call without a model; `delf mcp serve` and watched calls use it.",
+        summary="One call without a model, for `delf mcp serve` and calls that a schedule repeats.",
         factory="delf_engine.one_call:OneCall",
     )

@@ -24,8 +24,9 @@ class Prefilters:
         host: The plugins.
         options: Options by plugin name.
         context: The context for factories.
-        mode: ``auto`` (all tools if they fit, else a prefilter that asks no model, else word
-            search), a mode of a plugin, or ``off``.
+        mode: ``auto``, ``off``, or the mode of a plugin. ``auto`` shows all tools if they fit the
+            prompt; otherwise it uses an installed prefilter that asks no model, or else a word
+            search.
 
     Raises:
         PluginError: If no plugin or several plugins serve the mode.
@@ -47,7 +48,7 @@ class Prefilters:
             self._required(mode)
 
     def choose(self) -> Choice | None:
-        """Return the prefilter for tools that do not fit the prompt; None for word search."""
+        """Return the prefilter to use if not all tools fit the prompt; None for a word search."""
         if self._mode not in ("auto", "off"):
             return self._choice(self._required(self._mode), self._mode, forced=True)
         available_specs = [
@@ -71,7 +72,11 @@ class Prefilters:
         return self._made[key]
 
     def _required(self, mode: str) -> PrefilterSpec:
-        """Return the prefilter of a mode that the user named; raise if there is none."""
+        """Return the prefilter for a mode that the user named.
+
+        Raises:
+            PluginError: If no plugin or several plugins serve the mode.
+        """
         specs = self._host.specs(PrefilterSpec)
         matching_specs = [spec for spec in specs if mode in spec.modes]
         if matching_specs:

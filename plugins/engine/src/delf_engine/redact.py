@@ -23,7 +23,7 @@ from pydantic import SecretStr
 from delf.errors import DelfError, ForeignError, without_passwords
 from delf.messages import ImagePart
 from delf.values.conversion import fields_of
-from delf_engine.secrets import SHORTEST, long_enough, secrets_of_settings
+from delf_engine.secrets import MIN_SECRET_LENGTH, long_enough, secrets_of_settings
 
 REDACTED: Final = "[redacted]"
 
@@ -33,7 +33,7 @@ _REMADE: Final[tuple[type[Any], ...]] = (list, tuple, set, frozenset, deque)
 
 
 class Forms:
-    """The search patterns for a set of secrets.
+    """The forms in which a set of secrets may occur in a text: plain, escaped or encoded.
 
     Args:
         secrets: The secrets in plain text.
@@ -41,9 +41,11 @@ class Forms:
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         forms = {form for secret in secrets for form in _forms_of(secret)}
-        self._forms = sorted((f for f in forms if len(f) >= SHORTEST), key=len, reverse=True)
+        self._forms = sorted(
+            (f for f in forms if len(f) >= MIN_SECRET_LENGTH), key=len, reverse=True
+        )
         self.shortest = len(self._forms[-1]) if self._forms else sys.maxsize
-        """The length of the shortest form of any secret."""
+        """The length of the shortest encoded form of any secret."""
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -63,7 +65,10 @@ class Forms:
         return forms_by_start
 
     def begun_at(self, text: str) -> int:
-        """Return the index at which the end of a text may begin a secret; its length if none."""
+        """Return the index at which the end of a text may be the beginning of a secret.
+
+        The length of the text if no secret may begin there.
+        """
         longest = len(self._forms[0]) if self._forms else 0
         for at in range(max(0, len(text) - longest + 1), len(text)):
             # By first character, for speed: a script may print thousands of lines.
@@ -95,7 +100,7 @@ class Redactor:
         return self.forms.shortest < sys.maxsize
 
     def learn(self, source: str, secrets: Sequence[str]) -> None:
-        """Redact a source's secrets from now on, instead of those that it had before."""
+        """Replace the secrets of a source, such as a connection, by its current secrets."""
         declared_secrets = secrets_of_settings([SecretStr(secret) for secret in secrets])
         with self._learning:
             before = self._declared.union(*self._learned.values())
@@ -105,18 +110,18 @@ class Redactor:
                 self.forms = Forms(declared_secrets)
 
     def text(self, text: str) -> str:
-        """Redact a text; return the same object if it contains no secret."""
+        """Redact a text; a text without secrets is returned unchanged."""
         forms = self.forms  # one set of forms: other threads may replace it
         if len(text) < forms.shortest or not forms.holds(text):
             return text
         return forms.pattern.sub(REDACTED, text)
 
     def failure(self, text: str) -> str:
-        """Redact the text of a failure: secrets, and passwords in URLs, declared or not."""
+        """Redact the text of a failure: declared secrets, and all passwords in URLs."""
         return without_passwords(self.text(text))
 
     def error(self, error: DelfError) -> DelfError:
-        """Redact an error in place, its causes included.
+        """Redact an error and its causes in place.
 
         A cause that contains a secret, or a URL with a password, is replaced by a
         :class:`ForeignError`.
@@ -134,7 +139,7 @@ class Redactor:
         return error
 
     def _cause(self, error: BaseException | None) -> BaseException | None:
-        """Return the error, or a :class:`ForeignError` with its redacted traceback."""
+        """Return the error, or a :class:`ForeignError` in its place if it contains a secret."""
         if error is None:
             return None
         formatted = "".join(traceback.format_exception(error))
@@ -199,7 +204,6 @@ class Redactor:
         return self._clean_other(value)
 
     def _clean_other(self, value: Any) -> Any:
-        """Redact a value of any type except the commonest ones."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, (int, float, ImagePart)):
@@ -275,12 +279,12 @@ def put_back(
     shown_arguments: Mapping[str, Any],
     hidden_arguments: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Restore secrets in arguments edited by someone who saw the redacted ones.
+    """Replace redaction marks in edited arguments by the secrets that they stand for.
 
     Args:
-        arguments: The edited arguments.
-        shown_arguments: The redacted original arguments.
-        hidden_arguments: The original arguments with secrets.
+        arguments: The arguments as a person edited them.
+        shown_arguments: The redacted arguments that the person saw.
+        hidden_arguments: The original arguments with their secrets.
     """
     return {
         name: hidden_arguments[name]
@@ -291,7 +295,7 @@ def put_back(
 
 
 def _with_fields(value: Any, fields: dict[str, Any]) -> Any:
-    """Copy a record with other fields; return a dict if its class refuses them."""
+    """Copy a record with other field values; return a dict if its class cannot be copied so."""
     try:
         return dataclasses.replace(value, **fields)
     except Exception:  # the class's own validation may raise anything
@@ -299,7 +303,7 @@ def _with_fields(value: Any, fields: dict[str, Any]) -> Any:
 
 
 def _like(old: Any, parts: list[Any]) -> Any:
-    """Return a collection of the same type as an old one, with other members."""
+    """Return a collection of the same type as another, with other items."""
     if hasattr(old, "_fields"):
         return type(old)(*parts)
     kind: Any = next((kind for kind in _REMADE if isinstance(old, kind)), list)
@@ -307,7 +311,7 @@ def _like(old: Any, parts: list[Any]) -> Any:
 
 
 def _forms_of(secret: str) -> Iterator[str]:
-    """Yield a secret in plain form, in URLs, in JSON, in hexadecimal digits and in base64."""
+    """Yield the forms of a secret: plain, URL-encoded, JSON-escaped, hexadecimal and base64."""
     urls = {quote(secret, safe=""), quote(secret), quote_plus(secret)}
     texts = {secret, *urls, *(re.sub("%..", _lower, url) for url in urls)}
     for _ in range(2):  # twice: JSON is often nested as text within JSON

@@ -7,12 +7,12 @@ from typing import Final
 
 from delf.protocols.sandbox import LimitReached, Limits, SandboxSession, SupportsUsage
 
-_MIN_SECONDS: Final = 0.1
-"""The least remaining CPU seconds for starting a session, within the measuring error."""
+_MIN_CPU_SECONDS: Final = 0.1
+"""The remaining CPU seconds below which no session is started; less cannot be measured."""
 
 
 class ResourceBudget:
-    """Counts the resources used by a task's scripts, across all its sandboxes.
+    """Counts the resources that a task's scripts use, across all sandbox sessions.
 
     Args:
         limits: The limits of the whole task.
@@ -25,7 +25,7 @@ class ResourceBudget:
         self._session_calls = self._session_file_bytes = 0
 
     def begin_session(self) -> None:
-        """Reset the counts of the current session; a new session repeats unfinished scripts."""
+        """Reset the session's counts, since a new session runs unfinished scripts again."""
         self._session_calls = self._session_file_bytes = 0
 
     def called(self) -> None:
@@ -34,12 +34,12 @@ class ResourceBudget:
 
     @property
     def calls_left(self) -> int:
-        """The remaining number of calls; negative beyond the limit."""
+        """The number of calls that the task can still make; negative beyond the limit."""
         return self._limits.calls - self._calls - self._session_calls
 
     @property
     def no_calls(self) -> LimitReached:
-        """The outcome of a script that exceeds its limit of calls."""
+        """The outcome for a script that exceeds the task's limit of calls."""
         message = f"a task can make {self._limits.calls:,} tool calls"
         return LimitReached(limit="calls", message=message)
 
@@ -52,7 +52,7 @@ class ResourceBudget:
         self._session_file_bytes += size
 
     def ended(self, session: SandboxSession) -> None:
-        """Charge the resources used by a closed session."""
+        """Subtract the resources that a closed session has used from the budget."""
         if isinstance(session, SupportsUsage):
             self._seconds += session.cpu_seconds
         self._calls += self._session_calls
@@ -72,9 +72,9 @@ class ResourceBudget:
 
     @property
     def exhausted(self) -> LimitReached | None:
-        """The limit that prevents further scripts, if any."""
+        """The exhausted limit that prevents further scripts; None if there is none."""
         limits, remaining = self._limits, self.remaining
-        if self._seconds and remaining.cpu_seconds < _MIN_SECONDS:
+        if self._seconds and remaining.cpu_seconds < _MIN_CPU_SECONDS:
             message = f"the task used its {limits.cpu_seconds:g} s of CPU time"
             return LimitReached(limit="cpu", message=message)
         if self._calls and not remaining.calls:

@@ -67,18 +67,18 @@ Close = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Closing:
-    """The parts that are closed with the resources.
+    """The objects to close together with an agent's resources.
 
     Args:
         parts: Objects of plugins, by their names in messages.
-        pools: Functions that close several objects and limit the time of each.
+        pools: Functions that each close several objects, with a time limit for each.
     """
 
     parts: dict[str, object]
     pools: list[Close] = field(default_factory=list[Close])
 
     async def close(self, redactor: Redactor) -> None:
-        """Close everything, at the same time; log failures."""
+        """Close everything concurrently; log failures."""
         try:
             await all_ended((close_all(self.parts), *(close_pool() for close_pool in self.pools)))
         except Exception as error:
@@ -94,15 +94,15 @@ class AgentParts:
     Args:
         agent_id: The agent's id.
         config: The configuration.
-        context: The parts of its project or machine.
+        context: The plugins, settings and environment variables of the agent.
         connections: The tools.
-        ledger: The costs, kept across restarts of the agent.
+        ledger: The costs, which outlast a restart of the agent.
         pending: The pending approval requests.
         memory: The memory store, if given as an object.
         strategy: The strategy, if given as an object.
-        on_confirm: The first approval callback.
-        on_ask: The first callback for questions of scripts.
-        close: Closes objects made for the agent, such as its chats.
+        on_confirm: The callback for approval requests, asked before all channels.
+        on_ask: The callback for questions of scripts, asked before all channels.
+        close: Closes objects that were made for the agent, such as its chats.
     """
 
     agent_id: str
@@ -140,9 +140,9 @@ class AgentParts:
         """Create a plugin's object with the user's options.
 
         Args:
-            kind: The kind.
-            name: The name.
-            context: Another context than the agent's own.
+            kind: The kind of plugin.
+            name: The name of the plugin.
+            context: The context for the plugin's factory; the agent's own when omitted.
 
         Raises:
             DelfError: If the plugin is missing or refuses its options.
@@ -163,7 +163,7 @@ class Resources:
     """The connections, sandbox, models and journal of a started agent.
 
     Args:
-        agent: The parts given by the program.
+        agent: The objects that the program passed to the agent.
         redactor: Redacts all output.
         models: The models.
         sandbox: The chosen sandbox.
@@ -175,7 +175,7 @@ class Resources:
         prefilters: The prefilters.
         memories: The memories, if a store is configured.
         isolation: The notice about weak isolation, shown once.
-        closing: All parts to close.
+        closing: All objects to close.
     """
 
     agent: AgentParts
@@ -194,7 +194,9 @@ class Resources:
 
     @classmethod
     async def open(cls, agent: AgentParts) -> Self:
-        """Load tools, choose the sandbox, open the journal. A failure leaves nothing open.
+        """Load the tools, choose the sandbox and open the journal.
+
+        If this fails, everything is closed again.
 
         Raises:
             ConfigurationError: If a configured component cannot be used.
@@ -221,7 +223,7 @@ class Resources:
 
     @classmethod
     async def _open(cls, agent: AgentParts, redactor: Redactor, closing: Closing) -> Self:
-        """Open all parts in an order in which each finds what it needs."""
+        """Open all components; later ones use earlier ones."""
         config, agent_context = agent.config, agent.context
         for connection in agent.connections:
             if isinstance(connection, SupportsSecrets):
@@ -245,7 +247,7 @@ class Resources:
         if isinstance(sandbox.backend, SupportsWarmUp):  # starts during the imports below
             spec = _session_spec(config, limits, tools, files.formats, inputs)
             warm_up = partial(sandbox.backend.warm_up, spec)
-            with _debugged(redactor):
+            with _warm_up_errors_logged(redactor):
                 await within(WARM_SECONDS, _name(sandbox), "warm_up", warm_up)
         journal = make_journal(
             agent_context.host, config.journal, agent_context.plugin_options, agent_context.environ
@@ -319,8 +321,8 @@ class Resources:
         """Return a plugin's object, created on first use and closed with the agent.
 
         Args:
-            kind: The kind.
-            name: The name.
+            kind: The kind of plugin.
+            name: The name of the plugin.
 
         Raises:
             DelfError: If the plugin is missing or refuses its options.
@@ -354,7 +356,7 @@ class Resources:
         return make_limits(self.config.sandbox_config)
 
     def session_spec(self, tools: AgentTools, inputs: Sequence[InputFile]) -> SessionSpec:
-        """Return the session spec for a task."""
+        """Return the limits, tools and input files for a task's sandbox sessions."""
         return _session_spec(self.config, self.limits, tools, self.files.formats, inputs)
 
     def warnings(self, tools: AgentTools, strategy: Strategy) -> tuple[str, ...]:
@@ -380,7 +382,7 @@ class Resources:
         return await _tools_of(connections, files, self.agent.context)
 
     async def check(self) -> None:
-        """Prepare everything up to the first model request, and check that the model is usable.
+        """Check that tools, sandbox and model are usable, without asking the model.
 
         Raises:
             DelfError: If a component is missing or unusable.
@@ -397,7 +399,7 @@ class Resources:
 
     async def warm_up(self) -> None:
         """Prepare the model while the first task loads its context."""
-        with _debugged(self.redactor):  # it may take as long as the task
+        with _warm_up_errors_logged(self.redactor):  # it may take as long as the task
             await self.models.warm_up(self.config.main_llm)
 
 
@@ -413,8 +415,8 @@ def _name(sandbox: ChosenSandbox) -> str:
 
 
 @contextmanager
-def _debugged(redactor: Redactor) -> Generator[None]:
-    """Log an error of a warm-up at debug level, because the task itself will report it."""
+def _warm_up_errors_logged(redactor: Redactor) -> Generator[None]:
+    """Log an error in the block at debug level; the task itself will report the same error."""
     try:
         yield
     except DelfError as error:
@@ -448,7 +450,7 @@ def _models_of(agent: AgentParts, redactor: Redactor) -> ModelPool:
 async def _tools_of(
     connections: Sequence[ConnectionLike], files: TaskFiles, agent_context: AgentContext
 ) -> AgentTools:
-    """Return tools including the built-in ones, and the set-up state of their connections."""
+    """Return the tools of connections, the built-in tools, and the connections to set up."""
     tools = await load_toolset(connections)
     readers = readers_of(files.inputs, agent_context.host, files.formats)
     return AgentTools(await tools.with_builtins([*readers, AskTool()]), connections)

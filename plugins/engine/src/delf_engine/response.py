@@ -52,7 +52,7 @@ class Response(Generic[T]):
         cost_usd: The cost of the models; None if a price is unknown.
         duration_ms: Wall time in milliseconds.
         events: The task's events.
-        files: Output files: label to absolute path.
+        files: The absolute paths of the output files, by name.
         exception: The error as an exception; :meth:`raise_for_status` raises it.
         value: The typed answer if ``output`` was given and the task succeeded, else None.
     """
@@ -69,7 +69,7 @@ class Response(Generic[T]):
 
     @functools.cached_property
     def trace(self) -> Trace:
-        """The history of the task, for people."""
+        """The history of the task, formatted for people."""
         return Trace(self.events)
 
     def raise_for_status(self) -> Response[T]:
@@ -117,7 +117,7 @@ class Response(Generic[T]):
 
     @property
     def before_it_ended(self) -> str:
-        """The words ``before it failed`` or ``before it was stopped``."""
+        """The phrase ``before it failed`` or ``before it was stopped``, for messages."""
         return f"before it {'' if self.state is TaskState.FAILED else 'was '}{self.state}"
 
     @property
@@ -127,7 +127,7 @@ class Response(Generic[T]):
 
     @property
     def changes(self) -> list[str]:
-        """The calls that changed something, or may have, a line each."""
+        """A line for each call that changed something or may have changed something."""
         return [str(change) for change in changes_of(self.events)]
 
     def to_dict(self) -> dict[str, Any]:
@@ -190,12 +190,13 @@ def _object(plain_value: Any, output: Output[Any] | None) -> Any:
 
 
 def left_response(events: Sequence[Event], reason: str, seconds: float) -> Response[Any]:
-    """Make the response of a task without an end, from its events.
+    """Build the response of a task that stopped without an end in the journal.
 
     Args:
         events: The task's events.
         reason: The reason that the task stopped.
-        seconds: The duration of the work in seconds, which may end long after the last event.
+        seconds: The duration of the work in seconds; the work may have continued after the last
+            event.
     """
     return Response(
         text="",

@@ -23,12 +23,13 @@ async def prune(
     *,
     dry_run: bool = False,
 ) -> Pruned:
-    """Remove old tasks, and output files in delf's own temporary folders.
+    """Remove old tasks from the journal, and their output files in delf's temporary folders.
 
     Args:
         journal: The journal.
-        older_than: The minimum age in seconds since the end, optionally by state.
-        keep: The number of newest tasks to keep in any case.
+        older_than: The minimum age in seconds since the task's end: one age, or an age for each
+            state.
+        keep: The number of newest tasks that are kept even if they are older.
         dry_run: Return the tasks without removing them.
     """
     pruned = await journal.prune(older_than, keep, dry_run=dry_run)
@@ -37,11 +38,11 @@ async def prune(
 
 
 async def remove(journal: SharedJournal, task_ids: Collection[str]) -> Pruned:
-    """Remove tasks that do not run, and output files in delf's own temporary folders.
+    """Remove tasks that do not run, and their output files in delf's temporary folders.
 
     Args:
         journal: The journal.
-        task_ids: Full ids.
+        task_ids: The complete ids of the tasks.
     """
     pruned = await journal.remove(task_ids)
     await asyncio.to_thread(_remove_outputs, pruned.files)

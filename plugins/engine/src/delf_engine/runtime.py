@@ -41,11 +41,11 @@ from delf_engine.waiting import Permit, Stops, to_its_end
 
 _log = logging.getLogger(__name__)
 _TOOL_THREADS = 64
-"""The number of threads for plain functions, which mostly wait for services."""
+"""The maximum number of threads for plain functions, which mostly wait for services."""
 _OWN_DESCRIPTORS = 24
-"""File descriptors for the journal, prepared sandboxes and short-lived use."""
+"""The file descriptors reserved for the journal, prepared sandboxes and short-lived use."""
 _TASK_DESCRIPTORS = 5
-"""File descriptors per task: its sandbox and process, the model's connection, files of tools."""
+"""The file descriptors reserved per task, for its sandbox, model connection and files."""
 
 
 class Runtime:
@@ -74,7 +74,7 @@ class Runtime:
         self._stopped = False
         self._all_stay_resumable = False
         self._resumable_ids: set[str] = set()
-        """Running tasks that stay resumable when they are cancelled."""
+        """The running tasks whose end is not recorded if they are cancelled."""
 
     @property
     def journal(self) -> Journal:
@@ -93,7 +93,7 @@ class Runtime:
         return len(self._pipelines), len(self._running) - len(self._pipelines)
 
     async def check(self) -> None:
-        """Prepare everything up to the first model request, and check that the model is usable.
+        """Check that tools, sandbox and model are usable, without asking the model.
 
         Raises:
             DelfError: If a component is missing or unusable.
@@ -101,11 +101,19 @@ class Runtime:
         await self.resources.check()
 
     async def stop_task(self, task_id: str, by: StoppedBy) -> bool:
-        """Stop a running task on somebody's request; return False if it does not run here."""
+        """Stop a running task for a person.
+
+        Returns:
+            False if the task does not run in this process.
+        """
         return self._stops.ask(task_id, by)
 
     async def stop_anywhere(self, task_id: str, by: StoppedBy) -> bool:
-        """Stop a task of any process on somebody's request; return False if it was over."""
+        """Stop a task of any process for a person.
+
+        Returns:
+            False if the task was already over.
+        """
         if await self.stop_task(task_id, by):
             return True
         journal = self.journal
@@ -121,7 +129,7 @@ class Runtime:
         """
         if self._stopped:
             raise AgentStateError("the agent was stopped")
-        work = asyncio.ensure_future(self._work(self._noted(request)))
+        work = asyncio.ensure_future(self._work(self._with_observer_notes(request)))
         self._running.add(work)
         work.add_done_callback(self._running.discard)
         # Before the work has begun: a resume in between must find that this agent has the task.
@@ -146,10 +154,10 @@ class Runtime:
                 else:
                     await to_its_end(self._release_claim(work, request.task_id))
 
-    def _noted(self, request: TaskRequest) -> TaskRequest:
-        """Return a new task's request with setup data from the observers.
+    def _with_observer_notes(self, request: TaskRequest) -> TaskRequest:
+        """Add the observers' notes, such as a trace id, to the setup of a new task.
 
-        Called in the context of the task's caller.
+        Called in the context of the task's caller, because observers read ContextVars.
         """
         if request.past or request.child is not None:
             return request
@@ -159,7 +167,7 @@ class Runtime:
         return replace(request, setup={**noted, **request.setup}) if noted else request
 
     async def _release_claim(self, work: asyncio.Task[TaskOutcome], task_id: str) -> None:
-        """Release a task's claim once its work has ended."""
+        """Release the claim on a task when its work has ended, so that others can resume it."""
         await asyncio.wait({work})
         if _is_over(work):
             self._claims.claimed.discard(task_id)
@@ -167,7 +175,7 @@ class Runtime:
             await self._claims.release(self.journal, task_id)
 
     async def _work(self, request: TaskRequest) -> TaskOutcome:
-        """Run a task within the agent's limits; rerun it if its sandbox dies."""
+        """Run a task within the agent's limits; if its sandbox dies, continue in another one."""
         permit = Permit(self._places)
         pipeline: TaskPipeline | None = None
         ledger = TaskRun.ledger_of(self.resources, request)
@@ -182,7 +190,7 @@ class Runtime:
                     # Taken out: only the first run after a claim has to fear the previous process.
                     run.replay.before = self._claims.before.pop(request.task_id, None)
                     children = self._children_of(run)
-                    self._tell_learners(request)
+                    self._start_learning(request)
                     while True:
                         pipeline = self._prepare(run, children)
                         outcome = await self._run(pipeline, request)
@@ -196,7 +204,7 @@ class Runtime:
             # A pipeline records its own end. A task of a stopped agent stays in the queue for
             # another.
             if pipeline is None and not (self._stopped or self._stays_resumable(request)):
-                await to_its_end(self._never_begun(request))
+                await to_its_end(self._record_cancelled_start(request))
             raise
         finally:
             self._resumable_ids.discard(request.task_id)
@@ -215,9 +223,10 @@ class Runtime:
             self._pipelines.pop(request.task_id, None)
 
     async def _reserve_descriptors(self, request: TaskRequest) -> None:
-        """Wait until enough file descriptors are free for a task; a child uses its parent's.
+        """Wait until enough file descriptors are free for a task, and reserve them.
 
-        Unlike the permit, the descriptors stay reserved while a person is asked.
+        A child task uses the descriptors of its parent. Unlike the permit, the descriptors stay
+        reserved while a person is asked.
         """
         if request.child is None:
             await self._rooms.acquire()
@@ -232,8 +241,8 @@ class Runtime:
         else:
             closing.add_done_callback(lambda _: self._rooms.release())
 
-    async def _never_begun(self, request: TaskRequest) -> None:
-        """Record the end of a queued task that was cancelled before it started."""
+    async def _record_cancelled_start(self, request: TaskRequest) -> None:
+        """Record the end of a task that was cancelled while it waited for its start."""
         if request.past and not is_over(request.past):
             stop_error = TaskStoppedError("the task was stopped")
             end = end_of(request.past, stop_error, self._stops.by(request.task_id))
@@ -242,13 +251,13 @@ class Runtime:
                 listener(end)
 
     async def enqueue(self, request: TaskRequest) -> TaskRequest:
-        """Journal a task to be run later, here or in another process."""
+        """Journal a task that starts later, in this process or another."""
         if request.queue is not None and not isinstance(self.journal, SharedJournal):
             raise ConfigurationError(
                 f"runners cannot read the journal {self.resources.config.journal!r}",
                 hint='use one that other processes share: journal = "sql"',
             )
-        request = self._noted(request)
+        request = self._with_observer_notes(request)
         queued = handed_in(request, self.resources.agent.agent_id, self.resources.redactor)
         if request.queue is not None:
             # Queue first: an entry without a task is dropped by runners, a task without an entry
@@ -294,7 +303,7 @@ class Runtime:
     async def claim(self, task_id: str, *, past_limit: bool = False) -> Sequence[Event]:
         """Claim a task of the journal for this agent, as :meth:`Claims.claim` does.
 
-        The runtime does not stop before the claim ends, which would otherwise reopen the closed
+        While a claim is in progress, :meth:`stop` waits, because the claim would reopen the closed
         journal.
 
         Raises:
@@ -317,8 +326,8 @@ class Runtime:
             raise AgentStateError("the agent was stopped")
         return events
 
-    def _tell_learners(self, request: TaskRequest) -> None:
-        """Pass a new task to the connections that learn from tasks, in the background."""
+    def _start_learning(self, request: TaskRequest) -> None:
+        """Let the connections that learn from tasks learn from a new task, in the background."""
         if request.child is not None or any(isinstance(e, TaskStarted) for e in request.past):
             return
         agent, redactor = self.resources.agent, self.resources.redactor
@@ -344,7 +353,7 @@ class Runtime:
         return ChildTasks(run, self.run_child, claim, self.keep_resumable)
 
     def _prepare(self, run: TaskRun, children: ChildTasks) -> TaskPipeline:
-        """Build the parts that run a task in one sandbox."""
+        """Build the pipeline that runs a task in one sandbox."""
         resources, task_id = self.resources, run.request.task_id
         gate = Gate(run, CallContexts(run, children), self._threads)
         closing = partial(self._close_later, task_id)
@@ -357,25 +366,28 @@ class Runtime:
         return self._all_stay_resumable or request.task_id in self._resumable_ids
 
     def keep_all_resumable(self) -> None:
-        """Keep all running tasks resumable, as :meth:`keep_resumable` does for one."""
+        """Let all running tasks be resumed if they are cancelled: their ends are not recorded."""
         self._all_stay_resumable = True
         for pipeline in self._pipelines.values():
             pipeline.keep_resumable()
 
     def keep_resumable(self, task_id: str) -> None:
-        """Keep a task resumable if it is cancelled, by not recording its end."""
+        """Let a task be resumed if it is cancelled: its end is then not recorded."""
         self._resumable_ids.add(task_id)
         if (pipeline := self._pipelines.get(task_id)) is not None:
             pipeline.keep_resumable()
 
     def _close_later(self, task_id: str, work: Awaitable[None]) -> None:
-        """Close a task's sandbox in the background, after its answer was returned."""
+        """Close a task's sandbox in the background, so that the answer is returned earlier."""
         closing = self._closing[task_id] = asyncio.ensure_future(work)
         self._background.add(closing)
         closing.add_done_callback(self._background.discard)
 
     async def stop(self, *, leave: bool = False) -> None:
-        """Cancel running tasks (or ``leave`` them resumable) and release everything. Idempotent."""
+        """Cancel running tasks and release all resources. Idempotent.
+
+        With ``leave``, the ends of the tasks are not recorded, so that they can be resumed.
+        """
         if self._stopped:
             return
         # Before anything is awaited: no task may begin any more, and a second call returns at once.
@@ -393,12 +405,12 @@ class Runtime:
         await self.free()
 
     async def free(self) -> None:
-        """Release all resources, also after an interrupted stop. Idempotent."""
+        """Release all resources, even if an earlier stop was interrupted. Idempotent."""
         await self.resources.aclose()
         self._threads.close()
 
     def abandon(self) -> None:
-        """Release the processes and threads that outlive a closed event loop."""
+        """Release processes and threads after the event loop was closed without a stop."""
         self._stopped = True
         self._threads.close()
         backend = self.resources.sandbox.backend
@@ -422,7 +434,7 @@ def _parent_of(request: TaskRequest) -> str | None:
 
 
 def _is_over(work: asyncio.Task[TaskOutcome]) -> bool:
-    """Return True if a task ended and cannot be resumed."""
+    """Return whether a task has an end, so that it cannot be resumed."""
     if not work.done() or work.cancelled() or work.exception() is not None:
         return False
     return work.result().is_over

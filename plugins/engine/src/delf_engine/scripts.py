@@ -47,14 +47,14 @@ _ANY_PYTHON: Final = "Python 3.11 or newer"
 
 
 _log = logging.getLogger(__name__)
-_SLACK: Final = 1.25
-"""The tolerance in bytes above the output limit, which the sandbox itself enforces first."""
+_OUTPUT_TOLERANCE: Final = 1.25
+"""The factor above the output limit at which delf ends a script that its sandbox did not end."""
 LATE_SECONDS: Final = 10.0
-"""The seconds that a script waits for calls of the previous script to end."""
+"""The seconds that a script waits for unfinished calls of the previous script."""
 
 
 class SandboxDied(TaskLeftError):  # noqa: N818 - not the task's fault
-    """The sandbox died; the task continues in another one, as after a resume."""
+    """The sandbox died; the task continues in another sandbox, like a resumed task."""
 
     code = TaskLeftError.code
 
@@ -95,18 +95,18 @@ class ScriptRunner(ScriptHost):
         self.unsupported = run.resources.sandbox.spec.unsupported
         """The unsupported Python features of the sandbox."""
         self.language = backend.language if isinstance(backend, SupportsLanguage) else _ANY_PYTHON
-        """The Python version of scripts."""
+        """The Python that scripts run on, such as ``Python 3.12``."""
         self.script_start = ScriptStart()
-        """The recorded clock and random seed of the running script, read by the session."""
+        """The recorded clock and random seed for the running script."""
         self._raised: dict[int, Raised] = {}
         self._printed = 0
         self.variables: Mapping[str, str] = {}
-        """The variables after the last script, with their types."""
+        """The types of the variables after the last script, by name."""
         self.printed_text: list[str] = []
         """The output of the running or last script."""
 
     def raised_behind(self, outcome: Outcome) -> Raised | None:
-        """Return the answer to the call whose failure made a script fail, if any."""
+        """Return the failed call's answer that made a script fail; None if no call did."""
         if not isinstance(outcome, Failed) or outcome.call_id is None:
             return None
         return self._raised.get(outcome.call_id)
@@ -118,17 +118,17 @@ class ScriptRunner(ScriptHost):
 
     @property
     def may_go_on(self) -> bool:
-        """True if the task's limits allow another script."""
+        """True if the task has resources left for another script."""
         return self._budget.exhausted is None
 
     @property
     def calls_left(self) -> int:
-        """The remaining number of calls for scripts of the task."""
+        """The number of calls that the task's scripts can still make."""
         return self._budget.calls_left
 
     @property
     def waiting_for(self) -> str | None:
-        """The part of the sandbox that a script waits for, in words; None if no script runs."""
+        """The step of the sandbox that a script waits for, in words; None if no script runs."""
         if self.sandbox.is_opening:
             return f"a session of the sandbox {self.sandbox.name!r}"
         return f"a script in the sandbox {self.sandbox.name!r}" if self._is_running else None
@@ -138,7 +138,7 @@ class ScriptRunner(ScriptHost):
     async def run(
         self, code: str, attempt: int, guard: CallGuard | None = None, *, is_approved: bool = False
     ) -> Outcome:
-        """Run a script to its end; every outcome is returned.
+        """Run a script to its end; a failed or stopped script is an outcome, not an exception.
 
         Args:
             code: The script.
@@ -186,7 +186,11 @@ class ScriptRunner(ScriptHost):
     async def _run_or_recall(
         self, code: str, attempt: int, guard: CallGuard | None, *, is_approved: bool
     ) -> Outcome:
-        """Run a script, or return its recorded end if the script must not be repeated."""
+        """Run a script.
+
+        In a resumed task, a script that must not run again is not run: its recorded end is
+        returned.
+        """
         # Also for a script that is not repeated: gate and replay count the scripts.
         recorded_script = self._begin(attempt, guard)
         recorded_end = None if recorded_script is None else recorded_script.finished
@@ -219,7 +223,7 @@ class ScriptRunner(ScriptHost):
         return outcome
 
     def _begin(self, attempt: int, guard: CallGuard | None) -> RecordedScript | None:
-        """Start a script; return its record in a resumed task."""
+        """Start a script; in a resumed task, return the script's record."""
         self._gate.begin_script(guard)
         self._approvals.begin_script(attempt)
         recorded_script = self._replay.begin_script(attempt) if self._replay.recorded else None
@@ -256,7 +260,7 @@ class ScriptRunner(ScriptHost):
         return outcome
 
     async def _run_in(self, session: SandboxSession, code: str) -> Outcome:
-        """Run a script until it ends or is stopped from outside."""
+        """Run a script in a session until it ends, or until a limit or a failed call stops it."""
         stop_future = self._stopped = asyncio.get_running_loop().create_future()
         # A task of its own: a call of the script can stop it from outside, see :meth:`_stop`.
         execution = asyncio.ensure_future(session.execute(code, self))
@@ -276,7 +280,11 @@ class ScriptRunner(ScriptHost):
                 await asyncio.wait({execution}, timeout=STOP_SECONDS)
 
     def _within_limits(self, outcome: Outcome) -> Outcome:
-        """Return the outcome; a value too large for a frame is replaced by a text with its type."""
+        """Return the outcome of a script, limited in size.
+
+        A value that is too large to transfer is replaced by a text with its type. A script that
+        exceeded the limit of calls gets the corresponding outcome.
+        """
         if isinstance(outcome, LimitReached) and self._budget.calls_left < 0:
             return self._budget.no_calls  # the sandbox's own limit is higher
         if not isinstance(outcome, Done):
@@ -291,7 +299,7 @@ class ScriptRunner(ScriptHost):
 
     @awaited_in_own_context
     async def call(self, request: CallRequest) -> CallAnswer:
-        """Pass a call of the script through the gate."""
+        """Check and make a call of the script."""
         self._budget.called()
         try:
             if self._budget.calls_left < 0:
@@ -332,7 +340,7 @@ class ScriptRunner(ScriptHost):
         """Record printed text; abort the script if it exceeds the output limit."""
         max_bytes = self.sandbox.limits.output_bytes
         self._printed += len(text)
-        if self._printed > max_bytes * _SLACK:
+        if self._printed > max_bytes * _OUTPUT_TOLERANCE:
             message = f"the script printed more than {max_bytes:,} characters"
             self._end(LimitReached(limit="output", message=message))
             return
@@ -346,7 +354,7 @@ class ScriptRunner(ScriptHost):
 
     @in_own_context
     def turns_taken(self, turns: Sequence[int]) -> None:
-        """Record the event loop turns in which answers arrived."""
+        """Record the event loop turns in which the script received answers to calls."""
         self._log.turns_taken(turns)
 
     @in_own_context
@@ -368,7 +376,7 @@ class ScriptRunner(ScriptHost):
 
 
 def _lost_as_recorded(recorded_end: ScriptFinished) -> Crashed | LimitReached:
-    """Return the recorded end of a script whose sandbox died."""
+    """Return the outcome of a recorded script that ended with the death of its sandbox."""
     message = recorded_end.error or "the sandbox is gone"
     if recorded_end.status == "limit":
         return LimitReached(
@@ -383,7 +391,7 @@ def _end_of(outcome: Outcome) -> tuple[ScriptStatus, str]:
 
 
 def describe_outcome(outcome: Outcome) -> tuple[ScriptStatus, str | None]:
-    """Return the status of an ended script, and its error for people."""
+    """Return the status of an ended script, and its error message if it failed."""
     match outcome:
         case Done():
             return "done", None

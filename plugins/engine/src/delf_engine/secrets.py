@@ -22,18 +22,19 @@ from delf.llm import LLMConfig
 from delf.settings import Named, SentAlong, reveal_secrets
 from delf_engine.config import LLM_FIELDS, PREFIX, AgentConfig
 
-SHORTEST: Final = 6
-"""The minimum length of a secret, and of each encoded form of a secret, to be redacted."""
-_SHORTEST_OF_ENVIRON: Final = 8
-"""The minimum length of a secret taken from an environment variable that is not delf's.
+MIN_SECRET_LENGTH: Final = 6
+"""The minimum length of a secret, and of each of its encoded forms, to be redacted."""
+_MIN_ENVIRON_SECRET_LENGTH: Final = 8
+"""The minimum length of a secret from an environment variable without the prefix ``DELF_``.
 
 Shorter values of such variables are often plain words.
 """
-_LONG: Final = 16
-"""The minimum length of a line of a key, and of a user name that is a token."""
+_MIN_TOKEN_LENGTH: Final = 16
+"""The minimum length of a private key's line, or of a user name that may be a token."""
 _MAX_PARTS: Final = 10_000
-"""The maximum number of items visited in one collection, as a private attribute may be a large
-cache.
+"""The maximum number of items of a collection that are searched for secrets.
+
+A private attribute may be a large cache.
 """
 _SECRET_TYPES: Final = (SecretStr, SecretBytes, Secret)
 
@@ -47,7 +48,7 @@ _NAME: Final = re.compile(f"{_NAMES}$", re.IGNORECASE)
 _PAIR: Final = re.compile(r"([\w\-]+)\s*=\s*([^&;#\s'\"]+)")
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://[^\s\"'<>]+")
 _LOGIN: Final = re.compile(r"(?:://|,)([^:/@\s,]*):([^@\s]+)@")
-"""Matches user and password in a URL as SQLAlchemy does, also with ``/`` and several hosts."""
+"""Matches user and password in a URL, even with ``/`` in the password or several hosts."""
 _SCHEME: Final = re.compile(
     r"(?:api-?key|basic|bearer|digest|dpop|key|oauth|token) +", re.IGNORECASE
 )
@@ -63,17 +64,21 @@ _PLAIN_HEADERS: Final = re.compile(
 _PLACEHOLDERS: Final = frozenset(
     ["changeme", "example", "password", "postgres", "postgresql", "secret", "testing", "123456"]
 )
-"""Placeholder words from manuals, which are not redacted because they are ordinary words."""
+"""Placeholder passwords from manuals, which are not redacted because they are ordinary words."""
 
 
 def long_enough(secrets: Iterable[str]) -> set[str]:
-    """Return the secrets that are long enough and not placeholders.
+    """Return the secrets that can be redacted: long enough, and not a placeholder.
 
     Args:
         secrets: Declared secrets.
     """
     texts = {str(text.strip()) for text in secrets}
-    return {text for text in texts if len(text) >= SHORTEST and text.lower() not in _PLACEHOLDERS}
+    return {
+        text
+        for text in texts
+        if len(text) >= MIN_SECRET_LENGTH and text.lower() not in _PLACEHOLDERS
+    }
 
 
 def secrets_of_agent(
@@ -113,10 +118,10 @@ def secrets_of_model(config: LLMConfig) -> Iterator[str]:
 
 
 def secrets_of_headers(headers: Mapping[str, str]) -> Iterator[str]:
-    """Yield the secrets among HTTP headers and request parameters.
+    """Yield the values of HTTP headers or request parameters that may be secret.
 
-    A value is secret if its name or its scheme (``Bearer``) suggests so, or if it has letters and
-    digits: other values may be the name of a team or a place.
+    A value counts as secret if its name or its scheme (``Bearer``) suggests so, or if it contains
+    both letters and digits. Other values may be plain words.
     """
     for name, value in headers.items():
         if _PLAIN_HEADERS.fullmatch(name):
@@ -129,26 +134,26 @@ def secrets_of_headers(headers: Mapping[str, str]) -> Iterator[str]:
 
 def secrets_of_settings(settings: Any) -> Iterator[str]:
     """Yield every secret field of a connection's settings, and passwords in URLs."""
-    yield from _within(settings, {}, is_declared=False)
+    yield from _secrets_within(settings, {}, is_declared=False)
 
 
 def without_secrets(settings: Any) -> Any:
-    """Return a connection's settings without secrets, as plain data that identifies a set-up.
+    """Return a connection's settings as plain data, without secrets.
 
-    A secret URL is reduced to host and path.
+    The result identifies the configuration. A URL with secrets is reduced to host and path.
     """
     if settings is None or isinstance(settings, (str, int, float)):
         return settings
     if isinstance(settings, _SECRET_TYPES):
-        return _place_in(str(cast("Any", settings).get_secret_value()))
+        return _address_in(str(cast("Any", settings).get_secret_value()))
     if _is_url(settings):
-        return _place_in(str(settings))
+        return _address_in(str(settings))
     if isinstance(settings, BaseModel):
         return {name: without_secrets(value) for name, value in settings}
     if isinstance(settings, Named):
         secret = {text for text in _of_named_values(settings) if text}
         return {
-            name: _place_in(text) if any(each in text for each in secret) else text
+            name: _address_in(text) if any(each in text for each in secret) else text
             for name, text in reveal_secrets(settings).items()
         }
     if isinstance(settings, Mapping):
@@ -161,8 +166,8 @@ def without_secrets(settings: Any) -> Any:
     return str(settings) if isinstance(settings, PurePath) else type(settings).__qualname__
 
 
-def _place_in(text: str) -> str:
-    """Return the host and path of a URL; an empty text for other texts."""
+def _address_in(text: str) -> str:
+    """Return a URL without login and query; an empty text for texts that are not URLs."""
     try:
         parts = urlsplit(text)
         return f"{parts.scheme}://{parts.hostname}:{parts.port}{parts.path}" if parts.netloc else ""
@@ -175,7 +180,9 @@ def _is_url(value: object) -> bool:
     return type(value).__module__ == "pydantic.networks"
 
 
-def _within(value: Any, objects_by_id: dict[int, Any], *, is_declared: bool) -> Iterator[str]:
+def _secrets_within(
+    value: Any, objects_by_id: dict[int, Any], *, is_declared: bool
+) -> Iterator[str]:
     """Yield the secrets in a value of any type.
 
     Args:
@@ -194,13 +201,13 @@ def _within(value: Any, objects_by_id: dict[int, Any], *, is_declared: bool) -> 
     elif id(value) not in objects_by_id:
         objects_by_id[id(value)] = value
         if isinstance(value, _SECRET_TYPES):
-            yield from _within(
+            yield from _secrets_within(
                 cast("Any", value).get_secret_value(), objects_by_id, is_declared=True
             )
         elif isinstance(value, Named):
             yield from _of_named_values(value)
         for part in islice(_parts_of(value), _MAX_PARTS):
-            yield from _within(part, objects_by_id, is_declared=is_declared)
+            yield from _secrets_within(part, objects_by_id, is_declared=is_declared)
 
 
 def _of_named_values(values: Named) -> Iterator[str]:
@@ -226,14 +233,18 @@ def _parts_of(value: Any) -> Iterator[Any]:
 
 
 def secrets_of_environ(environ: Mapping[str, str], keys: Collection[str] = ()) -> Iterator[str]:
-    """Yield the secrets of an environment, by the names of its variables and in URLs.
+    """Yield the secrets in environment variables.
+
+    A variable holds a secret if its name says so, or if its value is a URL with a password.
 
     Args:
-        environ: The environment.
-        keys: Names of further variables with secrets.
+        environ: The environment variables.
+        keys: The names of further variables with secrets.
     """
     for name, value in environ.items():
-        shortest = SHORTEST if name.upper().startswith(PREFIX) else _SHORTEST_OF_ENVIRON
+        shortest = (
+            MIN_SECRET_LENGTH if name.upper().startswith(PREFIX) else _MIN_ENVIRON_SECRET_LENGTH
+        )
         if name in keys:
             yield from _declared(value)
         elif name not in _FOLDERS and len(value) >= shortest:
@@ -241,7 +252,9 @@ def secrets_of_environ(environ: Mapping[str, str], keys: Collection[str] = ()) -
 
 
 def secrets_of_options(options: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the secrets of a table of ``delf.toml``, by their names and in URLs.
+    """Yield the secrets in a table of ``delf.toml``.
+
+    An option holds a secret if its name says so, or if its value is a URL with a password.
 
     Args:
         options: The options, including nested tables and lists.
@@ -272,12 +285,19 @@ def _is_path(text: str) -> bool:
 
 
 def _declared(text: str) -> Iterator[str]:
-    """Yield a secret and its parts that may appear alone: a URL's password, a key's lines."""
+    """Yield a secret, and its parts that may appear alone.
+
+    Such parts are the password of a URL and the lines of a private key.
+    """
     yield text
     yield from secrets_in(text)
     lines = text.strip().splitlines()
     if len(lines) > 1:
-        yield from (line for line in lines if len(line) >= _LONG and not line.startswith("-----"))
+        yield from (
+            line
+            for line in lines
+            if len(line) >= _MIN_TOKEN_LENGTH and not line.startswith("-----")
+        )
     if text.lstrip().startswith("{"):  # the key file of a service account
         try:
             value: Any = json.loads(text)
@@ -294,28 +314,27 @@ def secrets_in(text: str) -> Iterator[str]:
     """
     for name, value in _PAIR.findall(text) if "=" in text else ():
         if _NAME.search(name):
-            yield from _spelt(value)
+            yield from _raw_and_decoded(value)
     for url in _URL.findall(text) if "://" in text else ():
         yield from _of_login(url)
 
 
 def _of_login(url: str) -> Iterator[str]:
-    """Yield the password in a URL's login, and a long user name, which may be a token."""
+    """Yield the password in a URL, and a long user name, which may be a token."""
     try:
         parts = urlsplit(url)
         user, host = parts.username or "", parts.hostname or ""
     except ValueError:
         user, host = "", ""
-    if len(user) >= _LONG and not _LOGIN.search(url):
-        yield from _spelt(user)  # https://TOKEN@host
+    if len(user) >= _MIN_TOKEN_LENGTH and not _LOGIN.search(url):
+        yield from _raw_and_decoded(user)  # https://TOKEN@host
     public_texts = {user.lower(), unquote(user).lower(), host.lower()}
     for _, password in _LOGIN.findall(url):
         if password.lower() not in public_texts:
-            yield from _spelt(password)
+            yield from _raw_and_decoded(password)
 
 
-def _spelt(text: str) -> Iterator[str]:
-    """Yield a part of a URL in raw and decoded form."""
+def _raw_and_decoded(text: str) -> Iterator[str]:
     yield text
     yield unquote(text)
     yield unquote_plus(text)

@@ -14,11 +14,11 @@ _USUAL: Final = AgentConfig.model_fields["strategy"].default
 
 
 def with_strategy(config: AgentConfig, host: PluginHost | None) -> AgentConfig:
-    """Return a configuration with the defaults of its strategy.
+    """Fill in the defaults of the configuration's strategy.
 
     Args:
-        config: The configuration; returned unchanged for the default strategy and for an unknown
-            one, which is reported when the agent starts.
+        config: The configuration. It is returned unchanged for the default strategy, and for an
+            unknown strategy, which is reported when the agent starts.
         host: The plugins; all installed ones when omitted.
     """
     if config.strategy == _USUAL:

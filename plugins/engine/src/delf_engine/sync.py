@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
-_INTERRUPTED_SECONDS = 3.0
-"""The longest time in seconds for the rest of a stop that was interrupted, as by Ctrl-C."""
+_CLEAN_UP_SECONDS = 3.0
+"""The maximum number of seconds to finish a stop that Ctrl-C interrupted."""
 Work = Callable[["Runtime"], Coroutine[Any, Any, T]]
-"""An async function of the started runtime."""
+"""An async function that gets the started runtime."""
 
 
 class LoopThread:
@@ -64,7 +64,10 @@ class LoopThread:
             self.loop.close()
 
     def stop(self) -> None:
-        """Stop the loop and its thread, which is left behind if something blocks it. Idempotent."""
+        """Stop the loop and its thread. Idempotent.
+
+        A thread that something blocks is left behind.
+        """
         self._stopping = True
         if not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self.loop.stop)
@@ -100,18 +103,18 @@ def call(
 
 
 def _result_of(future: Future[T], loop: asyncio.AbstractEventLoop, *, gives_up: bool) -> T:
-    """Return the result of a loop's future; check regularly whether the loop is blocked."""
-    has_answer, silent_seconds = threading.Event(), 0.0
-    has_answer.set()
+    """Return the result of a future of another thread's loop; warn if the loop is blocked."""
+    probe_answered, silent_seconds = threading.Event(), 0.0
+    probe_answered.set()  # so that the first pass sends a probe
     while True:
         done_futures, _ = wait({future}, timeout=SLOW_SECONDS)
         if done_futures or loop.is_closed():
             return future.result()
-        if has_answer.is_set():
-            has_answer.clear()
+        if probe_answered.is_set():
+            probe_answered.clear()
             silent_seconds = 0.0
-            # A loop that runs answers at once, so that silence means a blocking function.
-            loop.call_soon_threadsafe(has_answer.set)
+            # A loop that is not blocked runs this probe at once.
+            loop.call_soon_threadsafe(probe_answered.set)
             continue
         silent_seconds += SLOW_SECONDS
         if silent_seconds == SLOW_SECONDS:
@@ -121,7 +124,10 @@ def _result_of(future: Future[T], loop: asyncio.AbstractEventLoop, *, gives_up: 
 
 
 def busy_at(loop: asyncio.AbstractEventLoop) -> str:
-    """Describe the function, outside the standard library, in which a loop's thread is."""
+    """Describe the function that blocks a loop's thread, for a log message.
+
+    Functions of the standard library are skipped. Empty if no such function is found.
+    """
     frames = sys._current_frames()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     frame = frames.get(getattr(loop, "_thread_id", None) or 0)
     while frame is not None:
@@ -136,7 +142,7 @@ def busy_at(loop: asyncio.AbstractEventLoop) -> str:
 
 
 async def call_async(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
-    """Await a coroutine on a given loop, in this thread or another."""
+    """Await a coroutine on a given loop, which may run in another thread."""
     if asyncio.get_running_loop() is loop:
         return await coroutine
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, loop))
@@ -177,11 +183,11 @@ def _wait_for_clean_up(loop: asyncio.AbstractEventLoop, seconds: float = 5.0) ->
 
 
 class RuntimeHome:
-    """Starts the runtime on first use, and runs work from any caller on its loop.
+    """Starts the runtime on first use, and runs work from any caller on its event loop.
 
-    The loop is that of the first ``await``, or one in a thread of its own for synchronous code. The
-    runtime is stopped when that loop ends; the next caller's loop replaces it. A forked process
-    begins without a loop.
+    The runtime's loop is the loop of the first ``await``, or a loop in its own thread if first used
+    from synchronous code. When that loop ends, the runtime is stopped, and the next caller starts
+    another one. A forked process begins without a runtime.
 
     Args:
         make: Creates a started runtime.
@@ -219,7 +225,7 @@ class RuntimeHome:
 
     @property
     def bound(self) -> bool:
-        """True if the runtime has a running loop."""
+        """True if the runtime has an event loop that runs."""
         with self._lock:
             return self._loop is not None and not self._loop.is_closed()
 
@@ -232,12 +238,12 @@ class RuntimeHome:
         await self.call_async(_nothing)
 
     def call(self, work: Work[T], method: str, twin: str) -> T:
-        """Run work and wait for it, from sync code.
+        """Run work on the runtime's loop and wait for it, from synchronous code.
 
-        Errors of delf are raised without the frames of the event loop.
+        Errors of delf are raised without the traceback of the event loop.
 
         Args:
-            work: The work.
+            work: An async function that gets the runtime.
             method: The agent's method that the program called, for the error.
             twin: The async version of that method.
 
@@ -267,7 +273,7 @@ class RuntimeHome:
             )
 
     async def call_async(self, work: Work[T]) -> T:
-        """Run work and await it."""
+        """Run work on the runtime's loop and await it."""
         return await call_async(self._do(work), self._bind(current=True))
 
     def post(self, work: Work[T]) -> Future[T]:
@@ -306,7 +312,10 @@ class RuntimeHome:
             thread.stop()
 
     async def _do_alone(self, work: Work[T]) -> T:
-        """Run work whose caller may be gone, and retrieve its error for asyncio."""
+        """Run work for a caller that may be gone.
+
+        Retrieves the exception, so that asyncio does not log it.
+        """
         task = asyncio.current_task()
         if task is not None:
             task.add_done_callback(_retrieve_exception)
@@ -342,7 +351,7 @@ class RuntimeHome:
             return self._loop
 
     def _leave_to_parent(self) -> None:
-        """Drop the runtime in a forked process, which does not have the parent's threads."""
+        """Drop the runtime in a forked process, because threads do not survive a fork."""
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._loop = self._thread = self._runtime = None
@@ -355,7 +364,7 @@ class RuntimeHome:
             return loop, thread
 
     async def _started(self) -> Runtime:
-        """Return the runtime, starting it or waiting for another caller's start."""
+        """Return the runtime; start it, or wait if another caller is starting it."""
         if self._runtime is None:
             ending = self._ending = _at_end_of_loop(lambda: self._loop_ends(ending))
             # A loop closes its started generators before it ends.
@@ -383,11 +392,11 @@ class RuntimeHome:
                 # Limited in time: the loop is about to end, and a plugin that hangs must not keep
                 # it.
                 freeing = asyncio.ensure_future(started.result().free())
-                await asyncio.wait({freeing}, timeout=_INTERRUPTED_SECONDS)
+                await asyncio.wait({freeing}, timeout=_CLEAN_UP_SECONDS)
                 freeing.cancel()
 
     async def _stop_runtime(self, *, leave: bool = False) -> None:
-        """Stop the runtime, also if it is still starting."""
+        """Stop the runtime, even if it is still starting."""
         # Taken first, so that a call that comes now starts another runtime and waits for nothing.
         starting, self._runtime = self._runtime, None
         if starting is None:
@@ -411,7 +420,10 @@ class RuntimeHome:
 
 
 async def _at_end_of_loop(stop: Callable[[], Awaitable[None]]) -> AsyncGenerator[None]:
-    """Call ``stop`` before the running loop closes, by way of its async generators."""
+    """Call ``stop`` before the running loop closes.
+
+    A loop closes its async generators when it ends; this generator uses that moment.
+    """
     try:
         yield
     finally:
@@ -424,4 +436,4 @@ def _retrieve_exception(task: asyncio.Task[Any]) -> None:
 
 
 async def _nothing(_: Runtime) -> None:
-    """No-op work, to only start the runtime."""
+    """Do nothing, for a call that only starts the runtime."""

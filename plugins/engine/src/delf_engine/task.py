@@ -27,11 +27,11 @@ if TYPE_CHECKING:  # these imports are needed by tasks only, not to create an ag
     from delf_engine.waiting import TaskClock
 
 MODEL: Final = "own_llm"
-"""The key in a task's setup for its own model."""
+"""The key, in a task's setup, of the task's own model."""
 VARIABLES: Final = "variables"
-"""The key of a task's setup with the data that its scripts find as variables."""
+"""The key, in a task's setup, of the data that its scripts find as variables."""
 TRUST: Final = "trust"
-"""The key of a task's setup for the author of the task's words, if not the user."""
+"""The key, in a task's setup, of the trust of its words; missing if they are the user's own."""
 
 
 def new_task_id() -> str:
@@ -40,7 +40,7 @@ def new_task_id() -> str:
 
 
 def check_task(task: object) -> None:
-    """Raise for a task that is empty or not a text.
+    """Check that a task is a text with words.
 
     Raises:
         ConfigurationError: If the task is empty or not a text.
@@ -55,15 +55,16 @@ class ChildOptions:
     """The options that only a child task has.
 
     Args:
-        parent: The parent task.
+        parent: The id of the parent task.
         depth: The number of tasks above the child.
         config: The configuration.
-        clock: The parent's time.
+        clock: The parent's clock, whose time the child shares.
         tools: The connections; the agent's when None.
         worker: The name of the child's worker.
         ledger: The ledger with the child's budget; the agent's when None.
-        check: Returns the fault of an answer, if any.
-        trust: The author of the task's words: ``own`` if the arguments of the parent's call are.
+        check: Checks an answer, and returns the mistake in it, if any.
+        trust: The trust of the task's words: ``own`` if all arguments of the parent's call are
+            ``own``.
     """
 
     parent: str
@@ -94,19 +95,19 @@ class TaskRequest:
         wait_approvals: Whether approval requests wait while nobody can be asked, as in background
             tasks.
         bounded: Whether ``timeout`` includes time spent waiting for a person.
-        setup: The data the caller needs to set up the same agent again; kept in the journal.
-        queue: The queue for runners, if the task does not run here.
+        setup: The data that the caller needs to build the same agent again; stored in the journal.
+        queue: The queue of runner processes, for a task that does not run in this process.
         key: The owner, if not the local user.
         priority: The order among waiting tasks; the lowest comes first.
         not_before: The Unix time before which the task does not start.
         retries: The maximum number of retries after an outage.
         retry_after: Seconds until the first retry.
-        past: The journal of the task, when it is resumed.
+        past: The recorded events of a resumed task.
         settle: The decision about interrupted calls.
         child: The options of a child task.
         ledger: The ledger with the owner's budget; only the agent's when None.
         files: The input files; the agent's when None.
-        output: The declared type of its answer, if not text.
+        output: The declared type of the answer, if not text.
     """
 
     task: str
@@ -151,7 +152,7 @@ class TaskRequest:
 
     @property
     def trust(self) -> Trust:
-        """The author of the task's words."""
+        """The trust of the task's words: ``own`` if the user wrote all of them, else ``outside``."""
         if self.child is not None:
             return self.child.trust
         return "own" if self.setup.get(TRUST, "own") == "own" else "outside"
@@ -165,23 +166,23 @@ class TaskRequest:
 
     @property
     def worker(self) -> str | None:
-        """The name of the worker, if it is a worker's child task."""
+        """The name of the worker whose child task this is; None for other tasks."""
         return None if self.child is None else self.child.worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskContext:
-    """The context of a task for the model.
+    """The data that the model gets with a task.
 
     Args:
         facts: Facts from memory.
         history: The latest messages of the conversation.
         summary: A summary of earlier messages.
         summary_trust: ``own`` if the summary covers only the user's own words.
-        variables: Variables from earlier in the conversation, with their types.
-        task_variables: Variables that came with the task, with their types and their values'
-            beginnings.
-        live: Facts by connection, such as database schemas.
+        variables: The types of the variables from earlier tasks of the conversation, by name.
+        task_variables: The types of the variables that came with the task, by name, with the
+            beginning of each value.
+        live: Live facts, such as database schemas, by connection.
         files: A line about each input file: its content, and its path for scripts.
         limits: The task's limits, in words; empty without limits.
     """
@@ -213,8 +214,9 @@ class TaskContext:
 
         Args:
             task: The task in words.
-            output: The declared type of its answer.
-            now: The Unix time; part of this message so that the preceding ones stay cacheable.
+            output: The declared type of the answer.
+            now: The Unix time. It is in this last message, so that the provider can cache the
+                messages before.
             zone: The time zone for display; the machine's when None.
         """
         parts: list[str] = []
@@ -269,7 +271,7 @@ class TaskOutcome:
         duration_ms: Milliseconds from acceptance to the end.
         events: The events in order.
         files: The output files: absolute paths by name.
-        postponed: True if it is retried later.
+        postponed: Whether the task was put back into its queue for a retry.
         value: The answer as plain data, if an output type was declared.
     """
 
@@ -283,5 +285,5 @@ class TaskOutcome:
 
     @property
     def is_over(self) -> bool:
-        """True if the task ended; otherwise it can be resumed."""
+        """True if the task has an end in the journal; otherwise it can be resumed."""
         return not self.postponed and not isinstance(self.error, TaskLeftError)

@@ -32,9 +32,9 @@ class OfTask(TypedDict, total=False):
         conversation_id: A conversation of the agent's chat; the current one when omitted.
         strategy: The name of a strategy instead of the agent's.
         llm: The name of a main model instead of the agent's.
-        variables: Plain data by name, which scripts find as variables. Others may have written
-            the data: only the task's words are instructions.
-        trust: The author of the task's words; ``outside`` if others wrote some of them.
+        variables: Plain data by name, which scripts find as variables. The data may be untrusted:
+            only the task's words are instructions.
+        trust: ``own`` if the user wrote all words of the task, ``outside`` if others wrote some.
     """
 
     files: Sequence[str | os.PathLike[str]] | None
@@ -63,16 +63,16 @@ class Watching(OfTask, total=False):
 
 
 class HandingIn(TypedDict, total=False):
-    """Options for handing a task to a runner: ``agent.submit(task, queue="reports")``.
+    """Options of a task that runs in a runner process: ``agent.submit(task, queue="reports")``.
 
     Args:
         queue: The queue from which a runner (``delf runner``) takes the task.
-        key: The owner, such as ``customer-7``: a queue has limits for each key.
+        key: The owner, such as ``customer-7``: a queue has limits for each owner.
         priority: The order in the queue; the lowest comes first, and 0 is the default.
         delay: Seconds before which no runner takes the task.
         retries: The maximum number of retries after an outage; the queue's when omitted.
         retry_after: Seconds until the first retry; the pause doubles each time.
-        setup: Data for a runner to set up the same agent; the project's when omitted.
+        setup: Data for a runner to build the same agent; the project's when omitted.
     """
 
     queue: Required[str]
@@ -103,13 +103,13 @@ ARESUME: Final = (*_GOING_ON, "listeners", "on_delta")
 _QUEUED: Final = tuple(HandingIn.__annotations__)
 SUBMIT: Final = (*RUN, *_QUEUED)
 ASUBMIT: Final = (*SUBMIT, "listeners", "task_id", "ledger")
-"""Keywords of the methods that pass options on, for errors about unknown keywords."""
+"""The keywords that :meth:`Agent.asubmit` accepts beside its parameters."""
 
 
 def queue_options(keywords: Mapping[str, Any]) -> HandingIn | None:
-    """Return the queue options of a submitted task; None if there are none.
+    """Return the options for a queue; None if the task names no queue.
 
-    ``key`` and ``setup`` count only with a queue, because any task may have them.
+    Any task may have ``key`` and ``setup``, so these alone are not options for a queue.
     """
     excluded = () if "queue" in keywords else ("key", "setup")
     options: Any = {n: keywords[n] for n in _QUEUED if n in keywords and n not in excluded}
@@ -117,7 +117,7 @@ def queue_options(keywords: Mapping[str, Any]) -> HandingIn | None:
 
 
 def handed_in(request: TaskRequest, options: HandingIn) -> TaskRequest:
-    """Return a request prepared for a queue.
+    """Add the options for a queue to a task's request.
 
     Raises:
         ConfigurationError: If no queue is named.
@@ -150,8 +150,8 @@ class TaskRequests:
 
     Args:
         config: Returns the agent's configuration.
-        chat: The chat that tasks continue, if any; may change between tasks.
-        output: The declared type of their answers, if not text.
+        chat: The chat that tasks continue, if any; may be replaced between tasks.
+        output: The declared type of the tasks' answers, if not text.
     """
 
     def __init__(
@@ -232,9 +232,9 @@ class TaskRequests:
 
         Args:
             task_id: The task.
-            events: The events.
+            events: The recorded events of the task.
             timeout: Seconds from now; the configuration's when None.
-            changes: Fields of the request for this run.
+            changes: Fields of the request that differ from the recorded ones.
         """
         start = next((e for e in events if isinstance(e, (TaskStarted, TaskQueued))), None)
         conversation = None if start is None or self.chat is None else start.conversation

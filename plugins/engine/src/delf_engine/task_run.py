@@ -45,16 +45,16 @@ from delf_engine.variables import shown
 from delf_engine.waiting import Permit, TaskClock
 
 _log = logging.getLogger(__name__)
-_MAX_SEARCHED: Final = 20
-"""The maximum number of input files whose texts are searched for values."""
+_MAX_SEARCHED_FILES: Final = 20
+"""The maximum number of input files that are searched for the values of calls."""
 _MAX_FILE_SIZE: Final = 1_000_000
-"""The maximum number of bytes read of each file."""
+"""The maximum number of bytes that are read of each input file."""
 _MAX_RESTARTS: Final = 5
-"""The maximum number of times that a script is repeated after its sandbox died."""
+"""The maximum number of times that a script runs again after its sandbox died."""
 
 
 class Restarts:
-    """Limits the number of sandbox deaths per task, because a script may be the cause."""
+    """Limits how often a task continues after its sandbox died, because a script may kill it."""
 
     def __init__(self) -> None:
         self._remaining = _MAX_RESTARTS
@@ -63,10 +63,13 @@ class Restarts:
         """True if the task has lost a sandbox."""
 
     def take(self, calls: int) -> bool:
-        """Count a restart after a sandbox died; return False if the script must not run again.
+        """Count a restart after a sandbox died.
 
         Args:
-            calls: The number of calls that the task has made.
+            calls: The number of calls that the task has made so far.
+
+        Returns:
+            False if the script must not run again.
         """
         self.used = True
         # A script that made more calls than before its last death probably did not cause it.
@@ -80,7 +83,7 @@ class Restarts:
 
 
 class TaskRun:
-    """The state that the steps of a running task share; ``tools`` and ``context`` are set by steps.
+    """The state of a running task, which the steps of its pipeline share and update.
 
     Args:
         resources: The agent's resources.
@@ -88,7 +91,7 @@ class TaskRun:
         permit: The task's permit to run.
         tools: The tools.
         inputs: The input files.
-        before: The run whose sandbox died; this run continues with its remaining time.
+        before: The earlier run whose sandbox died; this run gets its remaining time.
     """
 
     def __init__(
@@ -114,11 +117,11 @@ class TaskRun:
         self.restarts = Restarts() if before is None else before.restarts
         self.started = time.perf_counter() if before is None else before.started
         self.is_continued = before is not None
-        """True if the task continues after its sandbox died."""
+        """True if an earlier run of the task ended because its sandbox died."""
         self.replay = Replay(request.past)
         self.replay.before = None if before is None else before.replay.before
         self.seed = self.replay.seed or secrets.token_hex(16)
-        """The seed for random numbers of scripts."""
+        """The seed for the random numbers of scripts."""
         self.zone = self.replay.zone or local_zone()
         """The time zone at the start of the task."""
         if before is None:
@@ -141,14 +144,14 @@ class TaskRun:
             keep_prompts=self.config.keep_prompts,
         )
         self.tools = tools.tools
-        """The callable and the shown actions."""
+        """The callable actions, and the actions that the model is shown."""
         self.variables = KeptVariables(values={})
-        """The variables of the conversation's previous task, available to scripts."""
+        """The variables that the conversation's previous task left for scripts."""
         self.context = TaskContext(
             files=[file.line for file in inputs],
             task_variables={name: shown(value) for name, value in request.variables.items()},
         )
-        """The context of the task for the model."""
+        """The data that the model gets with the task."""
         self._values = self._origins()
         flows = None
         if resources.config.flows != "off":
@@ -162,7 +165,7 @@ class TaskRun:
 
     @classmethod
     async def begin(cls, resources: Resources, request: TaskRequest, permit: Permit) -> Self:
-        """Create the run of a task with the agent's tools and files, or its own.
+        """Create the run of a task, with the task's own tools and files or the agent's.
 
         Raises:
             DelfError: If the tools or files are not available.
@@ -184,19 +187,19 @@ class TaskRun:
         )
 
     def again(self) -> TaskRun:
-        """Return a run that resumes the task from its journal, after its sandbox died."""
+        """Create a run that resumes the task from its journal, after its sandbox died."""
         request = replace(self.request, past=tuple(self.log.events))
         parts = self.resources, request, self.permit, self.agent_tools, self.inputs
         return TaskRun(*parts, before=self)
 
     @staticmethod
     def ledger_of(resources: Resources, request: TaskRequest) -> Ledger:
-        """Choose the ledger of a task: the agent's, or one with its own budget."""
+        """Return the ledger of a task: the agent's, or one with the task's own budget."""
         request_ledger = request.ledger if request.child is None else request.child.ledger
         return resources.agent.ledger if request_ledger is None else request_ledger
 
     def chosen_llm(self, choice: str | LLMConfig) -> LLMConfig:
-        """Return the configuration of a model that a worker or connection names."""
+        """Return the configuration of the model that a worker or a connection names."""
         return self.config.chosen_llm(choice, self.resources.agent.context.host.providers)
 
     def tool_choice(self) -> ToolChoice:
@@ -217,7 +220,12 @@ class TaskRun:
         return replace(self.resources.session_spec(self.agent_tools, self.inputs), zone=self.zone)
 
     async def ask(self, purpose: Purpose, question: str, llm: LLMConfig | None = None) -> str:
-        """Ask a model one question at the task's cost; the light model by default.
+        """Ask a model one question, at the cost of this task.
+
+        Args:
+            purpose: The purpose, for the journal.
+            question: The question.
+            llm: The model; the agent's light model when None.
 
         Raises:
             DelfError: If the budget is exceeded, or the call failed after retries.
@@ -231,10 +239,10 @@ class TaskRun:
 
     @asynccontextmanager
     async def failures_as_warnings(self, subject: str) -> AsyncGenerator[None]:
-        """Turn a failure within the block into a warning.
+        """Record an exception in the block as a warning instead of raising it.
 
         Args:
-            subject: The subject of the warning, ahead of the reason.
+            subject: The beginning of the warning, before the reason.
         """
         try:
             yield
@@ -245,19 +253,21 @@ class TaskRun:
             await self.warn(f"{subject}: an unexpected {type(error).__name__}")
 
     async def _outline(self, followed: Sequence[str]) -> None:
-        """Ask the main model for an outline of the calls that the task asks for.
+        """Ask the main model for an outline: the calls that the user's words ask for.
 
         Args:
-            followed: The texts that the agent follows because the user asked for that.
+            followed: The texts whose instructions the user tells the agent to obey.
         """
         words, choice = self._values.own_words, self.tool_choice()
         # Descriptions written by a server are not the user's words.
         foreign = {
             bound_action.name
             for bound_action in self.tools.shown
-            if _author_of(bound_action.connection, "description_trust", "own") == "outside"
+            if _trust_of_texts(bound_action.connection, "description_trust", "own") == "outside"
         }
-        shown_tools = [_bare(tool) if tool.name in foreign else tool for tool in choice.shown]
+        shown_tools = [
+            _without_descriptions(tool) if tool.name in foreign else tool for tool in choice.shown
+        ]
         started_at = next(event.at for event in self.log.events if isinstance(event, TaskStarted))
         question = OUTLINE_QUESTION.format(
             tools=stubs_of(replace(choice, shown=shown_tools), self.request.task),
@@ -268,7 +278,7 @@ class TaskRun:
             await self.ask("outline", question, self.config.main_llm)
 
     def _origins(self) -> Origins:
-        """Index the texts of the task by author and tool, to find the origins of values."""
+        """Build the index of the task's texts that finds the origins of values."""
         # A child's task is written by its parent's script and may contain others' words.
         is_own = self.request.trust == "own"
 
@@ -293,7 +303,7 @@ class TaskRun:
         foreign = [file for file in self.inputs if file.trust != "own"]
 
         def files() -> Iterator[tuple[str, str]]:
-            for file in islice(foreign, _MAX_SEARCHED):
+            for file in islice(foreign, _MAX_SEARCHED_FILES):
                 yield file.name, _beginning_of(file.path)
 
         words = self.request.task if is_own else ""
@@ -308,39 +318,42 @@ class TaskRun:
         return Origins(words, earlier_texts, tool_of, files, has_read=has_read, given=keyword_names)
 
     def _texts_of_connections(self) -> Iterator[tuple[Trust, str, str]]:
-        """Yield the texts of connections in the prompt, each with its author and its source."""
+        """Yield the trust, the text and the source of what connections add to the prompt."""
         sources = self.tools.with_context
         for name, text in self.context.live.items():
-            yield _author_of(sources.get(name), "context_trust"), text, f"the facts about {name}"
+            yield (
+                _trust_of_texts(sources.get(name), "context_trust"),
+                text,
+                f"the facts about {name}",
+            )
         for bound_action in self.tools.shown:
-            if _author_of(bound_action.connection, "description_trust", "own") == "outside":
+            if _trust_of_texts(bound_action.connection, "description_trust", "own") == "outside":
                 place = f"the descriptions of {bound_action.connection.name}"
                 for text in filter(None, bound_action.action.texts()):
                     yield "outside", text, place
 
     def trust_of(self, call: Call) -> Trust:
-        """Return ``own`` if all arguments of a call are the user's own words, else ``outside``."""
+        """Return ``own`` if all arguments of a call are the user's own data, else ``outside``."""
         self._values.follow(self.log.events)
         is_own = self._values.are_own(call.bound.name, call.arguments, call.line)
         return "own" if is_own else "outside"
 
     @property
     def trust(self) -> Trust:
-        """Return ``own`` while the task has read nothing that others wrote, else ``outside``."""
+        """``own`` while the task has read no untrusted data, afterwards ``outside``."""
         self._values.follow(self.log.events)
         return "outside" if self._values.has_read else "own"
 
 
-def _author_of(connection: object, subject: str, undeclared: Trust = "outside") -> Trust:
-    """Return the declared author of a connection's texts: the user's choice, else the type's."""
+def _trust_of_texts(connection: object, subject: str, undeclared: Trust = "outside") -> Trust:
+    """Return the trust of a connection's texts: as the user set it, or as its class declares it."""
     declared_trust = getattr(connection, "trust", None)
     if isinstance(declared_trust, str):
         return "own" if declared_trust == "own" else "outside"
     return "own" if getattr(connection, subject, undeclared) == "own" else "outside"
 
 
-def _bare(tool: ToolDescription) -> ToolDescription:
-    """Return a tool without its descriptions."""
+def _without_descriptions(tool: ToolDescription) -> ToolDescription:
     parameters = tuple(replace(each, doc="", notes="") for each in tool.parameters)
     texts = dict.fromkeys(("summary", "notes", "about", "returns_doc"), "")
     return replace(tool, **texts, parameters=parameters, full_types=None)
@@ -357,7 +370,7 @@ def _beginning_of(path: str) -> str:
 
 
 def _config_of(request: TaskRequest, config: AgentConfig, resources: Resources) -> AgentConfig:
-    """Return a task's configuration, with its own model and its strategy's defaults."""
+    """Return the configuration of a task, with the task's own model and strategy."""
     if request.model is not None and request.child is None:
         config = config.with_main_llm(request.model, resources.agent.context.host.providers)
     name = request.strategy or config.strategy

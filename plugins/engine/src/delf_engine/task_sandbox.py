@@ -20,7 +20,7 @@ from delf_engine.toolset import Toolset
 _SPARE_CALLS: Final = 1_000
 _log = logging.getLogger(__name__)
 PAUSES: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
-"""Pauses in seconds between attempts to open another session."""
+"""The pauses, in seconds, before each further attempt to open a session."""
 
 
 class TaskSandbox:
@@ -45,7 +45,7 @@ class TaskSandbox:
 
     @property
     def limits(self) -> Limits:
-        """The limits of the session."""
+        """The limits of the current or next session."""
         return self._spec.limits
 
     def use(self, tools: Toolset) -> None:
@@ -53,7 +53,7 @@ class TaskSandbox:
         self._spec = replace(self._spec, tools=tools.names_for_sandbox())
 
     def open(self) -> asyncio.Task[SandboxSession]:
-        """Start opening a session in the background; idempotent until it is closed."""
+        """Start opening a session in the background, unless a session is open or opening."""
         if self._opening is None:
             # At the limit, the task lets calls in flight end and then ends the script. The higher
             # limit of the sandbox ends a script that ignores this.
@@ -83,20 +83,20 @@ class TaskSandbox:
 
     @property
     def holds_unapproved(self) -> bool:
-        """True if the open session ran a script that no person approved as a whole.
+        """True if the open session has run a script that nobody approved as a whole.
 
-        A script that nobody approved may have replaced ``print``, patched a module, started a
-        thread, or left an object whose ``__format__`` makes calls. A later script may then do
-        something else than the text that a person approves.
+        Such a script may have replaced ``print``, patched a module, started a thread, or left an
+        object whose ``__format__`` makes calls. A later script may then do something else than the
+        text that a person approves.
         """
         return self._ran_unapproved and self.alive
 
     def note_unapproved(self) -> None:
-        """Record that the open session runs a script that no person approved as a whole."""
+        """Record that the open session runs a script that nobody approved as a whole."""
         self._ran_unapproved = True
 
     async def close(self) -> None:
-        """Kill the sandbox with all its processes, and wait until it is gone."""
+        """Kill the sandbox with all its processes, and wait until the processes are gone."""
         opening, self._opening = self._opening, None
         if opening is not None:
             await self._close(opening)
@@ -108,10 +108,10 @@ class TaskSandbox:
             self._in_background(self._close(opening))
 
     async def end(self, seconds: float) -> None:
-        """Kill the sandbox, waiting for a limited time.
+        """Kill the sandbox, and wait for its end for a limited time.
 
         Args:
-            seconds: The longest wait, because the sandbox's server may hang.
+            seconds: The longest wait; a container server may hang.
         """
         opening, self._opening = self._opening, None
         if opening is not None:
@@ -132,7 +132,7 @@ class TaskSandbox:
             self._log.redactor.log_failure(_log, message, error)
 
     async def session(self) -> SandboxSession:
-        """Return the open session, or open another one if it died."""
+        """Return the open session; open another one if the session died."""
         if self._opening is not None and self._opening.done() and not self.alive:
             await self.close()
         try:
@@ -152,7 +152,7 @@ class TaskSandbox:
         return session
 
     async def _open_again(self) -> SandboxSession:
-        """Open a session; after a death, retry while the sandbox's server may be restarting."""
+        """Open a session; after a sandbox died, retry while its server may be restarting."""
         for pause in PAUSES if self._restarts.used else ():
             await self.close()
             try:
@@ -163,7 +163,7 @@ class TaskSandbox:
         return await self.open()
 
     async def end_session(self) -> None:
-        """Charge the resources of a session that was ended by a script."""
+        """Charge the resources of a session that a script ended to the task's budget."""
         session = self._announced
         await self.close()
         if session is not None:

@@ -19,13 +19,13 @@ _SEPARATORS = (",", ";", "\n")
 _Schema = Mapping[str, Any]
 
 
-def same_name(name: str) -> str:
-    """Normalise a name so that all its spellings are equal: ``customerId`` and ``customer_id``."""
+def normalised_name(name: str) -> str:
+    """Normalise a name, so that ``customerId`` equals ``customer_id``."""
     return name.replace("_", "").replace("-", "").lower()
 
 
 def respelled(arguments: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Rename arguments whose names are other spellings of existing names.
+    """Rename arguments to the spelling of the parameter that they mean.
 
     Args:
         arguments: Arguments by name.
@@ -36,10 +36,10 @@ def respelled(arguments: Mapping[str, Any], names: Iterable[str]) -> dict[str, A
         return dict(arguments)
     by_spelling: dict[str, list[str]] = {}
     for name in all_names:
-        by_spelling.setdefault(same_name(name), []).append(name)
+        by_spelling.setdefault(normalised_name(name), []).append(name)
     arguments_by_name: dict[str, Any] = {}
     for name, value in arguments.items():
-        candidates = by_spelling.get(same_name(name), ())
+        candidates = by_spelling.get(normalised_name(name), ())
         parameter = candidates[0] if name not in all_names and len(candidates) == 1 else name
         is_taken = parameter in arguments or parameter in arguments_by_name
         arguments_by_name[name if is_taken else parameter] = value
@@ -49,11 +49,14 @@ def respelled(arguments: Mapping[str, Any], names: Iterable[str]) -> dict[str, A
 def fitting(
     action: Action, keywords: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], dict[str, Any]]:
-    """Return arguments that fit an action, in both their given and their validated form.
+    """Validate a call's arguments, after converting those whose meaning is unambiguous.
 
     Args:
         action: The action.
         keywords: The arguments of the script.
+
+    Returns:
+        The arguments after conversion, and the same arguments as validated for the action.
 
     Raises:
         ToolRefusedError: If the arguments are invalid and have no unambiguous conversion.
@@ -80,7 +83,7 @@ def _other_readings(action: Action, keywords: Mapping[str, Any]) -> Iterator[dic
 
 
 def _spread(keywords: Mapping[str, Any], names: list[str]) -> dict[str, Any] | None:
-    """Return the content of a single dict that was passed instead of keywords."""
+    """Return the fields of a dict that was passed as the only argument instead of keywords."""
     values = list(keywords.values())
     if len(values) != 1 or not isinstance(values[0], dict):
         return None
@@ -92,7 +95,7 @@ def _spread(keywords: Mapping[str, Any], names: list[str]) -> dict[str, Any] | N
 def _gathered(
     keywords: Mapping[str, Any], names: list[str], schema: _Schema
 ) -> dict[str, Any] | None:
-    """Collect keywords into one record, for an action whose only parameter is a record."""
+    """Collect keywords into one record, if the action's only parameter is a record."""
     if len(names) != 1 or names[0] in keywords:
         return None
     for option in _Converter(schema).options(schema.get("properties", {}).get(names[0], {})):
@@ -104,10 +107,10 @@ def _gathered(
 
 
 class _Converter:
-    """Converts values to a schema where only one meaning is possible.
+    """Converts values to the types of a JSON Schema, if only one conversion is possible.
 
     Args:
-        root: The root schema, for resolving references.
+        root: The root schema, in which references are resolved.
     """
 
     def __init__(self, root: _Schema) -> None:
@@ -129,13 +132,13 @@ class _Converter:
             yield schema
 
     def record(self, values: Mapping[str, Any], schema: _Schema) -> dict[str, Any]:
-        """Convert the fields of a record to a schema."""
+        """Convert the fields of a record to the types of a schema."""
         fields = cast("Mapping[str, Any]", schema.get("properties", {}))
         arguments = respelled(values, fields) if fields else values
         return {name: self.value(value, fields.get(name, {})) for name, value in arguments.items()}
 
     def value(self, argument: Any, schema: _Schema) -> Any:
-        """Convert a value to a schema."""
+        """Convert a value to the type of a schema; return it unchanged if that is not possible."""
         options = list(self.options(schema))
         match argument:
             case str():
@@ -154,14 +157,14 @@ class _Converter:
                 return argument
 
     def _text(self, text: str, options: list[_Schema]) -> Any:
-        """Convert a text to an allowed word, a date, JSON data or a list of one text."""
-        words = [word for option in options for word in _words(option)]
+        """Convert a text to an allowed text, a date, JSON data, or a list with the text."""
+        words = [word for option in options for word in _allowed_texts(option)]
         similar = [word for word in words if word.casefold() == text.strip().casefold()]
         if text in words or len(similar) == 1:
             return text if text in words else similar[0]
         if any(option.get("format") == "date" for option in options):
-            return _day_of(text)
-        if any(option.get("type") == "string" and not _words(option) for option in options):
+            return _parse_date(text)
+        if any(option.get("type") == "string" and not _allowed_texts(option) for option in options):
             return text
         kinds = {option.get("type"): option for option in options}
         for kind, mark, python_type in (("array", "[", list), ("object", "{", dict)):
@@ -174,16 +177,15 @@ class _Converter:
         return [self.value(text, items)] if takes_text else text
 
 
-def _day_of(text: str) -> Any:
-    """Return the date part of a datetime text; other texts unchanged."""
+def _parse_date(text: str) -> Any:
+    """Parse a date, or the date of a datetime; return other texts unchanged."""
     try:
         return dt.datetime.fromisoformat(text).date()
     except ValueError:
         return text
 
 
-def _words(schema: _Schema) -> list[str]:
-    """Return the strings that a schema allows."""
+def _allowed_texts(schema: _Schema) -> list[str]:
     enum_values = schema.get("enum", [schema["const"]] if "const" in schema else [])
     return [word for word in enum_values if isinstance(word, str)]
 

@@ -38,23 +38,21 @@ RESERVED: Final = frozenset(
 )
 
 
-_MAX_NAME = 100
-"""The maximum number of characters of an unknown name in an error, because scripts choose that
-name.
-"""
+_MAX_NAME_LENGTH = 100
+"""The maximum number of characters of an unknown name in an error; scripts choose such names."""
 
 
 class Toolset:
-    """The callable actions, and the actions that the model is shown.
+    """The callable actions of an agent or task, and the actions that the model is shown.
 
-    Allowed actions that are not shown can still be called and found; ``ask`` is shown only in tasks
-    whose questions somebody can answer. Forbidden actions are stored only to refuse their calls
-    clearly.
+    An allowed action that is not shown can still be called and found. ``ask`` is shown only in
+    tasks whose questions somebody can answer. Forbidden actions are stored so that their calls are
+    refused with a clear message.
 
     Args:
         allowed_actions: Allowed actions by connection and method (``""`` for a function).
-        hidden_names: Names of actions that exist and are not allowed.
-        shown_names: Names of the shown actions, besides built-in ones; None for all.
+        hidden_names: The names of actions that exist and are not allowed.
+        shown_names: The names of the shown actions, besides built-in ones; None for all.
         asks: Whether ``ask`` is shown.
     """
 
@@ -73,7 +71,8 @@ class Toolset:
         self._catalog: Catalog | None = None
         self._size: int | None = None
         self.own_count = sum(not bound_action.built_in for bound_action in self._allowed.values())
-        """The number of allowed actions that are not delf's own."""
+        """The number of allowed actions of the agent's own tools, without delf's built-in actions.
+        """
 
     def __len__(self) -> int:
         return len(self._allowed)
@@ -97,10 +96,10 @@ class Toolset:
         return self._shown is not None
 
     def choice(self, budget: int = TOOLS_BUDGET) -> ToolChoice:
-        """Return the shown and the omitted tools.
+        """Return the tools that the model is shown, and the omitted ones.
 
         Args:
-            budget: The maximum number of characters that tools may take up in the prompt.
+            budget: The maximum number of characters of tool descriptions in the prompt.
         """
         shown_tools = [bound_action.describe() for bound_action in self.shown]
         return ToolChoice(
@@ -112,7 +111,7 @@ class Toolset:
         )
 
     def fits(self, budget: int) -> bool:
-        """Return True if all tools fit completely in a number of characters.
+        """Return whether the complete descriptions of all tools fit a budget.
 
         Args:
             budget: The maximum number of characters.
@@ -142,7 +141,7 @@ class Toolset:
 
     @functools.cached_property
     def with_context(self) -> Mapping[str, SupportsContext]:
-        """The connections with live facts, by name."""
+        """The connections that provide live facts for the prompt, by name."""
         return {c.name: c for c in self.connections if isinstance(c, SupportsContext)}
 
     def get(self, name: str) -> BoundAction | None:
@@ -151,7 +150,11 @@ class Toolset:
         return self._allowed.get((connection, method) if connection else (method, ""))
 
     def find(self, connection: str, method: str) -> BoundAction:
-        """Return the action behind a call.
+        """Return the action that a call names.
+
+        Args:
+            connection: The name of the connection, or the function.
+            method: The name of the method; empty for a function.
 
         Raises:
             ToolRefusedError: If the action is unknown or not allowed.
@@ -165,7 +168,7 @@ class Toolset:
         siblings = [b.name for b in self.actions if b.connection.name == connection]
         action_names = siblings or [b.name for b in self.actions if not b.built_in]
         name_list = ", ".join(action_names[:40]) or "none"
-        name = name[:_MAX_NAME]
+        name = name[:_MAX_NAME_LENGTH]
         raise ToolRefusedError(
             f"there is no tool {name!r}{did_you_mean(name, action_names)}. Available: {name_list}"
         )
@@ -189,11 +192,11 @@ class Toolset:
         return self._catalog
 
     def showing(self, names: frozenset[str]) -> Toolset:
-        """Return a copy that shows these actions and the built-in ones."""
+        """Return a copy in which the model is shown only these actions and the built-in ones."""
         return self._with(self._allowed, names)
 
     def showing_questions(self) -> Toolset:
-        """Return a copy that shows ``ask``."""
+        """Return a copy whose prompt includes the function ``ask``."""
         return self._with(self._allowed, self._shown, asks=True)
 
     def _with(
@@ -203,14 +206,13 @@ class Toolset:
         *,
         asks: bool = False,
     ) -> Toolset:
-        """Return a copy with other shown or built-in actions."""
         copy = Toolset(allowed_actions, self._hidden, shown_names, asks=asks or self._asks)
         copy._catalog = self._catalog  # cached, because a catalog of many tools is slow to build
         copy._size = self._size
         return copy
 
     async def with_builtins(self, connections: Sequence[ConnectionLike]) -> Toolset:
-        """Return the set with built-in connections, which are always shown and never ask."""
+        """Return a copy with further built-in connections, whose calls need no approval."""
         builtins_by_key: dict[tuple[str, str], BoundAction] = {}
         for connection in connections:
             for action in await connection.actions():
@@ -253,7 +255,7 @@ class Toolset:
         return Toolset(allowed_actions, hidden_names, self._shown, asks=self._asks)
 
     def names_for_sandbox(self) -> tuple[ToolNames, ...]:
-        """Return the names available to scripts."""
+        """Return the names under which scripts find the tools."""
         methods: dict[str, list[str]] = {}
         changing: dict[str, list[str]] = {}
         for (connection, method), bound_action in self._allowed.items():
@@ -294,7 +296,7 @@ async def load_toolset(connections: Sequence[ConnectionLike]) -> Toolset:
 async def _bind(
     connection: ConnectionLike,
 ) -> tuple[dict[tuple[str, str], BoundAction], set[str]]:
-    """Return the allowed actions of a connection, and the names of the actions not allowed."""
+    """Return the allowed actions of a connection, and the names of its forbidden actions."""
     bound_actions: dict[tuple[str, str], BoundAction] = {}
     hidden_names: set[str] = set()
     owner = f"the connection {connection.name!r}"
@@ -322,7 +324,7 @@ async def _bind(
 
 
 def _with_declared_trust(connection: ConnectionLike, action: Action) -> Action:
-    """Return an action with the trust and contents that the user declared for it."""
+    """Apply the trust and the contents that the user declared for an action's results."""
     trust = getattr(connection, "trust", None)
     contents = getattr(connection, "contents", {}).get(action.name)
     if contents is not None:
@@ -340,10 +342,10 @@ def _with_declared_trust(connection: ConnectionLike, action: Action) -> Action:
 
 
 def check_connection_names(connections: Sequence[ConnectionLike]) -> None:
-    """Raise for connection names that are equal or reserved.
+    """Check that no two connections have the same name, and no name is reserved.
 
     Raises:
-        ToolDefinitionError: If names conflict; the error lists them.
+        ToolDefinitionError: If names conflict; the message lists them.
     """
     seen_names: set[str] = set()
     for connection in connections:

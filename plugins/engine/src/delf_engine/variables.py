@@ -13,12 +13,12 @@ from typing import Any, Final, cast
 from delf.errors import ConfigurationError
 from delf.protocols.sandbox import MAX_SCRIPT
 
-LONGEST: Final = MAX_SCRIPT // 2
-"""The maximum number of characters of all variables, by ``repr``."""
-_DEEPEST: Final = 20
+MAX_TOTAL_LENGTH: Final = MAX_SCRIPT // 2
+"""The maximum number of characters of all variables together, as ``repr``."""
+_MAX_DEPTH: Final = 20
 _KEYS: Final = 12
-_SHOWN: Final = 2_000
-"""Characters of a variable's value that a prompt shows."""
+_MAX_SHOWN_LENGTH: Final = 2_000
+"""The maximum number of characters of a variable's value in a prompt."""
 _PLAIN: Final = (
     bool,
     int,
@@ -34,7 +34,7 @@ _PLAIN: Final = (
 
 
 def given_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Check the variables that a task is given, and return a copy.
+    """Check the variables that come with a task, and return a copy.
 
     Args:
         variables: Plain data, by name.
@@ -56,22 +56,22 @@ def given_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
                 hint="lists, dicts, texts, numbers, dates; hand in a file for anything else",
             )
         size += len(repr(value))
-    if size > LONGEST:
+    if size > MAX_TOTAL_LENGTH:
         raise ConfigurationError(
-            f"the variables have {size:,} characters, and at most {LONGEST:,} are taken",
+            f"the variables have {size:,} characters, and at most {MAX_TOTAL_LENGTH:,} are taken",
             hint="hand in a file: files=[…]",
         )
     return dict(variables)
 
 
 def is_variable(name: object) -> bool:
-    """Return whether scripts can have a variable of a name."""
+    """Return whether a name can be the name of a variable."""
     return isinstance(name, str) and name.isidentifier() and not keyword.iskeyword(name)
 
 
 def is_plain(value: Any, depth: int = 0) -> bool:
     """Return whether a value's ``repr`` evaluates to the value."""
-    if depth > _DEEPEST:
+    if depth > _MAX_DEPTH:
         return False
     if isinstance(value, dict):
         items = cast("dict[Any, Any]", value).items()
@@ -86,16 +86,18 @@ def is_plain(value: Any, depth: int = 0) -> bool:
 
 
 def shown(value: Any) -> str:
-    """Describe a variable that a model has not seen: its type, and the value or its beginning."""
+    """Describe a variable for a model: its type, and its value, truncated if long."""
     text = repr(value)
     cut_text = (
-        f"{text[:_SHOWN]} … ({len(text):,} characters in all)" if len(text) > _SHOWN else text
+        f"{text[:_MAX_SHOWN_LENGTH]} … ({len(text):,} characters in all)"
+        if len(text) > _MAX_SHOWN_LENGTH
+        else text
     )
     return f"{described(value)} = {cut_text}"
 
 
 def described(value: Any) -> str:
-    """Describe a variable for a model: its type, and the keys of records."""
+    """Describe the type of a variable for a model: with the size of lists and the keys of dicts."""
     kind = type(value).__name__
     if isinstance(value, dict):
         return f"dict with the keys {_keys(cast('dict[Any, Any]', value))}" if value else kind

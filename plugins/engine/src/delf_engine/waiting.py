@@ -18,25 +18,25 @@ from delf.protocols.journal import Journal
 from delf.protocols.shared_journal import SharedJournal
 
 _log = logging.getLogger(__name__)
-_LOOK_SECONDS: Final = 1.0
-"""The interval in seconds at which the journal is polled for all tasks of the agent."""
+_POLL_SECONDS: Final = 1.0
+"""The interval, in seconds, at which the journal is polled for requests to stop tasks."""
 
 
 class Permit:
-    """A task's permit to run, among a limited number; ``async with`` acquires and holds it.
+    """A task's permit to run, out of a limited number; ``async with`` acquires and holds it.
 
     Args:
-        places: The semaphore of all permits, which grants them in order of request.
+        places: The semaphore that grants the permits in the order of requests.
     """
 
     def __init__(self, places: asyncio.Semaphore) -> None:
         self._places = places
         self._held = False
         self._waiting_calls: list[asyncio.Task[Any] | None] = []
-        """The calls that wait for a person, by the asyncio task of each."""
+        """The asyncio task of each call that waits for a person."""
         self._is_over = False
         self.returning: asyncio.Task[None] | None = None
-        """The asyncio task that reacquires the permit after a release; it may be done."""
+        """The asyncio task that reacquires the permit, once a call no longer waits for a person."""
 
     async def __aenter__(self) -> Self:
         await self._take()
@@ -48,10 +48,10 @@ class Permit:
 
     @asynccontextmanager
     async def released(self) -> AsyncGenerator[None]:
-        """Release the permit while a person decides; several calls may do so at once.
+        """Release the permit while a person decides about a call.
 
-        The permit is reacquired afterwards even if the waiting call was cancelled, because the task
-        continues.
+        Several calls may do so at once. The permit is reacquired afterwards even if the call was
+        cancelled, because the task continues.
         """
         work = asyncio.current_task()
         self._waiting_calls.append(work)
@@ -66,9 +66,10 @@ class Permit:
         await self.regained()
 
     async def regained(self) -> None:
-        """Wait until the task holds its permit again, unless a person is still deciding.
+        """Wait until the task holds its permit again; return at once while a person decides.
 
-        Call this before heavy work: a script may continue without the waiting call.
+        Call this before heavy work: a script may continue while one of its calls still waits for a
+        person.
         """
         while not (self._held or self._is_over or self._is_awaited):
             # A script can continue at once after it cancelled a call, but the call still journals
@@ -81,7 +82,7 @@ class Permit:
 
     @property
     def _is_awaited(self) -> bool:
-        """True while a person decides about a call, unless that call is being cancelled."""
+        """True while a call waits for a person, unless the call is being cancelled."""
         return any(work is None or not work.cancelling() for work in self._waiting_calls)
 
     async def _take(self) -> None:
@@ -103,7 +104,7 @@ class TaskClock:
 
     Args:
         seconds: The number of seconds.
-        parent: The clock of the parent task, which is paused, too.
+        parent: The clock of the parent task, which is paused together with this clock.
         never_stops: Whether to ignore pauses.
     """
 
@@ -120,7 +121,7 @@ class TaskClock:
 
     @property
     def is_over(self) -> bool:
-        """True once the time of this task or a parent is up."""
+        """True if the time of this task or of a parent task is up."""
         return self._is_over or (self._parent is not None and self._parent.is_over)
 
     @contextmanager
@@ -151,7 +152,7 @@ class TaskClock:
             timeout.reschedule(asyncio.get_running_loop().time() + self._remaining_seconds)
 
     async def wait(self, work: asyncio.Future[Any]) -> None:
-        """Wait until some work is done or the time is up."""
+        """Wait until work is done or the time is up."""
         is_paused = self._stops and not self._never_stops
         loop = asyncio.get_running_loop()
         try:
@@ -175,12 +176,12 @@ T = TypeVar("T")
 async def to_its_end(
     work: Awaitable[T], on_failure: Callable[[BaseException], None] | None = None
 ) -> T:
-    """Wait for work to end even if cancelled; the cancellation is raised afterwards.
+    """Wait for work to end, even if the wait is cancelled; then raise the cancellation.
 
     Args:
-        work: The work, which is not affected by cancellations of the wait.
-        on_failure: Receives the work's failure if a cancellation is raised instead; when omitted,
-            such a failure is dropped.
+        work: The work, which a cancellation of the wait does not reach.
+        on_failure: Receives the work's exception if a cancellation is raised instead; when omitted,
+            such an exception is dropped.
 
     Returns:
         The result of the work.
@@ -206,24 +207,26 @@ async def to_its_end(
 
 @dataclass(eq=False)
 class Stop:
-    """A request to stop a task, with the work to cancel."""
+    """A task's work that can be stopped, and the person who stopped it."""
 
     work: asyncio.Task[Any]
     is_requested: bool = False
     by: StoppedBy | None = None
 
     def cancel(self, by: StoppedBy | None) -> None:
-        """Stop the task at a person's request; the first request counts."""
+        """Cancel the work at a person's request; later requests have no effect."""
         if not self.is_requested:
             self.is_requested, self.by = True, by
             self.work.cancel()
 
 
 class Stops:
-    """The stoppable tasks of an agent; polls the journal once a second.
+    """The running tasks of an agent, each of which a person can stop.
+
+    Stop requests of other processes are read from the journal once a second.
 
     Args:
-        journal: The journal with stop requests of other processes, if it supports these.
+        journal: The journal.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -236,7 +239,7 @@ class Stops:
 
     @contextmanager
     def stoppable(self, task_id: str, work: asyncio.Task[Any]) -> Generator[Stop]:
-        """Cancel some work of a task once a stop is requested, while the block runs."""
+        """Let the work of a task be stopped while the block runs."""
         # One poll for all tasks of the agent: a timer per task would query the journal as often.
         stop = self._tasks[task_id] = Stop(work)
         if self._next is None and self._journal is not None:
@@ -250,14 +253,18 @@ class Stops:
                 self._next = None
 
     def ask(self, task_id: str, by: StoppedBy | None) -> bool:
-        """Stop a task of this agent at once; return False if the task does not run here."""
+        """Stop a task of this agent at once.
+
+        Returns:
+            False if the task does not run in this process.
+        """
         stop = self._tasks.get(task_id)
         if stop is not None:
             stop.cancel(by)
         return stop is not None
 
     def by(self, task_id: str) -> StoppedBy | None:
-        """Return the person who requested the stop of a task, if known."""
+        """Return the person who stopped a task; None if nobody did or the person is unknown."""
         stop = self._tasks.get(task_id)
         return None if stop is None else stop.by
 
@@ -268,7 +275,7 @@ class Stops:
         loop = asyncio.get_running_loop()
         # Without the context of the task that came first: its values must not reach the later
         # tasks.
-        self._next = without_context(loop.call_later, _LOOK_SECONDS, look)
+        self._next = without_context(loop.call_later, _POLL_SECONDS, look)
 
     async def _look(self, journal: SharedJournal) -> None:
         stops_by_task: Mapping[str, StoppedBy] = {}

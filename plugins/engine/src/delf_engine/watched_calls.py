@@ -12,7 +12,7 @@ from delf_engine.toolset import load_toolset
 
 
 async def check_watched(connections: Sequence[ConnectionLike], text: str) -> None:
-    """Check that a schedule may repeat a call without asking a person.
+    """Check that a schedule can repeat a call without asking a person.
 
     Args:
         connections: The connections of the agent that makes the call.

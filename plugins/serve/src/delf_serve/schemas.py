@@ -28,7 +28,7 @@ from delf.protocols.search import FigureBy, Place
 from delf.protocols.states import STORED_STATES
 from delf.tools.docstrings import read_docstring
 from delf.types import TaskState
-from delf_engine.approvals.talk import LONGEST
+from delf_engine.approvals.talk import MAX_COMMENT_LENGTH
 from delf_engine.views import prompts
 from delf_serve.people import NoticeWay
 
@@ -786,7 +786,7 @@ class ChangeWish(Given):
 class CommentRequest(Given):
     """A comment on a request."""
 
-    text: Annotated[str, StringConstraints(max_length=LONGEST, pattern=r"\S")]
+    text: Annotated[str, StringConstraints(max_length=MAX_COMMENT_LENGTH, pattern=r"\S")]
 
 
 class AssigneeRequest(Given):

@@ -36,7 +36,7 @@ class Mail(Connection[MailSettings]):
         return "sent"
 
 
-def remembering(remember="task", covers="call"):
+def require_remembered(remember="task", covers="call"):
     return lambda request: Approved(remember=remember, covers=covers)
 
 
@@ -45,7 +45,7 @@ def remembered_in(bench):
 
 
 async def test_remembered_approval_covers_only_the_same_call():
-    bench = await gate_bench(Mail(), decide=remembering())
+    bench = await gate_bench(Mail(), decide=require_remembered())
     await bench.call("mail.send", ["ann@us.example"])
     await bench.call("mail.send", ["ann@us.example"], "hello")
     assert len(bench.asked) == 1
@@ -54,14 +54,14 @@ async def test_remembered_approval_covers_only_the_same_call():
 
 
 async def test_remembered_action_covers_any_arguments():
-    bench = await gate_bench(Mail(), decide=remembering(covers="action"))
+    bench = await gate_bench(Mail(), decide=require_remembered(covers="action"))
     for to in (["ann@us.example"], ["eve@far.example"], []):
         assert isinstance(await bench.call("mail.send", to), Returned)
     assert len(bench.asked) == 1
 
 
 async def test_remembered_approval_records_its_author_and_time():
-    bench = await gate_bench(Mail(), decide=remembering(covers="action"))
+    bench = await gate_bench(Mail(), decide=require_remembered(covers="action"))
     for to in ("a", "b", "c"):
         await bench.call("mail.send", [to])
     asked, decided = bench.events[:2]
@@ -79,7 +79,9 @@ async def test_remembered_approval_records_its_author_and_time():
 @pytest.mark.parametrize("covers", ["call", "action"])
 async def test_remembered_approval_lasts_until_revoked(covers):
     journal = InProcessJournal()
-    first = await gate_bench(Mail(), decide=remembering("until_revoked", covers), journal=journal)
+    first = await gate_bench(
+        Mail(), decide=require_remembered("until_revoked", covers), journal=journal
+    )
     await first.call("mail.send", ["ann@us.example"])
     second = await gate_bench(Mail(), journal=journal, task_id="task_2")
     assert isinstance(await second.call("mail.send", ["ann@us.example"]), Returned)
@@ -108,7 +110,7 @@ async def test_remembered_approval_lasts_until_revoked(covers):
 async def test_remembered_approval_is_bound_to_project_and_key(other):
     journal = InProcessJournal()
     first = await gate_bench(
-        Mail(), decide=remembering("until_revoked", "action"), journal=journal, key="ann"
+        Mail(), decide=require_remembered("until_revoked", "action"), journal=journal, key="ann"
     )
     await first.call("mail.send", ["x"])
     for options, passes in (({}, True), (other, False)):
@@ -200,7 +202,9 @@ class Final(Mail):
 @pytest.mark.parametrize("covers", ["call", "action"])
 async def test_changed_action_invalidates_its_remembered_approvals(changed, covers):
     journal = InProcessJournal()
-    first = await gate_bench(Mail(), decide=remembering("until_revoked", covers), journal=journal)
+    first = await gate_bench(
+        Mail(), decide=require_remembered("until_revoked", covers), journal=journal
+    )
     await first.call("mail.send", ["x"])
     again = await gate_bench(
         Mail(login="smtp://ann:new-word@mail.us.example/out"), journal=journal, task_id="task_2"
@@ -232,7 +236,7 @@ async def test_remembered_approval_satisfies_the_connection_check(first_asks):
         def type_name(cls):
             return "mail"
 
-    bench = await gate_bench(Guarded(), decide=remembering(covers="action"))
+    bench = await gate_bench(Guarded(), decide=require_remembered(covers="action"))
     await bench.call("mail.send", ["ann@us.example"])
     await bench.call("mail.send", ["eve@far.example"])
     assert len(bench.asked) == (1 if first_asks else 2)
@@ -244,7 +248,7 @@ async def test_unreadable_journal_makes_the_task_ask(caplog):
             raise DelfError("the disk is gone")
 
     journal = Torn()
-    bench = await gate_bench(Mail(), decide=remembering("until_revoked"), journal=journal)
+    bench = await gate_bench(Mail(), decide=require_remembered("until_revoked"), journal=journal)
     for _ in range(2):
         assert isinstance(await bench.call("mail.send", ["x"]), Returned)
     assert len(bench.asked) == 2
@@ -253,7 +257,9 @@ async def test_unreadable_journal_makes_the_task_ask(caplog):
 
 async def test_strict_mode_ignores_remembered_approvals():
     journal = InProcessJournal()
-    first = await gate_bench(Mail(), decide=remembering("until_revoked", "action"), journal=journal)
+    first = await gate_bench(
+        Mail(), decide=require_remembered("until_revoked", "action"), journal=journal
+    )
     await first.call("mail.send", ["x"])
     later = await gate_bench(Mail(), journal=journal, task_id="task_2", mode="strict")
     assert not isinstance(await later.call("mail.send", ["x"]), Returned)
@@ -265,7 +271,7 @@ async def test_rejection_in_the_task_overrides_a_remembered_approval():
     bench = await gate_bench(Mail(), decide=lambda _: message.pop(), journal=journal)
     await bench.call("mail.send", ["x"])
     other = await gate_bench(
-        Mail(), decide=remembering("until_revoked"), journal=journal, task_id="task_2"
+        Mail(), decide=require_remembered("until_revoked"), journal=journal, task_id="task_2"
     )
     await other.call("mail.send", ["x"])
     assert not isinstance(await bench.call("mail.send", ["x"]), Returned)

@@ -66,7 +66,7 @@ def why_refused(
 
 
 def decider_of(person: Person) -> Decider:
-    """Convert a person to the decider of a request."""
+    """Return the decider that stands for a person in a decision about a request."""
     return Decider(name=person.name, key=person.holder, teams=person.teams)
 
 
@@ -93,11 +93,11 @@ def _name_of(decider: Decider) -> str:
 
 
 Votes = dict[str, ApprovalVoted]
-"""Votes by the folded name of the person who approved."""
+"""A mapping from the normalised name of a person who approved to the person's vote."""
 
 
 def votes_in(events: Iterable[Event], request_id: str) -> Votes:
-    """Return the recorded votes about a request."""
+    """Return the recorded votes about a request, by the voter's normalised name."""
     votes: Votes = {}
     for event in events:
         if isinstance(event, ApprovalVoted) and event.request_id == request_id:
@@ -145,13 +145,15 @@ def check_vote(decider: Decider, votes: Container[str]) -> None:
 
 
 class Ballot:
-    """The answers to one request, counted by its team rule.
+    """Collects the answers to one request, and applies the request's team rule.
+
+    A rule may require the approval of two people: each approval is then a vote.
 
     Args:
         request: The request.
         asker: The owner of the task; None for the local user.
-        log: The log of the task, which keeps the votes.
-        shared: The parts that the agent's tasks share.
+        log: The log of the task, which records the votes.
+        shared: The approvals that all tasks of the agent share.
     """
 
     def __init__(
@@ -167,9 +169,10 @@ class Ballot:
         self._lock = asyncio.Lock()
 
     def decides(self, answer: Answer) -> bool:
-        """Return whether an answer decides alone; otherwise it is a vote, which is counted later.
+        """Return True if an answer decides the request; False if the answer is a vote.
 
-        Thread-safe as long as answers are given one at a time.
+        Votes are counted later, on the agent's event loop. May be called from any thread, but not
+        by two threads at the same time.
 
         Raises:
             DelfError: If the person may not give this answer.
@@ -192,8 +195,8 @@ class Ballot:
         return False
 
     async def counted(self) -> None:
-        """Wait until all votes so far are counted and their decision is given."""
-        await asyncio.sleep(0)
+        """Wait until all votes are counted, and the request is decided if the votes suffice."""
+        await asyncio.sleep(0)  # runs the scheduled _begin_to_count, which adds to _counting
         while self._counting:
             await asyncio.wait({*self._counting})
             await asyncio.sleep(0)

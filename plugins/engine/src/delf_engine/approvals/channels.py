@@ -23,20 +23,20 @@ from delf_engine.approvals.decision import well_formed
 
 Confirmed = bool | Decision | None
 Confirm = Callable[[ApprovalRequest], Confirmed | Awaitable[Confirmed]]
-"""``on_confirm``: returns True, False, a decision, or None to leave it to the next channel."""
+"""A type of ``on_confirm``: returns True, False or a decision; None asks the next channel."""
 AnswerGiven = str | bool | float | Answered | Rejected | None
 Ask = Callable[[ApprovalRequest], AnswerGiven | Awaitable[AnswerGiven]]
-"""``on_ask``: plain or async; returns the answer, or None to leave it to the next channel."""
+"""A type of ``on_ask``, plain or async: returns the answer; None asks the next channel."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedChannel:
-    """A channel with its name in events.
+    """A channel, with the name that events use for the channel.
 
     Args:
         name: The name.
         channel: The channel.
-        needs_presence: Whether the channel is skipped for tasks that nobody waits for.
+        needs_presence: Whether the channel is skipped for tasks that run while nobody waits.
     """
 
     name: str
@@ -50,7 +50,7 @@ class NamedChannel:
 
 
 class _Callback:
-    """A program's function that gets requests.
+    """A function of the program that answers approval requests or questions.
 
     Args:
         callback: Plain or async. A plain function runs in its own thread, one request at a time,
@@ -61,8 +61,7 @@ class _Callback:
         self._callback = callback
         self._turn = asyncio.Lock()
 
-    async def _result(self, request: ApprovalRequest) -> Any:
-        """Call the function with a request."""
+    async def _call_back(self, request: ApprovalRequest) -> Any:
         if inspect.iscoroutinefunction(self._callback):
             return await self._callback(request)
         async with self._turn:
@@ -75,7 +74,7 @@ class CallbackChannel(_Callback):
 
     async def decide(self, request: ApprovalRequest) -> Decision | None:
         """Ask the callback; None leaves the request to the next channel."""
-        answer = await self._result(request)
+        answer = await self._call_back(request)
         match answer:
             case None:
                 return None
@@ -95,7 +94,7 @@ class QuestionCallback(_Callback):
 
     async def answer(self, request: ApprovalRequest) -> Decision | None:
         """Ask the callback; None leaves the question to the next channel."""
-        answer = await self._result(request)
+        answer = await self._call_back(request)
         if answer is None or isinstance(answer, (Answered, Rejected)):
             return answer
         return Answered(answer)

@@ -29,22 +29,22 @@ from delf_engine.redact import put_back
 
 SCRIPT_HINT: Final = "reject it, and say in the reason what to change: the model reads it"
 _ANSWERS: Final = (str, int, float)
-"""The types of answers to questions; a bool is an int."""
+"""The types of answers to questions; bool is a subclass of int."""
 _MUTABLE_FIELDS: Final = ("arguments", "defaults", "effects", "origins", "rule")
-"""The fields of a request that a reader could mutate."""
+"""The fields of a request with mutable values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer to a request.
+    """An answer to a request, with its author.
 
     Args:
         decision: The decision.
-        who: The person who answered, or the channel of the answer.
-        note: The position in the journal's inbox, if it came from there.
-        source: The kind of answer.
-        others: The people who approved the same before.
-        asks_again: Whether another person has to approve the edited call.
+        who: The person who answered, or the channel that answered.
+        note: The position of the answer in the journal's inbox; None if it came another way.
+        source: Whether a person, the policy, a timeout or nobody gave the answer.
+        others: The people whose earlier votes count together with this approval.
+        asks_again: Whether another person has to approve the call after a person edited it.
     """
 
     decision: Decision
@@ -93,11 +93,11 @@ class Cancelled(Expired):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedByCheck(Rejected):
-    """The connection's check refuses an approved call, as the call would be made now."""
+    """A refusal of an approved call, because its connection's check refuses the call now."""
 
 
 def unanswered(*, abandoned: bool) -> Answer:
-    """Return the answer to a request that was cancelled unanswered.
+    """Return the answer that closes a request whose call was cancelled before anybody answered.
 
     Args:
         abandoned: Whether the script abandoned the call; otherwise its sandbox died.
@@ -106,7 +106,7 @@ def unanswered(*, abandoned: bool) -> Answer:
 
 
 def decision_data(decision: Decision) -> dict[str, Any]:
-    """Encode a decision as the fields of its event or note."""
+    """Encode a decision as fields of an event or of a note in the journal's inbox."""
     if isinstance(decision, Expired):
         cancelled = isinstance(decision, Cancelled)
         reason = "the call was given up before anybody answered" if cancelled else why_not(decision)
@@ -118,7 +118,7 @@ def decision_data(decision: Decision) -> dict[str, Any]:
 
 
 def decision_of(data: Mapping[str, Any]) -> Decision | None:
-    """Decode a decision; None for unusable data."""
+    """Decode a decision from the fields of an event or a note; None for invalid fields."""
     reason = data.get("reason")
     reason = None if reason is None else str(reason)
     match data.get("decision"):
@@ -174,13 +174,13 @@ def _are_named(arguments: object) -> bool:
 
 
 def recorded(event: ApprovalDecided) -> Decision:
-    """Return the decision of an event; an expired request was rejected."""
+    """Return the decision that an event records; an expired request counts as rejected."""
     data = {f.name: getattr(event, f.name) for f in fields(event)}
     return decision_of(data) or Rejected(reason="its decision cannot be read")
 
 
 def why_not(decision: Decision) -> str:
-    """Return the reason for the script why a call is not made."""
+    """Explain to the script why a call is not made."""
     if isinstance(decision, Expired):
         return f"nobody answered within {decision.after_seconds:g} s"
     if isinstance(decision, ChangesRequested):
@@ -189,12 +189,15 @@ def why_not(decision: Decision) -> str:
 
 
 def copy_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy arguments for another reader; values that cannot be copied are immutable."""
+    """Copy arguments deeply, so that a recipient cannot change the call.
+
+    A value that cannot be copied is replaced by its ``repr``.
+    """
     copied: dict[str, Any] = {}
     for name, value in arguments.items():
         try:
             copied[name] = copy.deepcopy(value)
-        except Exception:  # an object of the author's own may raise anything
+        except Exception:  # a class of the tool's author may raise anything
             copied[name] = repr(value)
     return copied
 
@@ -207,9 +210,15 @@ def copy_of_request(request: ApprovalRequest) -> ApprovalRequest:
 def with_secrets(
     decision: Decision, request: ApprovalRequest, arguments: Mapping[str, Any] | None
 ) -> Decision:
-    """Return a decision with the redacted secrets in edited arguments restored.
+    """Put the secrets that were redacted for the editor back into edited arguments.
 
-    The edited arguments are a copy: the editor may still change the original.
+    Other decisions are returned unchanged. The edited arguments are copied, because the editor may
+    still change the original.
+
+    Args:
+        decision: The decision.
+        request: The request, as the editor saw it.
+        arguments: The arguments of the call with their secrets; None for a script.
     """
     if not isinstance(decision, Edited) or arguments is None:
         return decision
@@ -223,12 +232,12 @@ def asks_again(request: ApprovalRequest, decision: Decision) -> bool:
 
 
 def check_fits(request: ApprovalRequest, decision: Decision) -> None:
-    """Check that a request accepts a kind of answer.
+    """Check that a decision is of a kind that the request accepts.
 
     Raises:
-        DelfError: If a script or an interrupted call is edited, a new call is settled, changes are
-            requested where no model plans again, a script is to be remembered for any arguments,
-            or the decision does not answer a question.
+        DelfError: If the decision edits a script or an interrupted call; declares a new call as
+            already done; requests changes although no model can change the script; remembers a
+            script for any arguments; or does not answer a question.
     """
     question = Question.from_request(request)
     if question is not None:

@@ -24,20 +24,20 @@ from delf_engine.origins.fold import Origins
 from delf_engine.origins.texts import may_carry
 from delf_engine.origins.values import MAX_LEAVES, is_content, parameter_of, values_of
 
-_MAX_SEARCHED: Final = 20
-"""The maximum number of values searched for the one to show."""
+_MAX_TRACED_VALUES: Final = 20
+"""The maximum number of values whose origins are compared, to show the most suspicious one."""
 
 
 class TaskFlows:
-    """Finds the sources of a task's calls, and the reasons to review a call.
+    """Traces the values of a task's calls, and finds the calls that a stranger may have caused.
 
     Args:
-        origins: Finds where values of calls came from.
-        outline: Asks a model which calls the task itself asks for, given the texts that the task
-            orders to follow.
+        origins: Finds where the values of calls came from.
+        outline: Asks a model for an outline: the calls that the user's words ask for. Its argument
+            is the texts whose instructions the user tells the agent to follow.
         log: The task's events.
-        allowed: The rules of the settings: flows that are no reason to ask, as
-            ``mail.read.sender -> mail.send.to``.
+        allowed: Data flows that need no review, from the settings, such as ``mail.read.sender ->
+            mail.send.to``.
     """
 
     def __init__(
@@ -51,24 +51,25 @@ class TaskFlows:
         self._outline = outline
         self._log = log
         self._allowed = tuple(allowed)
-        self._asked = 0
-        """The number of texts given to the last request for an outline: the user's words, and the
-        texts to follow; 0 before the first request.
+        self._outlined_texts = 0
+        """The number of texts in the last request for an outline; 0 before the first request.
+
+        The texts are the user's words, and the texts that the user orders to follow.
         """
         self._outlining = asyncio.Lock()
 
     def sources(self, arguments: Mapping[str, Any]) -> Mapping[str, dict[str, Any]]:
-        """Find the sources of a call's values, as plain data by path."""
+        """Return the origins of the values in a call's arguments, as plain data by path."""
         self._origins.follow(self._log.events)
         leaves = values_of(self._log.redactor.value(arguments))
         return {path: self._origins.find(text).data() for path, text in islice(leaves, MAX_LEAVES)}
 
     def reason(self, call: Call, learned: Sequence[str] = ()) -> str | None:
-        """Return why a person should review a call; None if a stranger cannot be behind it.
+        """Return why a person should review a call; None if untrusted data cannot have caused it.
 
         Args:
             call: The call.
-            learned: Rules from a person's approvals, in addition to the settings.
+            learned: Allowed data flows from a person's approvals, in addition to the settings.
         """
         action = call.bound.action
         if call.bound.built_in or (action.effect == "read" and not action.egress):
@@ -86,7 +87,10 @@ class TaskFlows:
     async def reason_to_review(
         self, call: Call, learned: Callable[[], Awaitable[Sequence[str]]] | None = None
     ) -> str | None:
-        """Return the reason to review a call that neither rules nor the task's outline permit.
+        """Return why a person should review a call, after asking a model for the task's outline.
+
+        Returns None if untrusted data cannot have caused the call, if a rule allows the data flow,
+        or if the outline contains the call.
 
         Args:
             call: The call.
@@ -101,13 +105,17 @@ class TaskFlows:
         return reason
 
     async def _has_more_outline(self, known: int) -> bool:
-        """Extend the task's outline by asking the model; return whether the outline has grown."""
+        """Ask the model to extend the outline; return whether the outline has more answers now.
+
+        Args:
+            known: The number of the model's answers that the caller has used.
+        """
         origins, planned = self._origins, self._origins.planned
         async with self._outlining:
             followed = [*origins.followed()]
-            is_asked = max(self._asked, planned.answers) > len(followed)
-            if planned.answers == known and origins.own_words and not is_asked:
-                self._asked = 1 + len(followed)
+            is_up_to_date = max(self._outlined_texts, planned.answers) > len(followed)
+            if planned.answers == known and origins.own_words and not is_up_to_date:
+                self._outlined_texts = 1 + len(followed)
                 await self._outline(followed)
                 origins.follow(self._log.events)
             return planned.answers > known
@@ -115,15 +123,15 @@ class TaskFlows:
 
 @dataclass(frozen=True)
 class _Suspect:
-    """A call that a text of others may have caused.
+    """A call that instructions in untrusted data may have caused.
 
     Args:
         origins: The origins of the task's values.
         bound: The called action.
         arguments: The arguments.
-        leaves: The values of the arguments by path.
-        line: The line of the script, if known.
-        rules: Flows that are no reason to ask.
+        leaves: The texts of all values in the arguments, by path.
+        line: The line of the script with the call, if known.
+        rules: Data flows that need no review.
     """
 
     origins: Origins
@@ -134,30 +142,33 @@ class _Suspect:
     rules: Sequence[str]
 
     def reason(self) -> str | None:
-        """Return the reason to review the call, if any."""
-        action, is_clean = self.bound.action, self.origins.is_clean
+        action, is_untainted = self.bound.action, self.origins.is_untainted
         deciding = [path for path, text in self.leaves.items() if not self._is_content(path, text)]
         # A call that has only content parameters could carry contents out.
         is_alone = action.sinks is None and action.contents is None
         is_alone = is_alone and all(self._is_content(path, "") for path in self.leaves)
         checked = deciding or [*(self.leaves if is_alone else ())]
-        foreign = [path for path in checked if not (is_clean and self._is_own(path))]
-        if is_clean and (not foreign or len(foreign) < len(self.leaves if not deciding else ())):
+        foreign = [path for path in checked if not (is_untainted and self._is_own(path))]
+        if is_untainted and (
+            not foreign or len(foreign) < len(self.leaves if not deciding else ())
+        ):
             return None
         misfits = self.origins.planned.misfits(
             self.bound.name,
             self.arguments,
             self._is_content,
             is_alone=is_alone,
-            foreign=self._foreign_sources(foreign) if is_clean else None,
+            foreign=self._foreign_sources(foreign) if is_untainted else None,
         )
-        if not (is_clean or deciding or misfits):
+        if not (is_untainted or deciding or misfits):
             return "the model wrote this call after it had read what others wrote"
-        default = [parameter_of(foreign[0])] if is_clean else [*map(parameter_of, foreign)]
+        default = [parameter_of(foreign[0])] if is_untainted else [*map(parameter_of, foreign)]
         if names := min(misfits, key=len, default=default):
             return self._reason_of(names, foreign)
         return (
-            None if is_clean else self._reason_of_contents() or self._reason_of_repetition(misfits)
+            None
+            if is_untainted
+            else self._reason_of_contents() or self._reason_of_repetition(misfits)
         )
 
     def _is_content(self, path: str, text: str) -> bool:
@@ -170,7 +181,11 @@ class _Suspect:
         }
 
     def _is_own(self, path: str) -> bool:
-        """Return whether a value is the user's own and stays in their services, or is allowed."""
+        """Return whether a value needs no review.
+
+        The value is then the user's own and stays in the user's services, or a rule allows its data
+        flow.
+        """
         place = self.bound.name, path
         is_sent = self.bound.action.egress and self.origins.sources(*place, self.line)
         if not is_sent and self.origins.is_own(*place, self.leaves[path], self.line):
@@ -183,11 +198,16 @@ class _Suspect:
         return any(all(map(fnmatchcase, flow, each)) for each in patterns)
 
     def _reason_of(self, names: Collection[str], checked: Sequence[str]) -> str:
-        """Return the reason to review some parameters, preferring values that others wrote."""
+        """Return why parameters need review: the origin of one value, preferably an untrusted one.
+
+        Args:
+            names: The parameters.
+            checked: The paths of the values that decide the effect of the call.
+        """
         paths = [path for path in checked if parameter_of(path) in names]
         if not paths:
             return f"it leaves out {', '.join(names)}, which the task asks for"
-        found = {path: self.origins.find(self.leaves[path]) for path in paths[:_MAX_SEARCHED]}
+        found = {path: self.origins.find(self.leaves[path]) for path in paths[:_MAX_TRACED_VALUES]}
         path = min(found, key=lambda path: (not found[path].is_others, found[path].kind == "task"))
         origin = found[path]
         if origin.kind == "task":
@@ -199,7 +219,7 @@ class _Suspect:
         return f"{path}: {origin.text}; the task does not say that it is this one"
 
     def _reason_of_contents(self) -> str | None:
-        """Return the reason to review contents that the task does not state, if any."""
+        """Return why a text in the call needs review; None if the user's words state all texts."""
         for path, text in self.leaves.items():
             name = parameter_of(path)
             value = self.arguments[name]
@@ -214,7 +234,11 @@ class _Suspect:
         return None
 
     def _reason_of_repetition(self, misfits: Sequence[Sequence[str]]) -> str | None:
-        """Return the reason to review a call that is made more often than the task says."""
+        """Return the reason to review a call that was already made as often as the task asks.
+
+        Args:
+            misfits: For each planned call, the parameters in which this call differs.
+        """
         planned = sum(not each for each in misfits)
         is_used = self.origins.planned.exhausts(
             self.bound.name, self.arguments, self._is_content, planned

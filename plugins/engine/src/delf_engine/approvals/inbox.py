@@ -31,16 +31,15 @@ from delf_engine.approvals.talk import talk_of
 _log = logging.getLogger(__name__)
 
 KIND: Final = "approval"
-_AGAIN_SECONDS: Final = 0.5
-"""The back-off before a failed journal is read again."""
+_RETRY_SECONDS: Final = 0.5
 
 
 async def open_journal(journal: Journal, lease: float | None = None) -> Journal:
-    """Open a journal that processes share, with its lease; return any other journal as it is.
+    """Open a journal that several processes share; return any other journal unopened.
 
     Args:
         journal: A journal that was not used yet.
-        lease: Seconds of silence after which other processes may claim the tasks of this one.
+        lease: Seconds of silence after which other processes may claim the tasks of this process.
 
     Raises:
         ConfigurationError: If the journal does not support leases.
@@ -67,13 +66,13 @@ async def open_journal(journal: Journal, lease: float | None = None) -> Journal:
 def answer_data(
     request_id: str, digest: str, decision: Decision, decider: Decider
 ) -> dict[str, Any]:
-    """Encode a decision as the data of a note.
+    """Encode a decision as a note in the journal's inbox.
 
     Args:
         request_id: The request.
         digest: The digest of the reviewed action and arguments.
         decision: Approved, rejected, already done or edited. Edited arguments contain only the
-            changed ones; the waiting process keeps the others.
+            changed arguments; the process that asked still has the others.
         decider: The person who decided.
     """
     head = {
@@ -87,8 +86,7 @@ def answer_data(
     return {**head, **decision_data(decision)}
 
 
-def _who(data: Mapping[str, Any]) -> Decider:
-    """Return the person who gave the answer in a note."""
+def _decider_of(data: Mapping[str, Any]) -> Decider:
     key = data.get("key")
     return Decider(
         name=str(data.get("by") or "inbox")[:100],
@@ -132,7 +130,7 @@ class Inbox:
                 self._watch = None
 
     async def take_earlier(self, task_id: str) -> None:
-        """Pass on answers that arrived before their requests were pending here."""
+        """Read the answers and comments about a task that the inbox already contains."""
         if not isinstance(self._journal, SharedJournal):
             return
         try:
@@ -149,24 +147,24 @@ class Inbox:
                 self._take(note)
 
     async def _pass_on(self, notes: AsyncIterator[Note], journal: SharedJournal) -> None:
-        """Pass other processes' answers and comments to their requests until the journal closes.
+        """Pass on answers and comments of other processes until the journal closes.
 
-        Of consecutive failures of the journal only the first is a warning.
+        If the journal fails repeatedly, only the first failure is logged as a warning.
         """
-        position, is_failed = 0, False
+        position, has_failed = 0, False
         while True:
             try:
                 async for note in notes:
-                    position, is_failed = note.position, False
+                    position, has_failed = note.position, False
                     if note.kind == KIND:
                         self._take(note)
                     elif note.kind == TALK:
                         self._take_talk(note)
                 return  # the journal is closed
             except DelfError as error:
-                level, is_failed = logging.DEBUG if is_failed else logging.WARNING, True
+                level, has_failed = logging.DEBUG if has_failed else logging.WARNING, True
                 _log.log(level, "answers of other processes come late: %s", error.message)
-            await asyncio.sleep(_AGAIN_SECONDS)
+            await asyncio.sleep(_RETRY_SECONDS)
             # Continue after the last read note; position 0 includes notes that arrived meanwhile.
             notes = journal.subscribe_notes(after=position)
 
@@ -177,7 +175,7 @@ class Inbox:
             return
         try:
             self._pending.talk(
-                str(note.data.get("request_id")), talk, _who(note.data), note.position
+                str(note.data.get("request_id")), talk, _decider_of(note.data), note.position
             )
         except UnknownRequestError as error:
             _log.debug("a comment came late: %s", error.message)
@@ -195,7 +193,7 @@ class Inbox:
             arguments = {} if request is None else dict(request.arguments)
             decision = Edited(arguments={**arguments, **decision.arguments})
         try:
-            answer = Answer(decision, _who(data), note.position)
+            answer = Answer(decision, _decider_of(data), note.position)
             self._pending.answer(request_id, answer, digest=str(data.get("digest")))
         except UnknownRequestError as error:
             _log.debug("an answer came late: %s", error.message)

@@ -40,24 +40,24 @@ _READ_ONLY: Final = Rejected(reason="this task may only read: every change is de
 
 @dataclass(kw_only=True)
 class Case:
-    """A call that needs approval, or a whole script, on its way through the judges.
+    """A call that needs approval, or a whole script; each judge in turn may set the answer.
 
     Args:
         key: The id of the case within the task.
         make_request: Makes the request that a person is shown, without flow and rule.
         call: The call; None for a whole script.
-        verdict: The verdict of the connection on the call.
-        outcome_unknown: Whether the question is to repeat a call that was begun.
+        verdict: The result of the connection's check of the call.
+        outcome_unknown: Whether the call was begun before, so that approving repeats the call.
         request_event: The recorded request, in a resumed task.
         decision_event: The recorded decision on that request.
         lapsed: Whether the sandbox of the task died while the request waited.
-        changed: Whether a person was asked before about a different effect.
+        changed: Whether a person was asked before, and the call has a different effect now.
         answer: The answer so far; None if a person has to answer.
-        is_journalled: Whether the journal records the request with the answer, like for a person's
-            answer.
-        remembered: The earlier decision behind the answer.
-        flow: Why a person should review the sources of the values.
-        rule: The team's rule that names who decides.
+        is_journalled: Whether the journal records the request together with the answer, although no
+            person answered.
+        remembered: The earlier decision that the answer repeats.
+        flow: The reason to review where the call's values came from.
+        rule: The team's rule that names the people who decide.
     """
 
     key: CallKey
@@ -100,7 +100,10 @@ class Case:
 
 
 Judge = Callable[[Case], Awaitable[None]]
-"""Sets or overrules a case's answer; judges run in order, each after the answers before."""
+"""Sets or overrules the answer of a case.
+
+A case passes all judges in order, so that a later judge can overrule an earlier one.
+"""
 
 
 class ModeJudge:
@@ -133,18 +136,24 @@ class ModeJudge:
             case.decide(answer, is_journalled=True)
 
     def _is_pre_approved_case(self, case: Case) -> bool:
-        """Return whether the user approved a call in advance; a check's own wish still counts."""
+        """Return whether the settings approve the call beforehand.
+
+        False if the connection's check asks for approval of this call.
+        """
         if case.call is None or isinstance(case.verdict, NeedsApproval):
             return False
         return self.is_pre_approved(case.call.bound)
 
     def denies(self, bound_action: BoundAction) -> bool:
-        """Return whether the mode denies a call, whether or not the call needs approval."""
+        """Return whether the mode ``read_only`` denies an action."""
         is_change = bound_action.action.effect != "read"
         return is_change and self._shared.config.approval_mode == "read_only"
 
     def is_pre_approved(self, bound_action: BoundAction) -> bool:
-        """Return whether the user approved a call in advance, except for workers' actions."""
+        """Return whether the settings approve an action beforehand.
+
+        Always False for calls of a worker.
+        """
         return not self._task.worker and self._shared.is_approved(bound_action.name)
 
 
@@ -156,10 +165,7 @@ class PlanJudge:
         self._granted: frozenset[str] = frozenset()
 
     async def judge(self, case: Case) -> None:
-        """Approve a call whose action was approved with the running script.
-
-        Compares digests, because a question during a call may have the name of an action.
-        """
+        """Approve a call whose action a person approved together with the running script."""
         if case.call is None or case.outcome_unknown:
             return
         if case.call.bound.digest in self._granted:
@@ -170,11 +176,11 @@ class PlanJudge:
         self._plans[attempt] = frozenset(bound_action.digest for bound_action in actions)
 
     def begin(self, attempt: int) -> None:
-        """Start a script: only its approved actions pass from now on."""
+        """Start a script: from now on, only the actions approved with this script are approved."""
         self._granted = self._plans.get(attempt, frozenset())
 
     def end(self) -> None:
-        """End the approval of the script's calls."""
+        """End a script: its approved actions need approval again."""
         self._granted = frozenset()
 
 
@@ -182,8 +188,8 @@ class RememberedJudge:
     """Approves calls that an earlier decision covers, unless the mode is strict.
 
     Args:
-        shared: The parts that the agent's tasks share.
-        decisions: The decisions that hold.
+        shared: The approvals that all tasks of the agent share.
+        decisions: The earlier decisions that were not revoked.
     """
 
     def __init__(self, shared: Approvals, decisions: RememberedDecisions) -> None:
@@ -204,12 +210,12 @@ class RememberedJudge:
 
 
 class FlowsJudge:
-    """Requires review of calls that a stranger's words may have caused.
+    """Requires review of calls that instructions in untrusted data may have caused.
 
     Args:
-        shared: The parts that the agent's tasks share.
-        flows: Finds the origins of values; None if origins are off.
-        decisions: The valid decisions, which may allow flows.
+        shared: The approvals that all tasks of the agent share.
+        flows: Traces the values of calls; None if origins are off.
+        decisions: The earlier decisions that were not revoked; these may allow data flows.
         worker: The worker that makes the call, if any.
     """
 
@@ -227,7 +233,10 @@ class FlowsJudge:
         self._worker = worker
 
     async def judge(self, case: Case) -> None:
-        """Leave a call with a suspicious flow to a person, or deny it."""
+        """Overrule the approval of a call with a suspicious data flow.
+
+        A person has to decide instead; with ``flows = "deny"`` the call is denied.
+        """
         call = case.call
         if call is None or self._flows is None:
             return
@@ -267,7 +276,7 @@ class RuleJudge:
     """Leaves calls with a team rule to the people whom the rule names.
 
     Args:
-        shared: The parts that the agent's tasks share.
+        shared: The approvals that all tasks of the agent share.
     """
 
     def __init__(self, shared: Approvals) -> None:

@@ -14,16 +14,20 @@ from delf.records import dataclass
 from delf_engine.approvals.decision import Answer, check_fits, copy_of_request, well_formed
 from delf_engine.approvals.talk import Talk
 
-_KEPT: Final = 1000
-"""The number of decided requests whose outcomes are kept for late answers."""
+_MAX_OUTCOMES: Final = 1000
+"""The number of decided requests whose outcome is named in the error for a late answer."""
 
 
 Decides = Callable[[Answer], bool]
-"""Returns False for a vote if more votes are needed; raises for an answer that is not allowed."""
+"""Applies the team's rule to an answer; returns True if the answer decides the request.
+
+Returns False for a vote if more votes are needed. Raises ``DelfError`` for an answer that the rule
+does not allow.
+"""
 
 
 TakeTalk = Callable[[Talk, Decider, int | None], None]
-"""Records a comment or an assignment, with its author and its number in the journal's inbox."""
+"""Records a comment or an assignment, its author, and its position in the journal's inbox."""
 
 
 def _accept(_answer: Answer) -> bool:
@@ -36,7 +40,7 @@ def _ignore(talk: Talk, decider: Decider, note: int | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PendingRequest:
-    """A pending request, with the future for its answer."""
+    """A pending request, with the future that receives its answer."""
 
     request: ApprovalRequest
     answer: asyncio.Future[Answer]
@@ -49,7 +53,7 @@ class PendingRequest:
 
 
 class PendingRequests:
-    """The pending requests of one agent; each is decided once."""
+    """The pending requests of one agent; each request is decided only once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -88,7 +92,7 @@ class PendingRequests:
         with self._lock:
             self._waiting.pop(request_id, None)
             self._outcomes[request_id] = reason
-            if len(self._outcomes) > _KEPT:
+            if len(self._outcomes) > _MAX_OUTCOMES:
                 del self._outcomes[next(iter(self._outcomes))]
 
     def list(self) -> list[ApprovalRequest]:
@@ -112,7 +116,10 @@ class PendingRequests:
             pending.talk(talk, decider, note)
 
     def settle(self, request_id: str, answer: Answer) -> None:
-        """Set the answer of the rules, of a timeout or of all votes, unless another was first."""
+        """Decide a request by a rule, a timeout or enough votes.
+
+        A request that is already decided stays as it is.
+        """
         with self._lock:
             pending = self._waiting.pop(request_id, None)
             if pending is None:
@@ -121,17 +128,18 @@ class PendingRequests:
         pending.answer.get_loop().call_soon_threadsafe(_give, pending.answer, answer)
 
     def answer(self, request_id: str, answer: Answer, *, digest: str | None = None) -> None:
-        """Give a person's answer, from any thread: of a channel, the program or the inbox.
+        """Pass on a person's answer, which arrived through a channel, the program or the inbox.
 
-        An answer that is refused, or a vote if more votes are needed, leaves the request pending.
+        May be called from any thread. The request stays pending if the answer is refused, or if the
+        answer is a vote and more votes are needed.
 
         Args:
             request_id: The request.
             answer: The answer to the request.
-            digest: The digest of the answered request, if the answer comes from elsewhere.
+            digest: The digest of the call that the person saw, for an answer from another process.
 
         Raises:
-            UnknownRequestError: If the request is not pending; says how it was decided.
+            UnknownRequestError: If the request is not pending; the message says how it was decided.
             DelfError: If the answer is of the wrong kind for the request.
         """
         with self._lock:
@@ -142,7 +150,7 @@ class PendingRequests:
             _check(pending.request, answer, digest)
             if not pending.decides(answer):
                 return
-            # Gone at once, so that a second answer fails: the request is not pending any more.
+            # Removed at once, so that a second answer fails.
             del self._waiting[request_id]
             self._outcomes[request_id] = "answered"
         # The answer may come from any thread, and the future belongs to the agent's loop.

@@ -48,7 +48,7 @@ _MAX_FAILURE_LENGTH: Final = 200
 """The maximum length of a channel's error message in the reason of a rejection."""
 _STRICT: Final = Rejected(reason="every action that needs approval is denied")
 _UNASKED: Final = "it needs a person's approval and nobody could be asked"
-_TO_DO: Final = (
+_ADVICE: Final = (
     "run it on a terminal, let it wait for `delf approvals` (--wait-approvals), allow it "
     "(--approve all); a program gives on_confirm=… or wait_approvals=True"
 )
@@ -56,21 +56,21 @@ UNANSWERABLE: Final = (
     "nobody can answer it; run the task on a terminal, let it wait for `delf approvals` "
     "(--wait-approvals), give on_ask=… in a program, or give the question a default"
 )
-NOBODY: Final = f"{_UNASKED}; {_TO_DO}"
+NOBODY: Final = f"{_UNASKED}; {_ADVICE}"
 
 
 class PeopleJudge:
-    """Asks people about calls that no other judge decided; each request is used once.
+    """Asks people about calls that no other judge decided.
 
-    A request can be answered by a channel or, at any time, through the agent: the first answer
-    counts. A background task never waits on a terminal.
+    A channel can answer a request. A person can also answer at any time through the agent. The
+    first answer counts. A background task never asks on a terminal.
 
     Args:
-        shared: The parts that the agent's tasks share.
+        shared: The approvals that all tasks of the agent share.
         task: The task.
         log: The log that records requests and decisions.
         permit: The task's permit to run, released while a person decides.
-        clock: The task's clock, which is paused meanwhile.
+        clock: The task's clock, paused while a person decides.
         decisions: Remembers decisions.
     """
 
@@ -109,7 +109,7 @@ class PeopleJudge:
                 await self._journal(case, request)
 
     def _request_of(self, case: Case) -> ApprovalRequest:
-        """Return the request for people; the recorded one if it is unchanged."""
+        """Return the request to show; in a resumed task, with the id of the recorded request."""
         rule = {} if case.rule is None else case.rule.data()
         request = replace(case.request, flow=case.flow, rule=rule)
         if (event := case.request_event) is None:
@@ -122,7 +122,7 @@ class PeopleJudge:
         )
 
     async def _journal(self, case: Case, request: ApprovalRequest) -> None:
-        """Journal a request and its answer; ask people if no judge has answered."""
+        """Journal a request and its answer; ask people if no other judge has answered."""
         answer = case.answer
         try:
             # Not awaited yet: the request must be pending first, so that no reader's answer is
@@ -149,7 +149,10 @@ class PeopleJudge:
             yield
 
     async def _show(self, case: Case, request: ApprovalRequest) -> None:
-        """Journal a request so that readers see it pending, or show it again."""
+        """Journal a request, so that observers and other processes see the request as pending.
+
+        In a resumed task, a recorded request is shown to the observers again instead.
+        """
         if case.request_event is not None and not case.lapsed:
             self._log.show(case.request_event)
             return
@@ -157,7 +160,10 @@ class PeopleJudge:
         await self._log.record(ApprovalRequested, **content_of(request), by_policy=by_policy)
 
     async def _record(self, case: Case, request: ApprovalRequest, answer: Answer) -> None:
-        """Journal an answer, remember it if asked to, and give the case the effective answer."""
+        """Journal an answer, and set the case's answer to the decision that takes effect.
+
+        A decision is remembered if the person chose so.
+        """
         decision = self._effective(request, answer)
         needs_another = asks_again(request, decision)
         # After the checks above, which are about the request as people saw it.
@@ -177,9 +183,10 @@ class PeopleJudge:
             self._decisions.refused[case.key] = decision.reason
 
     def _effective(self, request: ApprovalRequest, answer: Answer) -> Decision:
-        """Return the decision, without ``remember`` where its request or person does not allow it.
+        """Return the decision that takes effect.
 
-        The answer to a question is converted to the question's type.
+        ``remember`` is dropped or limited to the task if the request or the person does not allow
+        it. The answer to a question is converted to the question's type.
         """
         decision, question = answer.decision, Question.from_request(request)
         if question is not None:
@@ -201,13 +208,13 @@ class PeopleJudge:
 
 
 class Asking:
-    """Asks about one request; the first of several answers counts.
+    """Asks about one request; the first answer counts.
 
-    All answers go through the agent's pending requests: those of channels, the program, other
-    processes, votes and the clock. So of two answers at once only one finds the request.
+    Answers come from channels, the program, other processes, votes and the timeout. All of these go
+    through the agent's pending requests, which accept only one.
 
     Args:
-        shared: The parts that the agent's tasks share.
+        shared: The approvals that all tasks of the agent share.
         task: The task.
         log: The log that records votes.
         request: The request.
@@ -227,11 +234,12 @@ class Asking:
         """The failed channels, each with the reason."""
 
     async def answer(self, announced: Awaitable[None], *, again: bool) -> Answer:
-        """Wait for the answer; if cancelled meanwhile, close the request to later answers.
+        """Wait for the answer; if this wait is cancelled, close the request to later answers.
 
         Args:
-            announced: Shows the request to observers; an answer may arrive earlier.
-            again: Whether the request was pending before, so that an answer may exist already.
+            announced: Shows the request to observers when awaited. An answer may arrive earlier.
+            again: Whether an earlier process showed the request, so that an answer may already
+                exist.
 
         Raises:
             UndecidedCallError: If nobody decides about an interrupted call. The request stays
@@ -260,7 +268,10 @@ class Asking:
             self._pending.close(self._request.request_id, outcome)
 
     async def _until_answered(self, pending_answer: asyncio.Future[Answer], *, again: bool) -> None:
-        """Ask the channels, then wait for other sources, or reject if there are none."""
+        """Ask the channels, then wait for an answer through the program or another process.
+
+        Reject the request if no such answer can come.
+        """
         # Beside the other sources: a prompt on a terminal must not keep an answer of the page
         # waiting.
         asking_channels = asyncio.create_task(self._ask_channels(again=again))
@@ -278,7 +289,7 @@ class Asking:
         await self._ballot.counted()  # votes from several channels may add up to a decision
         if not self._may_wait:
             details = f" ({'; '.join(self._failures)})" if self._failures else ""
-            reason = f"{_UNASKED}{details}; {_TO_DO}"
+            reason = f"{_UNASKED}{details}; {_ADVICE}"
             if self._request.is_question:
                 reason = "; ".join([*self._failures, UNANSWERABLE])
             rejection = Answer.given(Rejected(reason=reason), "nobody", "nobody")
@@ -303,9 +314,9 @@ class Asking:
                 return  # the answer counts, or somebody else was faster
 
     async def _ask_channel(self, named: NamedChannel) -> None:
-        """Ask a channel, and give its answer, unless the channel fails or gives none.
+        """Ask a channel, and pass on its answer.
 
-        Skipping a failed channel is safe: without any answer, the call is rejected.
+        A channel that fails is skipped: if no channel answers, the call is rejected.
         """
         # A copy of the request for each channel, so that none can change the call.
         channel, request = named.channel, copy_of_request(self._request)
@@ -339,7 +350,11 @@ class Asking:
             self._failures.append(f"{named.name}: {error.message}")
 
     def _decide_without_people(self, answer: Answer, reason: str) -> None:
-        """Give an answer that no person gave, unless a person was faster.
+        """Decide the request without a person, unless a person has answered meanwhile.
+
+        Args:
+            answer: The answer of a timeout, or the rejection because nobody can be asked.
+            reason: The reason for the error about an interrupted call.
 
         Raises:
             UndecidedCallError: If the request is about an interrupted call.
@@ -359,7 +374,7 @@ class Asking:
 
 
 def _reject_if_unfit(request: ApprovalRequest, decision: Decision) -> Decision:
-    """Return the decision, or a rejection if its kind does not fit the request."""
+    """Return the decision, or a rejection if the request does not accept this kind of decision."""
     try:
         check_fits(request, decision)
     except DelfError as error:

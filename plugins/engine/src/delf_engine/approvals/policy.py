@@ -49,19 +49,19 @@ from delf_engine.waiting import Permit, TaskClock
 SCRIPT: Final = "script"
 """The action of a request for a whole script."""
 RecordedRequest = tuple[ApprovalRequested | None, ApprovalDecided | None]
-"""A recorded request and its recorded decision; None for what is not recorded."""
+"""A recorded request and its recorded decision; None if the journal has none."""
 
 
 class TaskApprovals:
     """Decides whether the calls of a task may be made.
 
     Args:
-        shared: The parts that the agent's tasks share.
+        shared: The approvals that all tasks of the agent share.
         task: The task.
         log: The log that records requests and decisions.
         permit: The task's permit to run, released while a person decides.
-        clock: The task's clock, which is paused meanwhile.
-        flows: Finds the origins of values; None if origins are off.
+        clock: The task's clock, paused while a person decides.
+        flows: Traces the values of calls; None if origins are off.
     """
 
     def __init__(
@@ -106,8 +106,8 @@ class TaskApprovals:
 
         Args:
             code: The script.
-            attempt: The number.
-            actions: The named actions that need approval.
+            attempt: The number of the script in the task.
+            actions: The actions in the script that need approval.
             recorded_request: The request and the decision in the journal of a resumed task; they
                 count only for the same script with the same actions.
         """
@@ -143,13 +143,16 @@ class TaskApprovals:
         self._plan.begin(attempt)
 
     def script_ended(self) -> None:
-        """End the approval of the script's calls."""
+        """End a script: its approved actions need approval again."""
         self._plan.end()
 
     # -- calls --------------------------------------------------------------------------
 
     async def requires_review(self, call: Call) -> bool:
-        """Return whether a call that needs no approval is reviewed for its mode or flow."""
+        """Return whether the judges must decide about a call whose action needs no approval.
+
+        True if the mode denies the call, or if untrusted data may have caused the call.
+        """
         return self._mode.denies(call.bound) or await self._flows.requires_review(call)
 
     async def decide(
@@ -168,12 +171,12 @@ class TaskApprovals:
             verdict: The verdict of the connection.
             recorded_call: The recorded call of a resumed task. Its decision counts, and its request
                 is reused, unless the call is shown differently now.
-            outcome_unknown: Whether the question is to repeat a call that was begun.
-            changed: Whether a person was asked before about a different call.
+            outcome_unknown: Whether the call was begun before, so that approving repeats the call.
+            changed: Whether a person was asked before, and the call has a different effect now.
         """
         case = Case(
             key=(call.digest, call.bound.digest, self._task.worker),
-            make_request=lambda: self._request_for(case),
+            make_request=lambda: self._request_for_call(case),
             changed=changed,
             call=call,
             verdict=verdict,
@@ -229,10 +232,10 @@ class TaskApprovals:
         )
 
     async def _request_in(self, recorded_call: RecordedCall, case: Case) -> RecordedRequest:
-        """Return the recorded request and decision, so far as they still hold.
+        """Return the recorded request and decision about a call, if these still apply.
 
-        If the call would be shown differently now, a pending request is voided and an approval is
-        dropped; a rejection still holds.
+        If a person would now be shown something else, a pending request is closed and an approval
+        is dropped. A rejection still applies.
         """
         request_event, decision_event = recorded_call.request_for(
             outcome_unknown=case.outcome_unknown
@@ -315,8 +318,7 @@ class TaskApprovals:
 
     # -- what a person is shown ---------------------------------------------------------
 
-    def _request_for(self, case: Case) -> ApprovalRequest:
-        """Make the request about a call."""
+    def _request_for_call(self, case: Case) -> ApprovalRequest:
         call, verdict, redactor = case.call, case.verdict, self._log.redactor
         assert call is not None  # noqa: S101 - the request about a script is made beforehand
         bound_action, redact = call.bound, redactor.text
@@ -351,12 +353,17 @@ class TaskApprovals:
         return {path: item for path, item in sources.items() if root_of(path) not in call.edited}
 
     def _shapers(self, asker: str) -> tuple[str, ...]:
-        """Return the people who influenced the task's work, the owner among them."""
+        """Return the names of the owner and of the people who influenced the task's course."""
         earlier = self._task.setup.get(SHAPED, ())
         return tuple(dict.fromkeys((*earlier, *shapers_of(self._log.events, asker))))
 
     def _request(self, call_id: int, **fields: Any) -> ApprovalRequest:
-        """Make a request of the current task; ``fields`` are those of the call or script."""
+        """Build a request, with the fields that all requests of the task share.
+
+        Args:
+            call_id: The number of the call in the task; 0 for a script.
+            fields: The fields of the call or the script.
+        """
         state = situation(self._log.events, fields["digest"], call_id)
         outcome_unknown = fields.get("outcome_unknown", False)  # such a request never expires
         asker = name_of_holder(self._task.on_behalf_of)
@@ -378,19 +385,21 @@ class TaskApprovals:
 
 
 def _shown(case: Case) -> tuple[str | None, str | None]:
-    """Return the digests of the preview and the files that a person sees for a call."""
+    """Return the digest of the preview that a person sees for a call, and of the call's files."""
     files_digest = None if case.call is None else case.call.files_digest
     return (None if case.verdict is None else case.verdict.digest), files_digest
 
 
 def _sizes(call: Call, verdict: NeedsApproval | Allowed | None) -> dict[str, int]:
-    """Return the sizes of the files that a call reads, and of the data to be sent."""
+    """Return the size in bytes of each file that a call reads or sends, by file name."""
     sizes = {name: len(data) for name, data in call.files.items()}
     return sizes | ({} if verdict is None else dict(verdict.files))
 
 
 def _still_valid(request: ApprovalRequest, recorded_request: RecordedRequest) -> RecordedRequest:
-    """Return the recorded request and decision of a script, if script and plan are unchanged.
+    """Return the recorded request and decision about a script, if these still apply.
+
+    Both are None if the script or its actions have changed.
 
     Args:
         request: The request for the script now.
@@ -411,8 +420,8 @@ def _still_valid(request: ApprovalRequest, recorded_request: RecordedRequest) ->
 def _is_policy_pending(
     request_event: ApprovalRequested, decision_event: ApprovalDecided | None
 ) -> bool:
-    """Return whether the process ended before it recorded the policy's decision on a request.
+    """Return whether a request that the policy decides was recorded without its decision.
 
-    If the policy has changed and now requires a person, a new request is made.
+    The earlier process then ended between the two events.
     """
     return request_event.by_policy and decision_event is None

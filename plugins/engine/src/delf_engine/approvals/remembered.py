@@ -16,22 +16,22 @@ from delf_engine.redact import Redactor
 _log = logging.getLogger(__name__)
 
 CallKey = tuple[str, str, str | None]
-"""The key of a remembered refusal: the call, the action, and the worker that asks."""
+"""The key of a remembered refusal: the call's digest, the action's digest, and the worker."""
 
 
 class RememberedDecisions:
-    """The decisions that allow later calls of one task.
+    """The earlier decisions that allow calls of one task.
 
-    Decisions for the task are read from its events. Lasting decisions are in the journal, which is
-    read at each call: a revocation by any process takes effect at once.
+    A decision for the rest of the task is read from the task's events. A lasting decision is read
+    from the journal at each call, so that a revocation by any process takes effect at once.
 
     Args:
-        journal: The journal; if it stores no decisions, they hold within their task only.
+        journal: The journal; if it cannot store decisions, no decision outlasts the task.
         task_id: The task.
         key: The owner of the task; None for the local user.
-        project: The folder of its project.
+        project: The folder of the task's project.
         redactor: Redacts log messages.
-        events: The journal of the task, when it is resumed.
+        events: The recorded events of a resumed task.
     """
 
     def __init__(
@@ -49,9 +49,9 @@ class RememberedDecisions:
         self.key = key
         self.project = project
         self.refused = refused_calls(events)
-        """The calls that a person refused in this task, with the reason."""
+        """The calls that a person refused in this task, with the reasons."""
         self._task_decisions: list[RememberedDecision] = []
-        for request_event, decision_event in _decided(events):
+        for request_event, decision_event in _decided_requests(events):
             decision = RememberedDecision.from_events(request_event, decision_event)
             if decision is not None and decision_event.remember == "task":
                 self._task_decisions.append(decision)
@@ -98,11 +98,11 @@ class RememberedDecisions:
         return [d for d in decisions if d.task_id == self._task_id or (d.key, d.project) == scope]
 
 
-def remembering(journal: Journal) -> SupportsRemembered:
-    """Return a journal that keeps decisions.
+def require_remembered(journal: Journal) -> SupportsRemembered:
+    """Return the journal, typed as one that stores lasting decisions.
 
     Raises:
-        DelfError: If the journal does not keep decisions.
+        DelfError: If the journal does not store decisions.
     """
     if not isinstance(journal, SupportsRemembered):
         raise DelfError("the journal keeps no decisions", hint='use one that does: journal = "sql"')
@@ -113,7 +113,7 @@ def refused_calls(events: Sequence[Event]) -> dict[CallKey, str]:
     """Return the calls that a person rejected, with the reasons, from a resumed task's journal."""
     return {
         call_key(request_event): decision_event.reason or "rejected"
-        for request_event, decision_event in _decided(events)
+        for request_event, decision_event in _decided_requests(events)
         if decision_event.decision == "rejected"
         and is_refusal(decision_event.source, request_event)
     }
@@ -130,7 +130,7 @@ def answer_before(events: Iterable[Event], question: ApprovalRequest) -> Approva
         question: The question now.
     """
     earlier_decision: ApprovalDecided | None = None
-    for request_event, decision_event in _decided(events):
+    for request_event, decision_event in _decided_requests(events):
         is_same = request_event.is_question and call_key(request_event) == call_key(question)
         if is_same and decision_event.decision == "answered" and decision_event.source == "person":
             earlier_decision = decision_event if request_event.script < question.script else None
@@ -147,8 +147,9 @@ def call_key(request: ApprovalRequest) -> CallKey:
     return request.digest, request.action_digest, request.worker
 
 
-def _decided(events: Iterable[Event]) -> Iterator[tuple[ApprovalRequested, ApprovalDecided]]:
-    """Yield the requests of a task that were decided, with the decisions."""
+def _decided_requests(
+    events: Iterable[Event],
+) -> Iterator[tuple[ApprovalRequested, ApprovalDecided]]:
     requests_by_id: dict[str, ApprovalRequested] = {}
     for event in events:
         if isinstance(event, ApprovalRequested):

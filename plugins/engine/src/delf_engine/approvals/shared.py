@@ -18,15 +18,15 @@ from delf_engine.task import TaskRequest
 
 @dataclass(frozen=True, kw_only=True)
 class Approvals:
-    """The approvals of one agent.
+    """The approval settings, channels and pending requests of one agent, shared by its tasks.
 
     Args:
-        config: The agent's mode, rules, flows and times.
+        config: The agent's approval mode, rules, data flow rules and timeouts.
         channels: The channels to ask, in order.
         pending: The pending requests.
         inbox: The inbox for answers of other processes.
         journal: The journal with lasting decisions.
-        project: The folder of the project that remembered decisions hold for.
+        project: The folder of the project; a lasting decision holds for one project.
     """
 
     config: AgentConfig
@@ -48,7 +48,10 @@ class Approvals:
 
     @property
     def must_ask(self) -> bool:
-        """True if the user chose the mode, so that a task that can ask nobody must not start."""
+        """True if the user chose the approval mode explicitly.
+
+        A task then must not start if its actions need approval and nobody can be asked.
+        """
         return "approval_mode" in self.config.model_fields_set
 
     def may_wait(self, task: TaskRequest, *, is_question: bool = False) -> bool:
@@ -58,24 +61,28 @@ class Approvals:
         return task.wait_approvals or self.config.wait_approvals
 
     def channels_for(self, task: TaskRequest, *, is_question: bool) -> Sequence[NamedChannel]:
-        """Return the channels that pass on a task's requests, or its questions, in order.
+        """Return the channels to ask for a task, in order.
 
-        A mode that asks nobody for approval has no person for questions either, except for the
-        program's own function.
+        For questions, only channels that support questions are returned. In a mode other than
+        ``interactive``, only the program's ``on_ask`` answers questions.
+
+        Args:
+            task: The task.
+            is_question: Whether the channels are for questions of scripts instead of approvals.
         """
-        present = [one for one in self.channels if task.interactive or not one.needs_presence]
+        present = [named for named in self.channels if task.interactive or not named.needs_presence]
         if not is_question:
             return present
-        is_open = self.config.approval_mode == "interactive"
+        is_interactive = self.config.approval_mode == "interactive"
         return [
             named
             for named in present
             if isinstance(named.channel, SupportsQuestions)
-            and (is_open or isinstance(named.channel, QuestionCallback))
+            and (is_interactive or isinstance(named.channel, QuestionCallback))
         ]
 
     def can_answer(self, task: TaskRequest) -> bool:
-        """Return False if certainly nobody can answer a task's questions; otherwise True."""
+        """Return whether a channel, or a person later, may be able to answer a task's questions."""
         if self.may_wait(task, is_question=True):
             return True
         return any(named.can_ask for named in self.channels_for(task, is_question=True))
@@ -92,7 +99,7 @@ class Approvals:
         return approval_rules[max(approval_rules, key=len)] if approval_rules else None
 
     def is_approved(self, action: str) -> bool:
-        """True if a rule approves an action beforehand."""
+        """Return whether a rule of the settings approves an action beforehand."""
         return "approve" in self._rules_about(action).values()
 
     def _rules_about(self, action: str) -> Mapping[str, ApprovalRule | str]:

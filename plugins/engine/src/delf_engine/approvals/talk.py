@@ -18,10 +18,10 @@ _log = logging.getLogger(__name__)
 
 KIND: Final = "approval talk"
 """The kind of notes that carry a comment or an assignment to the waiting process."""
-LONGEST: Final = 4000
+MAX_COMMENT_LENGTH: Final = 4000
 """The maximum number of characters of a comment on a request."""
-MAX: Final = 200
-"""The most comments and assignments of one request."""
+MAX_REACTIONS: Final = 200
+"""The maximum number of comments and assignments of one request."""
 
 Reaction = ApprovalVoted | ApprovalCommented | ApprovalAssigned
 
@@ -44,7 +44,7 @@ Talk = Comment | Assignment
 
 
 def talk_data(request_id: str, talk: Talk, decider: Decider) -> dict[str, Any]:
-    """Encode a comment or an assignment as the data of a note."""
+    """Encode a comment or an assignment as a note in the journal's inbox."""
     head = {"request_id": request_id, "by": decider.name, "key": decider.key, "via": decider.via}
     match talk:
         case Comment(text=text):
@@ -54,10 +54,10 @@ def talk_data(request_id: str, talk: Talk, decider: Decider) -> dict[str, Any]:
 
 
 def talk_of(data: Mapping[str, Any]) -> Talk | None:
-    """Decode a comment or an assignment; None for unusable data."""
+    """Decode a comment or an assignment from a note; None for invalid data."""
     match data:
         case {"text": str(text)} if text.strip():
-            return Comment(text[:LONGEST])
+            return Comment(text[:MAX_COMMENT_LENGTH])
         case {"to": str() | None as to}:
             return Assignment(to)
         case _:
@@ -72,11 +72,13 @@ def check_talk(talk: Talk, events: Iterable[Event]) -> None:
     """
     if isinstance(talk, Comment) and not talk.text.strip():
         raise DelfError("the comment is empty")
-    if isinstance(talk, Comment) and len(talk.text) > LONGEST:
-        raise DelfError(f"the comment has more than {LONGEST:,} characters")
+    if isinstance(talk, Comment) and len(talk.text) > MAX_COMMENT_LENGTH:
+        raise DelfError(f"the comment has more than {MAX_COMMENT_LENGTH:,} characters")
     talked = [one for one in events if isinstance(one, (ApprovalCommented, ApprovalAssigned))]
-    if len(talked) >= MAX:
-        raise DelfError(f"the request has {MAX} comments and assignments, and takes no more")
+    if len(talked) >= MAX_REACTIONS:
+        raise DelfError(
+            f"the request has {MAX_REACTIONS} comments and assignments, and takes no more"
+        )
 
 
 def reactions_to(events: Iterable[Event], request_id: str) -> list[Reaction]:
@@ -90,7 +92,7 @@ def reactions_to(events: Iterable[Event], request_id: str) -> list[Reaction]:
 
 
 class RequestTalk:
-    """Records the comments and assignments of one pending request, and tells the channels.
+    """Records the comments and assignments of one pending request, and passes them on to channels.
 
     Args:
         request: The request.
@@ -109,7 +111,7 @@ class RequestTalk:
         self._working: set[asyncio.Task[None]] = set()
 
     def take(self, talk: Talk, decider: Decider, note: int | None) -> None:
-        """Record a comment or an assignment soon; from any thread.
+        """Schedule the recording of a comment or an assignment; may be called from any thread.
 
         Args:
             talk: The comment or assignment.
@@ -120,7 +122,7 @@ class RequestTalk:
         self._loop.call_soon_threadsafe(self._begin, talk, decider, note)
 
     async def ended(self) -> None:
-        """Wait until everything taken so far is recorded and reported."""
+        """Wait until all comments and assignments are recorded and passed on to the channels."""
         await asyncio.sleep(0)
         while self._working:
             await asyncio.wait({*self._working})
@@ -131,7 +133,7 @@ class RequestTalk:
         work.add_done_callback(self._working.discard)
 
     async def _record(self, talk: Talk, decider: Decider, note: int | None) -> None:
-        """Record a comment or an assignment once, and tell about it."""
+        """Record a comment or an assignment once, and pass it on to the channels."""
         async with self._lock:
             before = reactions_to(self._log.events, self._request.request_id)
             if note is not None and any(one.note == note for one in before):
@@ -159,7 +161,7 @@ class RequestTalk:
         await self._tell(after)
 
     async def _tell(self, reactions: Sequence[Reaction]) -> None:
-        """Show the newest reaction to all channels that can show a discussion."""
+        """Show the newest comment or assignment in the channels that can show a discussion."""
         newest = reactions[-1]
         if isinstance(newest, ApprovalVoted):
             return

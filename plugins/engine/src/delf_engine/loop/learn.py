@@ -10,7 +10,7 @@ from delf_engine.task_run import TaskRun
 
 
 async def learn(run: TaskRun, answer: str) -> None:
-    """Pass a finished task to the agent's memory; a failure becomes a warning."""
+    """Let the agent's memory learn facts from a finished task; a failure becomes a warning."""
     if run.memory is None:
         return
     if any(isinstance(event, FactsLearned) for event in run.log.events):

@@ -60,11 +60,11 @@ from delf_engine.waiting import to_its_end
 
 _log = logging.getLogger(__name__)
 GRACE_SECONDS = 1.0
-"""The grace period in seconds for work that is cut short."""
-_LAST_SECONDS = 5.0
-"""The seconds to wait for the journal at the end of a task that is cut short."""
-_SHARE = 0.25
-"""The share of a task's timeout that recall, or the prefilter, may use."""
+"""The time, in seconds, for which cancelled work may continue before it is abandoned."""
+_FINAL_JOURNAL_SECONDS = 5.0
+"""The maximum number of seconds to wait for the journal when a task is cut short."""
+_PREPARATION_SHARE = 0.25
+"""The share of a task's timeout that recall may use, and that tool selection may use."""
 
 _UNUSED_TOOLS: Final = (
     "no script ran and no tool was called: the answer is what the model says by itself; try a "
@@ -99,21 +99,23 @@ class TaskPipeline:
 
     @property
     def under_way(self) -> list[str]:
-        """The calls in flight, for messages."""
+        """Descriptions of the calls in flight, for messages."""
         return self._host.under_way
 
     def keep_resumable(self) -> None:
-        """Keep the task resumable if it is cancelled, by not recording its end."""
+        """Let the task be resumed if it is cancelled: its end is then not recorded."""
         self._stays_resumable = True
 
     async def run(self, origin: str) -> TaskOutcome:
-        """Run the task within its timeout; then no call is in flight and the sandbox is closed.
+        """Run the task within its timeout.
+
+        When this returns, no call is in flight and the sandbox is closed.
 
         Args:
             origin: The agent's id.
 
         Raises:
-            asyncio.CancelledError: If the task was cancelled, once its end is journalled: the
+            asyncio.CancelledError: If the task was cancelled. The journal then has the
                 cancellation, or the outcome that was already being recorded.
         """
         work: asyncio.Future[str] | None = None
@@ -135,9 +137,9 @@ class TaskPipeline:
         return await to_its_end(self._finish(text, error), on_failure=self._log_lost_end)
 
     async def _lose_sandbox(self, error: SandboxDied) -> TaskOutcome:
-        """End the work on a task whose sandbox died; the caller resumes the task at once.
+        """Stop working on a task whose sandbox died; the caller resumes the task at once.
 
-        Its child tasks keep running.
+        The task's child tasks keep running.
         """
         self._host.close()
         self._host.scripts.sandbox.retire()
@@ -172,7 +174,7 @@ class TaskPipeline:
             await self._log.record(Warned, message=message)
 
     async def _work(self) -> str:
-        """Run the steps up to the strategy's answer; return the answer."""
+        """Prepare the task, and return the strategy's answer."""
         run, tools = self._run, self._run.tools
         if run.request.output is not None:
             answer = AnswerTool(run.request.output)
@@ -182,7 +184,7 @@ class TaskPipeline:
         if not run.replay.resumed:
             run.models.ledger.check()
             run.approvals.check_answerable(run.tools)
-        seconds = self._run.clock.seconds * _SHARE
+        seconds = self._run.clock.seconds * _PREPARATION_SHARE
         if run.memory is not None or run.request.conversation is not None:
             await recall(run, seconds)
         if run.agent_tools.need_setup:
@@ -211,7 +213,10 @@ class TaskPipeline:
         return answer
 
     async def _warn_of_unused_tools(self) -> None:
-        """Warn if the answer used neither a tool nor a script; usual only in a conversation."""
+        """Warn if the answer used neither a tool nor a script.
+
+        In a conversation such answers are usual, so there is no warning.
+        """
         run, events = self._run, self._log.events
         if run.request.conversation is not None or not run.tools.own_count:
             return
@@ -219,7 +224,10 @@ class TaskPipeline:
             await run.warn(_UNUSED_TOOLS)
 
     async def _result(self, work: asyncio.Future[str]) -> tuple[str, DelfError | None]:
-        """Return the answer and None, or the output so far and the error."""
+        """Return the task's answer and None, or the output so far and the error.
+
+        Work that is still running is cut off at the timeout.
+        """
         host = self._host
         if not work.done():
             # A replay that waited for a missing call is a mismatch, not a timeout.
@@ -245,9 +253,9 @@ class TaskPipeline:
         host.scripts.sandbox.retire()
         if error is None:
             text = work.result()
-            unfit = host.unfit(text)
-            if unfit is not None:
-                return host.output, unfit
+            error = host.check_answer(text)
+            if error is not None:
+                return host.output, error
             return text if text or host.value is None else _as_text(host.value), None
         if not isinstance(error, DelfError):
             message = f"task {self._log.task_id} failed inside delf"
@@ -268,46 +276,49 @@ class TaskPipeline:
         return host.output, error
 
     def _place_of(self, error: BaseException) -> str:
-        """Return the model or function in which an error happened."""
+        """Return the name of the model or the function in which an error happened."""
         failure = self._run.models.unexpected
         return failure[1] if failure is not None and failure[0] is error else _entered(error)
 
     def _waits_for(self) -> str:
-        """Return what a task that is cut short waits for, as the end of a sentence."""
+        """Return what an unfinished task waits for, as the end of a sentence."""
         in_events = waiting_for(self._log.events)
         calls = ", ".join(self._host.under_way)
         strategy = f"the strategy {self._run.config.strategy!r}"
         return in_events or calls or self._host.scripts.waiting_for or strategy
 
     async def _refused(self, error: ToolException) -> tuple[str, DelfError | None]:
-        """Return the output followed by the message of the tool whose refusal ended the task.
+        """Answer a task that ended because a tool refused a call.
 
-        If this answer does not fit the declared type, return the error instead.
+        Returns:
+            The output followed by the tool's message, and None. If this text does not match the
+            declared
+            type of the answer, the output and the error.
         """
         output, refusal = self._host.output, refusal_of(self._log.events)
         text = "\n".join(part for part in (output.strip("\n"), refusal) if part)
-        if refusal is None or self._host.unfit(text) is not None:
+        if refusal is None or self._host.check_answer(text) is not None:
             return output, error
         await self._log.record(Warned, message=f"{refusal}; the rest of the script was not done")
         return text, None
 
     async def _abandon(self, work: asyncio.Future[str]) -> None:
-        """Kill the sandbox, and cancel all other running parts."""
+        """Kill the sandbox and cancel the running work; work that does not end is abandoned."""
         work.cancel()
-        self._log.hurry(_LAST_SECONDS)
+        self._log.hurry(_FINAL_JOURNAL_SECONDS)
         # First the sandbox: a busy script does not notice a cancellation.
         await self._host.scripts.sandbox.end(GRACE_SECONDS)
         await asyncio.wait({work}, timeout=GRACE_SECONDS)
 
     async def _cancel(self, work: asyncio.Future[str] | None) -> None:
-        """End a cancelled task and its running work. Failures are logged, not raised.
+        """End a cancelled task and its running work; failures are logged, not raised.
 
         Args:
             work: The running work; None if it has not started.
         """
-        # Read once: a shutdown may change it while the end is being written.
+        # Read once: a shutdown may change the attribute while the end is being written.
         stays_resumable = self._stays_resumable
-        self._log.hurry(_LAST_SECONDS)
+        self._log.hurry(_FINAL_JOURNAL_SECONDS)
         try:
             is_out_of_time = self._run.clock.is_over
             self._host.close(
@@ -320,12 +331,13 @@ class TaskPipeline:
             if stays_resumable:
                 await self._log.end()
             else:
-                await self._finish(self._host.output, self._why_cancelled(), self._stopped_by())
+                await self._finish(
+                    self._host.output, self._cancellation_error(), self._stopped_by()
+                )
         except Exception as error:
             self._log_lost_end(error)
 
-    def _why_cancelled(self) -> DelfError:
-        """Return the error of a cancelled task: the parent's timeout, or a stop."""
+    def _cancellation_error(self) -> DelfError:
         if self._run.clock.is_over:
             return TaskTimeoutError("Timeout: the time of the task above was over")
         return TaskStoppedError("the task was stopped")
@@ -333,7 +345,7 @@ class TaskPipeline:
     async def _finish(
         self, text: str, error: DelfError | None, stopper: StoppedBy | None = None
     ) -> TaskOutcome:
-        """Wait for open calls, record the end of the task, and return the outcome."""
+        """Wait for calls in flight, record the end of the task, and return the outcome."""
         run, log = self._run, self._log
         try:
             await self._host.wait_for_rest(GRACE_SECONDS)
@@ -382,7 +394,7 @@ class TaskPipeline:
         return outcome
 
     async def _postpone(self, error: DelfError) -> bool:
-        """Return a failed task to its queue if a retry makes sense; return True if so."""
+        """Return a failed task to its queue if a retry may succeed; return whether it did."""
         request, log = self._run.request, self._run.log
         wait = next_try(error, log.events, request.retries or 0, request.retry_after or 0.0)
         if wait is None:
@@ -397,7 +409,10 @@ class TaskPipeline:
         return True
 
     async def _record_interruption(self, outcome: TaskOutcome) -> None:
-        """End this process's work without an end in the journal; record the reason if possible."""
+        """Stop working on a task without recording an end, so that the task can be resumed.
+
+        The reason is recorded if the journal works.
+        """
         error = outcome.error
         reason = "not resumed" if isinstance(error, ReplayMismatch) else "stopped"
         try:
@@ -420,7 +435,7 @@ def _as_text(value: Any) -> str:
 
 
 def handed_in(request: TaskRequest, agent_id: str, redactor: Redactor) -> TaskQueued:
-    """Return the first event of a task that will run later."""
+    """Return the event that records a task in a queue, for a runner to start later."""
     conversation = request.conversation
     return TaskQueued(
         task_id=request.task_id,
@@ -442,7 +457,7 @@ def handed_in(request: TaskRequest, agent_id: str, redactor: Redactor) -> TaskQu
 
 
 def _entered(error: BaseException) -> str:
-    """Return the function of a plugin, or of its libraries, in which an error happened."""
+    """Return the name of the plugin's or library's function in which an error was raised."""
     entered: str | None = None
     trace = error.__traceback__
     while trace is not None:
@@ -463,7 +478,7 @@ def _retrieve_exception(work: asyncio.Future[str]) -> None:
 
 
 async def load_context(run: TaskRun) -> None:
-    """Step 3: load the live facts of all connections, such as database schemas, concurrently.
+    """Load the live facts of all connections concurrently, such as database schemas.
 
     Raises:
         DelfError: If a connection cannot be reached, because a script could not use it either.

@@ -16,9 +16,13 @@ from delf_engine.task_run import TaskRun
 
 
 async def recall(run: TaskRun, seconds: float) -> None:
-    """Load the conversation, and search the memory store with a timeout in seconds.
+    """Load the conversation, and search the memory store for facts about the task.
 
     A failed search becomes a warning, because the task can continue without facts.
+
+    Args:
+        run: The task.
+        seconds: The timeout of the search.
 
     Raises:
         DelfError: If the conversation cannot be read.
@@ -44,12 +48,12 @@ async def _facts(run: TaskRun, memory: AgentMemory, seconds: float) -> list[str]
     return [redact(fact) for fact in facts]
 
 
-_KEEP_SECONDS: Final = 15.0
-"""The maximum number of seconds for storing a turn, which delays the task's answer."""
+_MAX_STORING_SECONDS: Final = 15.0
+"""The maximum number of seconds for storing a turn; the task's answer is delayed until then."""
 
 
 async def load_conversation(run: TaskRun) -> None:
-    """Load the conversation before the task; a no-op without a conversation."""
+    """Load the earlier messages of the task's conversation, if there is one."""
     conversation = run.request.conversation
     if conversation is None:
         return
@@ -76,13 +80,13 @@ async def keep_turn(run: TaskRun, text: str, error: DelfError | None) -> None:
     answer = text if error is None else _failure(text, error)
     redact, is_resumed = run.log.redactor.text, run.replay.resumed
     try:
-        async with asyncio.timeout(_KEEP_SECONDS):
+        async with asyncio.timeout(_MAX_STORING_SECONDS):
             words, task_id = redact(run.request.task), run.request.task_id
             await run.request.conversation.keep(
                 words, redact(answer), task_id, trust=run.trust, again=is_resumed
             )
     except TimeoutError:
-        reason = f"its store did not answer within {_KEEP_SECONDS:g} s"
+        reason = f"its store did not answer within {_MAX_STORING_SECONDS:g} s"
     except Exception as problem:
         reason = problem.message if isinstance(problem, DelfError) else repr(problem)
     else:

@@ -18,13 +18,16 @@ from delf_engine.task_run import TaskRun
 
 _log = logging.getLogger(__name__)
 _MAX_SECONDS: Final = 60.0
-"""The maximum number of seconds for a selection; a slower one costs more time than it saves."""
+"""The maximum number of seconds that a prefilter may take; a slower one saves no time."""
 _ALL: Final = "all"
 _WORDS: Final = "words"
 
 
 async def select(run: TaskRun, seconds: float) -> None:
-    """Show all tools if they fit the budget; else select by a prefilter or by words.
+    """Choose the tools that the model is shown.
+
+    If the descriptions of all tools fit the budget, all are shown. Otherwise a prefilter chooses;
+    without a prefilter, tools are chosen by words that they share with the task.
 
     Args:
         run: The task, whose tools are replaced by the selection.
@@ -50,13 +53,17 @@ async def select(run: TaskRun, seconds: float) -> None:
 
 
 async def _choose(run: TaskRun, seconds: float) -> str:
-    """Show only selected tools in the run; return the name of the prefilter that chose them."""
+    """Limit the shown tools to a selection.
+
+    Returns:
+        The name of the prefilter that chose the tools; ``words`` without a prefilter.
+    """
     choice = run.resources.prefilters.choose()
     task = run.log.redactor.text(run.request.task)
     async with run.log.step(Step.SELECT):
         names = None
         if choice is not None:
-            names = await _chosen(run, choice, task, min(seconds, _MAX_SECONDS))
+            names = await _names_from_prefilter(run, choice, task, min(seconds, _MAX_SECONDS))
         everything = run.tools.choice(run.config.tools_budget)
         if choice is None or names is None or not choice.forced:
             names = [*(names or ()), *best_first(everything.catalog, task)]
@@ -64,8 +71,10 @@ async def _choose(run: TaskRun, seconds: float) -> str:
     return _WORDS if choice is None else choice.name
 
 
-async def _chosen(run: TaskRun, choice: Choice, task: str, seconds: float) -> Sequence[str] | None:
-    """Return the names that a prefilter chose, best first; None if the prefilter failed."""
+async def _names_from_prefilter(
+    run: TaskRun, choice: Choice, task: str, seconds: float
+) -> Sequence[str] | None:
+    """Return the action names that a prefilter chose, best first; None if the prefilter failed."""
     redactor = run.log.redactor
     try:
         async with asyncio.timeout(seconds):

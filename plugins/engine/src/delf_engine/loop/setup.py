@@ -15,10 +15,10 @@ from delf_engine.task_run import TaskRun
 
 
 async def set_up(run: TaskRun) -> None:
-    """Set up the remaining connections; a failure becomes a warning.
+    """Set up the connections that still need it; a failure becomes a warning.
 
-    Concurrent tasks wait for the set-up. If a task is cancelled, the next one continues with the
-    remaining connections.
+    Concurrent tasks wait until the set-up is done. If a task is cancelled during the set-up, the
+    next task continues with the connections that are left.
     """
     shared = run.agent_tools
     if shared.awaiting_setup:

@@ -18,13 +18,15 @@ from delf.events import (
 
 
 def waiting_for(events: Sequence[Event]) -> str | None:
-    """Describe what a task is waiting for: a person, else calls, else the model.
+    """Describe what a task is waiting for: a person; otherwise calls; otherwise the model.
 
     Args:
         events: The events of the task, in order.
 
     Returns:
-        The end of a sentence "waiting for …"; None while a script runs or before the start.
+        A phrase to complete the sentence "waiting for …". None while a script runs, or before the
+        task
+        starts.
     """
     model: str | None = None
     questions: dict[str, str] = {}

@@ -12,23 +12,23 @@ from delf.llm import DEFAULT_TIMEOUT, MAX_LETTERS, LLMConfig
 from delf.messages import ModelDelta, ModelReply
 
 Pieces: TypeAlias = AsyncGenerator[ModelDelta | ModelReply]
-_LETTERS_OF_A_PIECE: Final = 16
-"""The characters added for each piece, so that a stream of empty pieces ends, too."""
+_MIN_LENGTH_PER_PIECE: Final = 16
+"""The characters counted for each piece in addition, so that empty pieces reach the limit too."""
 
 
 class EndlessAnswerError(LLMExecutionError):
-    """An answer exceeds the limit in length or time."""
+    """A model's answer exceeds the limit in length or time."""
 
 
 async def bounded(pieces: Pieces, config: LLMConfig) -> Pieces:
-    """Limit a stream of pieces in length and time, whatever plugin and server do.
+    """Limit a model's streamed answer in length and time, in case its server does not.
 
     Args:
         pieces: The stream.
         config: The model, whose ``timeout`` is counted from the first piece.
 
     Raises:
-        LLMExecutionError: If a limit is exceeded.
+        EndlessAnswerError: If a limit is exceeded.
     """
     seconds = float(config.settings.get("timeout") or DEFAULT_TIMEOUT)
     clock = asyncio.get_running_loop().time
@@ -49,13 +49,17 @@ async def bounded(pieces: Pieces, config: LLMConfig) -> Pieces:
                 ) from None
             deadline = deadline or clock() + seconds
             if isinstance(piece, ModelDelta):
-                letters += len(piece.text) + _LETTERS_OF_A_PIECE
+                letters += len(piece.text) + _MIN_LENGTH_PER_PIECE
                 check_length(letters, config)
             yield piece
 
 
 def check_length(letters: int, config: LLMConfig) -> None:
-    """Raise for an answer that exceeds the length limit.
+    """Check that an answer does not exceed the maximum length.
+
+    Args:
+        letters: The length of the answer in characters.
+        config: The model.
 
     Raises:
         EndlessAnswerError: If the answer is too long.

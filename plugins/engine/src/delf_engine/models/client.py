@@ -46,18 +46,18 @@ from delf_engine.models.pool import ModelPool
 from delf_engine.redact import Redactor
 from delf_engine.views.prompts import pack
 
-_PACKED_AT_ONCE: Final = 64 * 1024
-"""The prompt size above which compression runs in a thread."""
+_MAX_INLINE_BYTES: Final = 64 * 1024
+"""The maximum size of a prompt that is compressed on the event loop instead of in a thread."""
 _SAFE_PROMPT: Final = SAFE | {"prompt"}
-"""Event fields of a request that need no redaction, because its messages are already redacted."""
+"""Event fields that need no redaction; the messages of a prompt are redacted before."""
 _MAX_CONTINUATIONS: Final = 3
 """The maximum number of continuations of an answer that reached its token limit."""
 _Account = tuple[str, str | None, str | None]
-"""A model at an address with a key: what a provider limits."""
-_AWAY_SECONDS: Final = 60.0
-"""Seconds for which a model that was not available is asked after its fallbacks."""
+"""The model, the address and the key to which a provider's limits apply."""
+_FALLBACK_SECONDS: Final = 60.0
+"""The seconds for which a model's fallbacks are asked first after the model was unavailable."""
 _UNAVAILABLE: Final = frozenset({401, 402, 403, 404, 405, 407, 408, 409, 425, 429})
-"""Statuses with which a provider does not serve the model to this caller, or not now."""
+"""HTTP statuses which say that the model is unavailable to this key, at least for now."""
 _MAX_BREAKS: Final = 1
 """The maximum number of continuations of an answer that broke off before its token limit."""
 
@@ -104,18 +104,16 @@ class ModelClient:
         continues: bool = False,
         draft: Draft | None = None,
     ) -> ModelReply:
-        """Ask a model once; the model client retries failed requests itself.
+        """Ask a model once; the model's plugin itself retries failed requests.
 
-        Reasoning is split off in the reply. The answer may be truncated:
-        :attr:`~delf.messages.ModelReply.broken_by`.
-
-        Where the model is not available, its fallbacks are asked, unless pieces of an answer
-        have come already.
+        Reasoning is removed from the reply. The answer may be truncated:
+        :attr:`~delf.messages.ModelReply.broken_by`. If the model is unavailable, its fallbacks are
+        asked, unless the model has already sent a part of an answer.
 
         Args:
             config: The model.
-            request: The request; with a session, only new messages.
-            attempt: The pass through the loop, from 1.
+            request: The request; with a session, only the new messages.
+            attempt: The number of the strategy's attempt, from 1.
             on_delta: Receives the answer's pieces; a recorded answer comes as one piece.
             session: An open session to use instead of a separate request.
             continues: Whether the session already has the user's instructions.
@@ -152,16 +150,17 @@ class ModelClient:
         continues: bool = False,
         draft: Draft | None = None,
     ) -> tuple[ModelReply, LLMConfig | None]:
-        """Ask the models in order until one is available; return its answer and the model.
+        """Ask the models in order until one is available.
 
-        A resumed task returns its recorded answer and None.
+        Returns:
+            The answer and its model; in a resumed task, the recorded answer and None.
         """
         recorded_reply = self.replay.reply(request.purpose) if self.replay.resumed else None
         if recorded_reply is not None:
             if on_delta is not None:
                 _replay_to(recorded_reply, on_delta)
             return without_reasoning(recorded_reply), None
-        request = self._made_ready(request, instruct=not continues)
+        request = self._prepare(request, instruct=not continues)
         remaining = deque(models)
         while True:
             current = remaining.popleft()
@@ -178,19 +177,21 @@ class ModelClient:
                 await self._fall_back(current, remaining[0], error)
 
     def _available(self, config: LLMConfig) -> list[LLMConfig]:
-        """Return a model with its fallbacks; the ones that failed a moment ago come last."""
+        """Return a model and its fallbacks; models that were unavailable a moment ago come last."""
         now = time.monotonic()
         models = [replace(config, fallbacks=()), *config.fallbacks]
         models = [self.pool.resolve_provider(model) for model in models]
         return sorted(
-            models, key=lambda model: self._unavailable_until.get(_account(model), now) > now
+            models, key=lambda model: self._unavailable_until.get(_account_of(model), now) > now
         )
 
     async def _fall_back(self, failed_model: LLMConfig, other: LLMConfig, error: DelfError) -> None:
-        """Warn of the fallback, and ask the failed model last for some time."""
+        """Warn that another model is asked, and ask the failed model last for some time."""
         # A prompt that is too long says nothing about the next, shorter prompt.
         if not getattr(error, "too_long", False):
-            self._unavailable_until[_account(failed_model)] = time.monotonic() + _AWAY_SECONDS
+            self._unavailable_until[_account_of(failed_model)] = (
+                time.monotonic() + _FALLBACK_SECONDS
+            )
         another = (
             f"{other.model} with another key" if other.model == failed_model.model else other.model
         )
@@ -200,14 +201,15 @@ class ModelClient:
     async def ask_whole(
         self, config: LLMConfig, request: ModelRequest, attempt: int = 1
     ) -> ModelReply:
-        """Ask for a complete answer, continuing a truncated one.
+        """Ask for a complete answer; a truncated answer is continued with further requests.
 
-        The model gets more tokens if the limit was delf's own. An answer stopped by a filter is not
-        continued. With a limit in the request's own settings, the answer may be truncated there.
+        If the token limit was delf's own, the continuation gets a higher limit. If the request's
+        settings limit the tokens, the answer may be truncated at this limit. An answer that a
+        content filter stopped is not continued.
 
         Raises:
             BudgetExceededError: If the call could exceed the budget; nothing is spent.
-            LLMExecutionError: If the answer stays incomplete, with an excerpt.
+            LLMExecutionError: If the answer stays incomplete; the message has an excerpt.
             DelfError: If the call failed after retries.
         """
         current_request, received_text, continuations = request, "", _MAX_CONTINUATIONS
@@ -249,8 +251,8 @@ class ModelClient:
                 )
                 received_text = "" if anew else joined or ""
 
-    def _made_ready(self, request: ModelRequest, *, instruct: bool) -> ModelRequest:
-        """Return the request after redaction, with the user's instructions added."""
+    def _prepare(self, request: ModelRequest, *, instruct: bool) -> ModelRequest:
+        """Redact a request, and add the user's instructions if ``instruct`` is True."""
         messages = request.messages
         if self.system_prompt and instruct:
             place = 1 if messages[0].role == "system" else 0
@@ -258,7 +260,7 @@ class ModelClient:
         return replace(request, messages=self.redactor.value(messages))
 
     async def _price(self, config: LLMConfig) -> Price | None:
-        """Look up a model's price in advance, if a budget needs it."""
+        """Return a model's price, if known; looked up only if a budget needs it."""
         if not self.ledger.is_limited:
             return None
         price = self.pool.pricing(config.model)
@@ -268,10 +270,10 @@ class ModelClient:
         return price
 
     async def _cost(self, config: LLMConfig, reply: ModelReply, used: Usage) -> float | None:
-        """Compute a reply's cost in USD; None if it is unknown.
+        """Compute the cost of a reply in USD; None if the cost is unknown.
 
-        The user's prices come first. If the server did not report all tokens, the provider's list
-        price is used, else the cost that the server reported.
+        The user's own prices come first. Next is the cost that the server reported, or the
+        provider's list price if the server did not count all tokens.
         """
         price = self.pool.pricing(reply.model)
         if price is None and used != reply.usage and (source := self.pool.priced(config)):
@@ -296,7 +298,7 @@ class ModelClient:
         session: ModelSession | None,
         draft: Draft | None,
     ) -> ModelReply:
-        """Make one model call; record the call, its answer or failure, and its cost."""
+        """Make one model call; record the request, the answer or failure, and the cost."""
         number = self.log.next_model_call()
         shared_count, prompt = 0, None
         if self.keep_prompts:
@@ -304,7 +306,7 @@ class ModelClient:
             before = self.log.prompted.get(request.purpose, ())
             self.log.prompted[request.purpose] = request.messages
             size = sum(len(message.text) for message in request.messages)
-            if size <= _PACKED_AT_ONCE:
+            if size <= _MAX_INLINE_BYTES:
                 shared_count, prompt = pack(request.messages, before)
             else:
                 shared_count, prompt = await asyncio.to_thread(pack, request.messages, before)
@@ -421,13 +423,12 @@ class ModelClient:
         return final
 
 
-def _account(model: LLMConfig) -> _Account:
-    """Return the account to which a provider counts the requests for a model."""
+def _account_of(model: LLMConfig) -> _Account:
     return model.model, model.base_url, model.api_key
 
 
 def _is_unavailable(error: LLMExecutionError) -> bool:
-    """Return whether another model may answer a request on which a model failed."""
+    """Return whether an error means that a fallback model may answer the same request."""
     status = error.status
     return status is None or status >= 500 or status in _UNAVAILABLE or error.too_long
 

@@ -10,7 +10,10 @@ from delf_engine.journal.log import TaskLog
 
 
 class Draft:
-    """The pieces of an incomplete answer, journalled once a call depends on them.
+    """The pieces of an answer that is still incomplete.
+
+    The pieces are journalled when a call in the answer is made, so that the journal has the cause
+    of the call.
 
     Args:
         log: The task's log.
@@ -41,7 +44,7 @@ class Draft:
         self._calls.clear()
 
     async def keep(self) -> None:
-        """Journal all pieces so far; return once they are stored."""
+        """Journal all pieces received so far; return when the journal has stored them."""
         async with self._lock:
             text, calls = "".join(self._text), tuple(self._calls)
             self._text.clear()
@@ -53,7 +56,7 @@ class Draft:
 
     @property
     def reply(self) -> ModelReply:
-        """The answer as far as it is journalled."""
+        """The journalled part of the answer."""
         text = "".join(self._stored_texts)
         calls = tuple(self._stored_calls)
         return ModelReply(text=text, calls=calls, model="", finish_reason="cut")

@@ -10,22 +10,23 @@ from typing import Any, Final, NamedTuple
 from delf.messages import FilePart, ImagePart, ModelReply, ModelRequest, ToolCall, Usage
 
 _TOKENS_PER_BYTE: Final = 1 / 3
-"""Tokens for each byte of English text."""
+"""An estimate of the tokens per byte of English text."""
 
 _IMAGE_TOKENS: Final = 1600
-"""The maximum number of tokens that the known providers count for one image of accepted size."""
+"""The maximum number of tokens that known providers count for one image."""
 
 _FILE_BYTES_PER_TOKEN: Final = 25
-"""The bytes of a document for each token: a PDF page has about 50 kB and 2,000 tokens."""
+"""An estimate for documents: a PDF page has about 50 kB and 2,000 tokens."""
 
 
 class Estimate(NamedTuple):
-    """The expected cost of a call, in USD.
+    """The estimated cost of a model call, in USD.
 
     Args:
-        expected: The cost of the input and ``max_tokens``, at least the cost of the most expensive
-            reply so far.
-        maximum: The cost with the longest possible answer; infinite for a model's first call.
+        expected: The cost of the input and of ``max_tokens`` output tokens, but at least the cost
+            of the most expensive reply so far.
+        maximum: The cost of the longest possible answer; infinite for the first call of a model
+            without a known price.
     """
 
     expected: float
@@ -33,7 +34,7 @@ class Estimate(NamedTuple):
 
 
 def counted(request: ModelRequest, reply: ModelReply) -> Usage:
-    """Return a reply's token counts, estimated from its length if the server does not count."""
+    """Return the token counts of a reply; counts that the server omits are estimated."""
     usage = reply.usage
     if not usage.input_tokens:
         usage = replace(usage, input_tokens=input_tokens(request))
@@ -45,7 +46,7 @@ def counted(request: ModelRequest, reply: ModelReply) -> Usage:
 
 
 def input_tokens(request: ModelRequest) -> int:
-    """Estimate the tokens of a request from its length."""
+    """Estimate the number of input tokens of a request."""
     text = sum(len(f"{tool}") for tool in request.tools)
     attached = 0
     for message in request.messages:
@@ -63,6 +64,6 @@ def input_tokens(request: ModelRequest) -> int:
 
 
 def output_limit(settings: Mapping[str, Any]) -> int | None:
-    """Return the token limit in settings, if any."""
+    """Return the maximum number of output tokens in model settings, if any."""
     value = settings.get("max_tokens")
     return int(value) if isinstance(value, (int, float)) and value > 0 else None

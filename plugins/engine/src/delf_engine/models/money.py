@@ -24,20 +24,20 @@ from delf_engine.models.estimates import Estimate, input_tokens, output_limit
 _UNPRICED_HINT: Final = "give its price in pricing.json, or set allow_unpriced=True"
 
 _MAX_TASKS: Final = 1000
-"""The number of recent tasks whose costs a ledger keeps."""
+"""The maximum number of tasks whose costs a ledger keeps, newest first."""
 
 
 class Ledger:
     """The model costs of an agent over all its tasks; thread-safe.
 
-    Under a budget each model call first reserves its maximal cost. A call whose expected cost
-    exceeds the budget is refused. A call that exceeds the budget only because of other reservations
-    waits until those calls are done.
+    Under a budget, each model call first reserves its maximum cost. A call is refused if its
+    expected cost exceeds the budget. A call waits while the budget is sufficient only without the
+    reservations of other calls.
 
     Args:
         budget_usd: The most to spend; None for no limit.
         allow_unpriced: Let models without a known price run under a budget.
-        within: An outer ledger in which all costs count, too, and whose budget also applies.
+        within: An outer ledger, which also counts all costs, and whose budget also applies.
     """
 
     def __init__(
@@ -54,7 +54,9 @@ class Ledger:
         self.cost_usd = 0.0
         self.reserved_usd = 0.0
         self.unpriced_calls = 0
-        self.dearest: dict[tuple[str, Purpose], float] = {} if within is None else within.dearest
+        self.highest_costs: dict[tuple[str, Purpose], float] = (
+            {} if within is None else within.highest_costs
+        )
         """The cost of the most expensive reply so far, by model and purpose."""
         self._tasks: set[str] = set()
         self._ended: set[str] = set()
@@ -106,14 +108,14 @@ class Ledger:
         }
 
     def check(self, expected_usd: float = 0.0) -> None:
-        """Raise if another model call would exceed the budget.
+        """Check that another model call is within the budget.
 
         Args:
             expected_usd: The expected cost of the call.
 
         Raises:
-            BudgetExceededError: If the budget is exhausted, would be exceeded, or cannot be
-                enforced because a price is unknown.
+            BudgetExceededError: If the budget is exhausted or would be exceeded, or if a model
+                without a known price was used, so that the remaining budget is unknown.
         """
         if self.within is not None:
             self.within.check(expected_usd)
@@ -138,7 +140,7 @@ class Ledger:
             raise self._unpriced("a model without a known price was used")
 
     def refuse_unpriced(self, model: str) -> None:
-        """Raise for a model without a known price under a budget.
+        """Refuse a model without a known price if there is a budget.
 
         Raises:
             BudgetExceededError: If there is a budget and ``allow_unpriced`` is False.
@@ -164,10 +166,10 @@ class Ledger:
             request: The request.
             price: The model's price, if known.
         """
-        dearest = self.dearest.get((config.model, request.purpose))
+        highest_costs = self.highest_costs.get((config.model, request.purpose))
         limit = output_limit(request.settings) or output_limit(config.settings)
-        expected = dearest or 0.0
-        highest = math.inf if dearest is None else dearest
+        expected = highest_costs or 0.0
+        highest = math.inf if highest_costs is None else highest_costs
         if price is not None:
             tokens = input_tokens(request)
             longest = limit or price.max_output_tokens or 0
@@ -180,25 +182,26 @@ class Ledger:
     def learn(self, config: LLMConfig, request: ModelRequest, cost_usd: float | None) -> None:
         """Record the cost of a reply, for later estimates."""
         key = (config.model, request.purpose)
-        # The dearest reply, not the mean: a budget is a limit, so the estimate errs upwards.
-        self.dearest[key] = max(self.dearest.get(key, 0.0), cost_usd or 0.0)
+        # The highest_costs reply, not the mean: a budget is a limit, so the estimate errs upwards.
+        self.highest_costs[key] = max(self.highest_costs.get(key, 0.0), cost_usd or 0.0)
 
     @asynccontextmanager
     async def reserved(self, estimate: Callable[[], Estimate]) -> AsyncGenerator[None]:
         """Reserve the cost of a call while the block runs.
 
         Args:
-            estimate: Computes the cost, again after a wait; :meth:`add` records the actual cost.
+            estimate: Computes the estimated cost; called again after each wait, because other calls
+                may have been more expensive than estimated.
 
         Raises:
-            BudgetExceededError: If the expected cost exceeds the rest of the budget.
+            BudgetExceededError: If the expected cost exceeds the remaining budget.
         """
         if self.budget_usd is None and self.within is None:
             yield
             return
         async with contextlib.AsyncExitStack() as stack:
             if self.budget_usd is not None:
-                amount = await self._take(estimate)
+                amount = await self._reserve(estimate)
                 stack.callback(self._give_back, amount)
             if self.within is not None:
                 # Inner before outer, for every task: two tasks cannot wait for each other.
@@ -210,8 +213,12 @@ class Ledger:
             self.reserved_usd = max(0.0, self.reserved_usd - amount)
             self._wake()
 
-    async def _take(self, estimate: Callable[[], Estimate]) -> float:
-        """Wait until a call's cost fits next to other reservations, and reserve it."""
+    async def _reserve(self, estimate: Callable[[], Estimate]) -> float:
+        """Wait until the budget has room for a call, and reserve the amount.
+
+        Returns:
+            The reserved amount in USD.
+        """
         changed = asyncio.Event()
         waiter = asyncio.get_running_loop(), changed
         while True:
@@ -230,7 +237,7 @@ class Ledger:
                     self._waiting.remove(waiter)
 
     def _wake(self) -> None:
-        """Wake waiting calls on their event loops; the caller holds the lock."""
+        """Wake the calls that wait for budget, on their event loops; requires the lock."""
         for loop, changed in self._waiting:
             # Agents on several loops may share a ledger, and an event belongs to its loop.
             if not loop.is_closed():
@@ -241,17 +248,17 @@ class Ledger:
         return math.inf if self.budget_usd is None else self.budget_usd - self.cost_usd
 
     def _amount(self, estimate: Estimate) -> float:
-        """Return the amount to reserve for a call: its maximum cost, at most what remains.
+        """Return the amount to reserve for a call: its maximum cost, or all that remains if less.
 
         Raises:
-            BudgetExceededError: If the expected cost exceeds the rest of the budget.
+            BudgetExceededError: If the expected cost exceeds the remaining budget.
         """
         self.check(estimate.expected)
         # A call that could cost more than what is left runs alone: it reserves all of the rest.
         return min(max(estimate.expected, estimate.maximum), self._free)
 
     def add(self, usage: Usage, cost_usd: float | None, task_id: str = "") -> None:
-        """Count a model call.
+        """Add the tokens and the cost of a model call.
 
         Args:
             usage: The tokens.
@@ -263,7 +270,6 @@ class Ledger:
             self.within.add(usage, cost_usd, task_id)
 
     def _count(self, usage: Usage, cost_usd: float | None, task_id: str) -> None:
-        """Add the tokens and the cost of a call to the totals and to its task."""
         with self._lock:
             if payer := self._payers.get(task_id, task_id):
                 self._by_task[payer] = self._by_task.get(payer, 0.0) + (cost_usd or 0.0)
@@ -279,12 +285,14 @@ class Ledger:
     def begin(
         self, task_id: str, events: Sequence[Event] = (), *, parent: str | None = None
     ) -> None:
-        """Register a task; its cost in an earlier process is added once.
+        """Register a task, and add the costs that a resumed task has from an earlier process.
+
+        Costs of the same task are added only once.
 
         Args:
             task_id: The task.
-            events: The journal of a resumed task.
-            parent: The parent task, whose cost includes this task's.
+            events: The recorded events of a resumed task.
+            parent: The parent task, whose cost includes this task's cost.
         """
         with self._lock:
             if parent is not None:
@@ -310,7 +318,7 @@ class Ledger:
             self.within.end(task_id)
 
     def limit(self, budget_usd: float) -> None:
-        """Set another budget; earlier costs still count."""
+        """Replace the budget; costs so far still count."""
         with self._lock:
             self.budget_usd = budget_usd
             self._wake()
@@ -327,10 +335,10 @@ class Ledger:
 
 
 class SharedLedger(Ledger):
-    """The ledger of a task to which several budgets apply: a person's, teams' and the agent's.
+    """The ledger of a task with several budgets: of a person, the person's teams, and the agent.
 
     Args:
-        parts: The ledgers with these budgets, which outlive the task.
+        parts: The ledgers of the person and the teams, which outlive the task.
         within: The agent's ledger.
     """
 
@@ -350,20 +358,20 @@ class SharedLedger(Ledger):
         return min((amount for amount in remaining if amount is not None), default=None)
 
     def check(self, expected_usd: float = 0.0) -> None:
-        """Raise if another model call would exceed any of the budgets."""
+        """Check that another model call is within all of the budgets."""
         super().check(expected_usd)
         for part in self._parts:
             part.check(expected_usd)
 
     def refuse_unpriced(self, model: str) -> None:
-        """Raise for a model without a known price if any of the ledgers has a budget."""
+        """Refuse a model without a known price if any of the ledgers has a budget."""
         super().refuse_unpriced(model)
         for part in self._parts:
             part.refuse_unpriced(model)
 
     @asynccontextmanager
     async def reserved(self, estimate: Callable[[], Estimate]) -> AsyncGenerator[None]:
-        """Reserve the cost of a call in all ledgers, always in the same order."""
+        """Reserve the cost of a call in all ledgers; the order is fixed, to avoid deadlocks."""
         async with contextlib.AsyncExitStack() as stack:
             for part in self._parts:
                 await stack.enter_async_context(part.reserved(estimate))

@@ -26,7 +26,7 @@ from delf_engine.project.prices import Prices
 from delf_engine.redact import Redactor
 
 FindPrice = Callable[[str], Price | None]
-"""A function that returns the user's own price of a model, which overrides the provider's list."""
+"""Returns the price of a model that the user has set; it overrides the provider's price."""
 
 
 class ModelPool:
@@ -58,7 +58,7 @@ class ModelPool:
         self._priced: dict[str, SupportsPrice] = {}
 
     def resolve_provider(self, config: LLMConfig) -> LLMConfig:
-        """Return a configuration whose model name is resolved to a provider and its model."""
+        """Return a configuration with the provider and the model that its model name stands for."""
         return self._host.providers.resolve_provider(config)
 
     def get(self, config: LLMConfig) -> Model:
@@ -73,7 +73,7 @@ class ModelPool:
         model = self._open.get(key)
         if model is None:
             spec = self._host.model_spec(config)
-            client: Model = self._made(spec, config)
+            client: Model = self._make(spec, config)
             if isinstance(client, SupportsPrice):
                 self._priced[key] = client
             self._names[key] = self.name_of(config)
@@ -81,21 +81,20 @@ class ModelPool:
         return model
 
     def name_of(self, config: LLMConfig) -> str:
-        """Name a model and its plugin, for error messages."""
+        """Return the name of a model and its plugin, for error messages."""
         spec = self._host.model_spec(config)
         return f"the model {spec.name!r} of {self._host.origin(spec)}"
 
     def explain(self, error: DelfError) -> None:
-        """Add plugins that failed to load to the hint of an error about an unknown model.
+        """Add the plugins that failed to load to the hint of an error about an unknown model.
 
-        The model may belong to a failed plugin: a fallback plugin, which serves every name, then
-        reports the name as unknown.
+        The model may belong to one of these plugins. A fallback plugin, which accepts every model
+        name, then reports that the model is unknown.
         """
         if isinstance(error, ModelConfigurationError):
             self._host.with_load_failures(error)
 
-    def _made(self, spec: ModelSpec, config: LLMConfig) -> Model:
-        """Create a client."""
+    def _make(self, spec: ModelSpec, config: LLMConfig) -> Model:
         try:
             return make(self._host, spec, {}, self._context, {"config": config})
         except DelfError as error:
@@ -103,7 +102,7 @@ class ModelPool:
             raise
 
     def priced(self, config: LLMConfig) -> SupportsPrice | None:
-        """Return the client if it knows the model's price in advance, else None."""
+        """Return the client as one that knows prices in advance; None if it does not."""
         self.get(config)
         return self._priced.get(_key(self.resolve_provider(config)))
 
@@ -118,16 +117,16 @@ class ModelPool:
         return player.record(model, self._record, self._redactor.text)
 
     async def warm_up(self, config: LLMConfig) -> None:
-        """Prepare a model for its first call, if supported."""
+        """Let a model prepare for its first call, if it supports this."""
         model = self.get(config)
         if isinstance(model, SupportsEarlyStart):
             await model.warm_up()
 
     async def check(self, config: LLMConfig) -> None:
-        """Check that a model or one of its fallbacks can be asked, without a request.
+        """Check that a model or one of its fallbacks is usable, without sending a request.
 
         Raises:
-            DelfError: If neither the model nor a fallback can be used.
+            DelfError: If neither the model nor a fallback is usable.
         """
         failure: DelfError | None = None
         for one in (config, *config.fallbacks):
@@ -166,14 +165,17 @@ def _key(config: LLMConfig) -> str:
 
 
 def load_pricing(paths: tuple[Path, ...], providers: Providers | None = None) -> FindPrice:
-    """Return a search in the prices of the first existing file; without one it finds none.
+    """Load the user's own prices from the first file that exists.
 
     Args:
         paths: The files.
-        providers: The providers, for spellings of model names.
+        providers: The providers, which know other spellings of model names.
+
+    Returns:
+        A function that returns the price of a model, or None if the file has no price for it.
 
     Raises:
-        ConfigurationError: For an invalid file, with the file and the entry.
+        ConfigurationError: If the file is invalid; the message names the file and the entry.
     """
     path = next((path for path in paths if path.is_file()), None)
     return (lambda _: None) if path is None else Prices.read(path, providers).find

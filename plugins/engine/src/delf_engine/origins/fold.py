@@ -39,26 +39,30 @@ ANSWER: Final = "an earlier answer"
 MEMORY: Final = "memory"
 VARIABLE: Final = "this conversation's variable"
 PARENT: Final = "the words of this task"
-_LONGEST_FOLLOWED: Final = 20_000
-"""The maximum number of characters of a text that a task may order to follow."""
+_MAX_FOLLOWED_LENGTH: Final = 20_000
+"""The maximum length of a text whose instructions a task may tell the agent to obey.
+
+In characters; a longer text is truncated.
+"""
 _QUOTES: Final = re.compile(
     r"^\s*>|forwarded|wrote:|\bcomments?\b|^\s*from:\s*\S+@", re.IGNORECASE | re.MULTILINE
 )
-"""Signs in a text that the text quotes somebody else."""
+"""Patterns that show that a text quotes another person."""
 
 
 class Origins:
-    """The origins of the values of one task's calls.
+    """Traces where the values in one task's calls came from.
 
     Args:
         task: The user's words.
-        before: Returns the model's context in addition to the task: texts with author and place.
-            The user's earlier messages are the user's own; an earlier answer may contain words of
-            others.
+        before: Returns the texts that the model gets in addition to the task, each as trust, text
+            and place. The user's earlier messages are trusted; an earlier answer may contain
+            untrusted data.
         tool_of: Returns an action of the task by its name.
-        files: Reads the input files, which others may have written, as names and texts.
-        has_read: Whether a script can read texts of others without a call, such as input files.
-        given: The variables by which a task of others gives values to a routine's script.
+        files: Reads the input files, which are untrusted, and returns names and texts.
+        has_read: Whether scripts can read untrusted data without a call, for example in input
+            files.
+        given: The variables that hold untrusted values before the first script, in a routine.
     """
 
     def __init__(
@@ -73,34 +77,38 @@ class Origins:
     ) -> None:
         self._words = [task]
         self._answers: set[str] = set()
-        """The answers to questions, each the user's own word as a whole."""
+        """The answers of a person to questions of scripts, which count as the user's words."""
         self._before: Callable[[], Iterable[tuple[Trust, str, str]]] | None = before
         self._tool_of = tool_of
         self._files = files
         self._seen = 0
         self.has_read = has_read or not task
-        """True once the task has received text of others, even if no model has read that text."""
-        self.is_clean = bool(task)
-        """True if the current calls were written by the user, or by a model that had read no text
-        of others."""
+        """True if the task has received untrusted data, even if no model has read the data."""
+        self.is_untainted = bool(task)
+        """True if the author of the current script or calls had read no untrusted data.
+
+        The author is the user or the model.
+        """
         self._code: str | None = None
-        """The current script; None if the strategy calls without a script."""
+        """The current script; None while the strategy itself makes calls."""
         self._scripts = Scripts(self._parameters_of, given)
         self._calls: dict[int, ReadCall] = {}
-        self._made: dict[str, list[ReadCall]] = defaultdict(list)
-        """The calls by action."""
+        self._calls_by_action: dict[str, list[ReadCall]] = defaultdict(list)
         self._texts: list[ReadCall] = []
         """All texts that the task has read, each as a call with its result."""
-        self._ended: dict[str, list[ReadCall]] = defaultdict(list)
-        """The calls with a result by action."""
+        self._finished_by_action: dict[str, list[ReadCall]] = defaultdict(list)
         self._results: dict[str, Results] = defaultdict(Results)
-        """The values in results by action, added when they are needed."""
-        self._mixed: set[str] = set()
-        """The actions with a result that is not wholly the user's own."""
-        self._given: set[str] = set()
-        """Connections that got texts of others; their later results count as such texts, too."""
+        """The values that each action has returned, collected when they are first needed."""
+        self._untrusted_actions: set[str] = set()
+        """The actions that have returned untrusted data."""
+        self._tainted_connections: set[str] = set()
+        """Connections that received untrusted data; their later results count as untrusted."""
         self.planned = Planned(
-            self._made, tool_of, self._sources_in_outline, self._is_named_by_others, self.is_stated
+            self._calls_by_action,
+            tool_of,
+            self._sources_in_outline,
+            self._is_named_by_others,
+            self.is_stated,
         )
 
     @property
@@ -119,12 +127,12 @@ class Origins:
                 case ModelCalled(purpose="generate"):
                     self._take_before()
                     self.has_read = self.has_read or bool(event.server_side)  # such as a web search
-                    self.is_clean, self._code = not self.has_read, None
+                    self.is_untainted, self._code = not self.has_read, None
                 case ScriptGenerated(code=code):
                     self._code = code
                     # A script without a model call comes from a routine, which the user trusts.
-                    self.is_clean = self.is_clean or self._before is not None
-                    if self.is_clean:
+                    self.is_untainted = self.is_untainted or self._before is not None
+                    if self.is_untainted:
                         self._scripts.add(code)
                 case ModelReplied(purpose="outline", text=text):
                     self.planned.add(text)
@@ -141,7 +149,7 @@ class Origins:
         self._seen = len(events)
 
     def _take_before(self) -> None:
-        """Record the model's initial context; known once a model is asked."""
+        """Record the model's initial context, when a model is first asked."""
         for trust, text, where in self._before() if self._before else ():
             if trust == "own" and where == CONVERSATION:
                 self._words.append(text)
@@ -154,7 +162,7 @@ class Origins:
         self.has_read = self.has_read or trust != "own"
 
     def _take_call(self, event: CallStarted) -> None:
-        """Record a call and its trust, and which connections got texts of others."""
+        """Record a call and the trust of its result, and mark connections that it taints."""
         tool = self._tool_of(event.action)
         declared = tool.trust_of(event.arguments) if tool else None
         call = ReadCall(
@@ -163,41 +171,46 @@ class Origins:
             trust=declared or (tool.action.trust if tool else "outside"),
             arguments=event.arguments,
             tool=tool,
-            is_clean=self.is_clean,
+            is_untainted=self.is_untainted,
             changes=event.effect != "read",
         )
         # A service may later return texts that it received, even search terms.
-        gives = self.has_read and (call.changes or (self.is_clean and call.connection != ""))
-        if (declared or (gives and call.connection not in self._given)) and not self.are_own(
-            event.action, event.arguments, event.line
-        ):
-            # Others' texts in the arguments decide what the call finds.
-            call.trust = "outside" if self.is_clean and declared else call.trust
-            self._given.update([call.connection] if gives else ())
+        is_sending = self.has_read and (
+            call.changes or (self.is_untainted and call.connection != "")
+        )
+        if (
+            declared or (is_sending and call.connection not in self._tainted_connections)
+        ) and not self.are_own(event.action, event.arguments, event.line):
+            # Untrusted data in the arguments decides what the call finds.
+            call.trust = "outside" if self.is_untainted and declared else call.trust
+            self._tainted_connections.update([call.connection] if is_sending else ())
         self._calls[event.call_id] = call
-        self._made[event.action].append(call)
+        self._calls_by_action[event.action].append(call)
 
     def _take_result(self, event: CallFinished) -> None:
-        """Record a call's result as a text of its author."""
+        """Record a call's result, with its trust."""
         unknown = ReadCall(event.call_id, event.action, "outside", {})
         call = self._calls.get(event.call_id, unknown)  # its arguments are unknown
         call.result = event.error if event.result is None else event.result
         call.has_failed = event.status != "ok"
-        if call.trust == "own" and call.connection in self._given:
-            call.trust = "outside"  # may be others' text, given to the connection before
+        if call.trust == "own" and call.connection in self._tainted_connections:
+            call.trust = "outside"  # the connection may return untrusted data that it received
         if event.action == ASK and event.status == "ok":
             self._answers.add(same_text(str(call.result)))
-            # A chosen option may be others' text, so its parts are not the user's words.
+            # An option may be untrusted data that the user only chose, so its words do not count.
             is_word = isinstance(call.result, str) and not call.arguments.get("options")
             self._words += [call.result] if is_word else []
         self._texts.append(call)
-        self._ended[event.action].append(call)
+        self._finished_by_action[event.action].append(call)
         if call.trust != "own":
-            self._mixed.add(event.action)
+            self._untrusted_actions.add(event.action)
             self.has_read = True
 
     def followed(self) -> Iterator[str]:
-        """Yield the texts to follow whose author the user named and the service confirms."""
+        """Yield the texts whose instructions the user tells the agent to obey.
+
+        The user must have named the author of a text, and the service must report the same author.
+        """
         for call in self._calls.values():
             author = (call.tool and call.tool.action.author) or ""
             if not any(author and self.planned.is_call(each, call) for each in self.planned.orders):
@@ -206,13 +219,23 @@ class Origins:
                 # The author comes from a field of the record or the call, never from the text.
                 fields = cast("Any", record if isinstance(record, dict) else call.arguments)
                 lines = (f"{path.lstrip('.')}: {text}" for _, path, text in authored(record))
-                text, whose = "\n".join(lines)[:_LONGEST_FOLLOWED], fields.get(author)
+                text, whose = "\n".join(lines)[:_MAX_FOLLOWED_LENGTH], fields.get(author)
                 if isinstance(whose, str) and self.is_stated(whose) and not _QUOTES.search(text):
                     yield text
 
     def is_own(self, action: str, path: str, text: str, line: int | None) -> bool:
-        """Return whether a clean script makes a value of constants and own results alone."""
-        sources = self.foreign(action, path, line) if self.is_clean else None
+        """Return whether a value in a call comes only from the user's own data.
+
+        The script must have been written before its author read untrusted data, and must compute
+        the value only from constants and from results that are the user's own.
+
+        Args:
+            action: The called action.
+            path: The path of the value in the arguments.
+            text: The value.
+            line: The line of the script with the call, if known.
+        """
+        sources = self.foreign(action, path, line) if self.is_untainted else None
         if sources is None:
             return False
         fields = {source[1:] for source in sources if source[0] == FIELD}
@@ -224,18 +247,30 @@ class Origins:
         return not self.has_read or all(self.is_own(action, *leaf, line) for leaf in leaves)
 
     def sources(self, action: str, path: str, line: int | None) -> frozenset[str] | None:
-        """Return the actions whose results a clean script uses for a value; None if unknown."""
+        """Return the actions whose results flow into an argument, as analysed in the script.
+
+        Fields that the script reads are included, as ``.field``. None if the sources are unknown.
+
+        Args:
+            action: The called action.
+            path: The path of a value in the arguments.
+            line: The line of the script with the call, if known.
+        """
         if self._code is None:  # a strategy's call: the model wrote the arguments
             return frozenset()
         return self._scripts.sources(action, path, line)
 
     def foreign(self, action: str, path: str, line: int | None) -> AbstractSet[str] | None:
-        """Return a value's sources that are not wholly the user's own, and the fields read."""
+        """Return the sources of a value whose results are not all the user's own.
+
+        The fields that the script reads are included, as ``.field``. None if the sources are
+        unknown.
+        """
         sources = self.sources(action, path, line)
         return None if sources is None else {e for e in sources if not self._is_own_action(e)}
 
     def _sources_in_outline(self, node: ast.expr) -> AbstractSet[str]:
-        """Return the actions and fields in an outline, where variables are unknown."""
+        """Return the actions and fields that an expression in an outline uses."""
         return Scripts(self._parameters_of).read(node)
 
     def _parameters_of(self, action: str) -> Sequence[str] | None:
@@ -245,20 +280,31 @@ class Origins:
     def _is_own_action(self, action: str) -> bool:
         """Return whether all results of an action are the user's own."""
         tool = self._tool_of(action)
-        is_own = tool is not None and (self._ended[action] or tool.action.trust == "own")
-        return bool(is_own) and action not in self._mixed
+        is_own = tool is not None and (
+            self._finished_by_action[action] or tool.action.trust == "own"
+        )
+        return bool(is_own) and action not in self._untrusted_actions
 
     def _holds_own(self, action: str, text: str, fields: Collection[str]) -> bool:
-        """Return whether a value is own in the results of an action, of which fields are read."""
+        """Return whether a value occurs in an action's results as the user's own data.
+
+        Args:
+            action: The action.
+            text: The value.
+            fields: The fields that the script reads from the results.
+        """
         results = self._results[action]
-        for call in self._ended[action][results.count :]:
+        for call in self._finished_by_action[action][results.count :]:
             results.add(call)
         return results.holds_own(same_text(text), fields)
 
     def unplanned_read(self) -> ReadCall | None:
-        """Return the first unplanned read of a model that had read the words of strangers."""
+        """Return the first call that read data which the task's outline does not ask for.
+
+        Only calls count that were written after their author had read untrusted data.
+        """
         for call in self._calls.values():
-            is_read = not (call.is_clean or call.changes or (call.tool and call.tool.built_in))
+            is_read = not (call.is_untainted or call.changes or (call.tool and call.tool.built_in))
             if is_read and not call.has_failed and not self.planned.has(call):
                 return call
         return None
@@ -267,12 +313,12 @@ class Origins:
         """Find the most likely source of a value."""
         if self.is_stated(text):
             return Origin(kind="task", trust="own")
-        is_clean, code = self.is_clean, self._code
-        if is_clean and code is not None and mentions(code, text):
+        is_untainted, code = self.is_untainted, self._code
+        if is_untainted and code is not None and mentions(code, text):
             return Origin(kind="script", trust="own")
         if found := find_in(self._all_texts(), text):
             return found
-        if not is_clean and (code is None or mentions(code, text)):
+        if not is_untainted and (code is None or mentions(code, text)):
             return Origin(kind="script", trust="outside")
         if not text.strip() or not self.has_read:
             return Origin(kind="script", trust="own")
@@ -287,7 +333,7 @@ class Origins:
         return same_text(text) in self._answers
 
     def _is_named_by_others(self, text: str) -> bool:
-        """Return whether a text of others mentions a value, within a longer text."""
+        """Return whether an untrusted text mentions a value in a longer text."""
         return any(
             whose == "outside" and names(held, text)
             for call in self._all_texts()

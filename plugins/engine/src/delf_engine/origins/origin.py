@@ -13,17 +13,18 @@ from delf_engine.origins.scripts import UNKNOWN
 from delf_engine.origins.texts import letters_of, pieces_of, same_text
 from delf_engine.origins.values import authored, fields_at, leaves_of
 
-_LONGEST_PATH: Final = 100
-"""The maximum number of characters shown of a path, whose names others may have written."""
-_MIN: Final = 3
+_MAX_PATH_LENGTH: Final = 100
+"""The maximum number of characters of a path in a message; its keys may be untrusted data."""
+_MIN_SEARCHED_LENGTH: Final = 3
 """The minimum number of characters of a value that is searched for in the results of calls."""
-_SHORT: Final = 12
-"""The minimum number of characters of a value that is also searched for inside other values.
+_MIN_PART_LENGTH: Final = 12
+"""The minimum number of characters of a value that may be a part of another value.
 
-A shorter value has to be equal to a whole value.
+A shorter value has to equal a whole value.
 """
-_SEAM: Final = "\x00"
-"""A separator before and after each value, so that matches end where values end."""
+_SEPARATOR: Final = "\x00"
+"""Stands before and after each value in a joined text, so that a match can require a whole value.
+"""
 _TRUSTS: Final[tuple[Trust, ...]] = ("outside", "own")
 
 
@@ -32,13 +33,14 @@ class Origin:
     """The source of a value, as far as known.
 
     Args:
-        kind: The words of the ``task``; the ``script``; the ``result`` of a call; or ``unknown``.
-        trust: The author of the words. A script's words are the user's until its author has read
-            words of others.
+        kind: The value came from the words of the ``task``, from the ``script`` itself, from the
+            ``result`` of a call, or from an ``unknown`` source.
+        trust: ``own`` for the user's own words, otherwise ``outside``. A script's words are ``own``
+            if its author had read no untrusted data.
         call_id: The number of the call with the result.
         action: The called action.
         path: The path in the result, such as ``[3].body``.
-        is_part: Whether value and text share only a part.
+        is_part: Whether the value is only a part of the text, or shares only a part with it.
     """
 
     kind: Literal["task", "script", "result", "unknown"]
@@ -50,7 +52,7 @@ class Origin:
 
     @property
     def is_others(self) -> bool:
-        """True if the value was found in others' words."""
+        """True if the value was found in untrusted data."""
         return self.kind == "result" and self.trust == "outside"
 
     @property
@@ -64,7 +66,7 @@ class Origin:
             after = "" if self.trust == "own" else " after it read what others wrote"
             return f"written by the model{after}"
         path = self.path.lstrip(".")
-        path = path if len(path) <= _LONGEST_PATH else f"{path[:_LONGEST_PATH]}…"
+        path = path if len(path) <= _MAX_PATH_LENGTH else f"{path[:_MAX_PATH_LENGTH]}…"
         where = f", {path}" if path else ""
         call = f" (call {self.call_id}{where})" if self.call_id else ""
         whose = "; others wrote it" if self.trust == "outside" else ""
@@ -82,39 +84,39 @@ class ReadCall:
     """A call with its result, or a text that is in the prompt from the start."""
 
     number: int
-    """Its number; 0 for a text of the prompt."""
+    """The number of the call in the task; 0 for a text of the prompt."""
     action: str
     """The called action, or the source of the text."""
     trust: Trust | Mapping[str, Trust]
-    """The author of the result: one value for the whole result, or a mapping from field to value.
+    """The trust of the result: ``own`` or ``outside``, or a mapping from field to one of these.
 
-    In a mapping, ``*`` is every other field.
+    In a mapping, ``*`` stands for all fields that are not listed.
     """
     arguments: Mapping[str, Any]
     tool: BoundAction | None = None
-    is_clean: bool = True
-    """True if the author of the call had read no text of others."""
+    is_untainted: bool = True
+    """True if the author of the call, the user or the model, had read no untrusted data."""
     changes: bool = False
     result: Any = None
-    """The result, or the error."""
+    """The result; the error message of a failed call."""
     has_failed: bool = False
     key: tuple[str, ...] = ()
-    """The values that decide, once the call was compared."""
+    """The values that decide the effect of the call; empty until the call was compared."""
 
     @property
     def connection(self) -> str:
-        """The name of its connection; empty for a function."""
+        """The name of the action's connection; empty for a function."""
         return self.action.rpartition(".")[0]
 
     @cached_property
     def letters(self) -> str:
-        """The letters of all values of the result."""
+        """The letters and digits of all values in the result, as one text."""
         values = (letters_of(text) for _, _, text in authored(self.result))
-        return f"{_SEAM}{_SEAM.join(values)}{_SEAM}"
+        return f"{_SEPARATOR}{_SEPARATOR.join(values)}{_SEPARATOR}"
 
 
 class Results:
-    """The values that an action has returned so far, by author."""
+    """The texts that an action has returned so far, separated into the user's own and untrusted."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -122,7 +124,7 @@ class Results:
         self._own: set[str] = set()
         self._others: set[str] = set()
         self._trusts: list[Mapping[str, Trust]] = []
-        """The declared authors of fields."""
+        """The trust of each field, for actions whose results have fields of different trust."""
 
     def add(self, call: ReadCall) -> None:
         """Add a result."""
@@ -145,13 +147,18 @@ class Results:
                         self._own.update(_own_texts(item, trust))
 
     def holds_own(self, value: str, fields: Iterable[str]) -> bool:
-        """Return whether a value is own, given the fields that a script reads for the value."""
+        """Return whether a value is the user's own wherever it occurs in the results.
+
+        Args:
+            value: The value.
+            fields: The fields that the script reads; all of these must be the user's own.
+        """
         is_own = value in self._own and value not in self._others
         return is_own and all(_is_own(trust, name) for trust in self._trusts for name in fields)
 
 
 def _own_texts(item: Any, trust: Mapping[str, Trust]) -> Iterator[str]:
-    """Yield the user's own texts in a field that is own as a whole, apart from fields inside."""
+    """Yield the user's own texts in a field; fields inside the value may have another trust."""
     held = authored(item, {**trust, "*": "own"})
     return (same_text(text) for whose, _, text in held if whose == "own")
 
@@ -162,14 +169,15 @@ def _is_own(trust: Mapping[str, Trust], name: str) -> bool:
 
 
 def find_in(calls: Iterable[ReadCall], text: str) -> Origin | None:
-    """Return the first place in results that contains a text or, failing that, a piece of it.
+    """Return the origin of a text in the results of calls; None if no result contains the text.
 
-    Texts of others are searched before those of the user. A short text must equal a whole value,
-    because it occurs in many texts.
+    If no result contains the whole text, rare words and pieces of it are searched for. Untrusted
+    results are searched first. A short text must equal a whole value, because it occurs in many
+    texts.
     """
     value = letters_of(text)
-    whole = f"{_SEAM}{value}{_SEAM}" if len(value) < _SHORT else value
-    for wanted in (whole, *pieces_of(text)) if len(value) >= _MIN else ():
+    whole = f"{_SEPARATOR}{value}{_SEPARATOR}" if len(value) < _MIN_PART_LENGTH else value
+    for wanted in (whole, *pieces_of(text)) if len(value) >= _MIN_SEARCHED_LENGTH else ():
         held = [call for call in calls if wanted in call.letters]
         for trust in _TRUSTS:
             if found := next(_places(held, wanted, value, trust), None):
@@ -178,11 +186,11 @@ def find_in(calls: Iterable[ReadCall], text: str) -> Origin | None:
 
 
 def _places(calls: Iterable[ReadCall], wanted: str, value: str, trust: Trust) -> Iterator[Origin]:
-    """Yield an origin for each text in calls' results that contains a wanted text."""
+    """Yield an origin for each value in the calls' results that contains a wanted text."""
     for call in calls:
         for whose, path, text in authored(call.result, call.trust):
             letters = letters_of(text)
-            if whose == trust and wanted in f"{_SEAM}{letters}{_SEAM}":
+            if whose == trust and wanted in f"{_SEPARATOR}{letters}{_SEPARATOR}":
                 yield Origin(
                     kind="result",
                     trust=trust,

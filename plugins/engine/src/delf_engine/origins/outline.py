@@ -61,21 +61,27 @@ _MAX_CHARACTERS: Final = 20_000
 """The maximum number of characters of a model's outline that are parsed."""
 
 IsFree = Callable[[str, str], bool]
-"""Decides whether a value, given by path and text, is content for people to read."""
+"""Takes the path and the text of a value; returns whether the value is content to read.
+
+Content, such as the body of a mail, may differ from the outline.
+"""
 Foreign = Mapping[str, AbstractSet[str] | None]
-"""The sources of parameters that are not the user's own by parameter; None if unknown."""
+"""The untrusted sources of each parameter, as actions and fields, by parameter.
+
+The value is None if the sources are unknown. Parameters with only the user's own data are left out.
+"""
 
 
 class Planned:
-    """The calls of the task's outline.
+    """The calls in a task's outline, which the user's words ask for.
 
     Args:
         made: The calls of the task so far, by action.
         tool_of: Returns an action by its name.
-        sources_of: Returns the actions and fields of which an expression is made.
-        is_named: Returns whether others' words name a record.
-        is_stated: Returns whether the user's words hold a value, which fits what the outline leaves
-            open.
+        sources_of: Returns the actions and fields that an expression uses.
+        is_named: Returns whether an untrusted text mentions a record.
+        is_stated: Returns whether the user's words contain a value. Such a value fits an argument
+            that the outline leaves open.
     """
 
     def __init__(
@@ -95,11 +101,14 @@ class Planned:
         self.orders: Sequence[ast.Call] = ()
         """The calls that read texts whose instructions the user asks to follow."""
         self.answers = 0
-        """The model's answers to the question for an outline."""
+        """The number of the model's answers to the question for an outline."""
         self._passed: Counter[tuple[str, ...]] = Counter()
 
     def add(self, answer: str) -> None:
-        """Add the calls of a model's answer; only the first answer may order to follow texts."""
+        """Add the calls of a model's answer to the outline.
+
+        Only the first answer may name texts whose instructions the agent obeys, with ``follow(…)``.
+        """
         for call in calls_of(answer):
             inner = [each for each in calls_in(call) if dotted(each.func) != "follow"]
             self._calls += inner
@@ -116,10 +125,20 @@ class Planned:
         is_alone: bool = False,
         foreign: Foreign | None = None,
     ) -> Sequence[Sequence[str]]:
-        """Compare a call with each planned call of its action; return the parameters that differ.
+        """Compare a call with each planned call of the same action.
 
-        Compares all parameters; in a clean script, only the ``foreign`` ones. With ``is_alone``, a
-        planned call that states no value leaves no value to the model.
+        Args:
+            action: The called action.
+            arguments: The arguments of the call.
+            is_free: Decides which values are content that may differ.
+            is_alone: Whether the call has only content. A planned call without constant arguments
+                then allows no other content.
+            foreign: The parameters to compare, for a script whose author had read no untrusted
+                data; all parameters when omitted.
+
+        Returns:
+            For each planned call, the parameters in which the call differs; empty if there is no
+            difference.
         """
         found: list[Sequence[str]] = []
         for call in self._planned(action):
@@ -128,7 +147,7 @@ class Planned:
         return found
 
     def states(self, action: str, name: str, value: Any) -> bool:
-        """Return whether the outline states a value of a parameter."""
+        """Return whether the outline gives this value of a parameter as a constant."""
         given = (self._given(call).get(letters_of_name(name)) for call in self._planned(action))
         nodes = (node for node in given if node is not None and is_constant(node))
         return any(self._fits(node, value, name, _always) for node in nodes)
@@ -136,7 +155,16 @@ class Planned:
     def exhausts(
         self, action: str, arguments: Mapping[str, Any], is_free: IsFree, planned: int
     ) -> bool:
-        """Count a planned call; return whether the call was already made as often as planned."""
+        """Return whether a call was already made as often as the outline contains it.
+
+        If not, the call is counted.
+
+        Args:
+            action: The called action.
+            arguments: The arguments of the call.
+            is_free: Decides which values are content that may differ.
+            planned: The number of times that the outline contains the call.
+        """
 
         def key_of(given: Mapping[str, Any]) -> tuple[str, ...]:
             return (action, *(" ".join(leaf) for leaf in values_of(given) if not is_free(*leaf)))
@@ -150,7 +178,7 @@ class Planned:
         return used >= planned
 
     def has(self, made: ReadCall) -> bool:
-        """Return whether the outline has a call that was made."""
+        """Return whether the outline contains a call that was made."""
         return any(self.is_call(call, made) for call in self._planned(made.action))
 
     def is_call(self, planned: ast.Call, made: ReadCall) -> bool:
@@ -159,7 +187,7 @@ class Planned:
             return False
         # Content may differ from the plan if a clean script wrote it, or if the call is a change,
         # which passed its own review.
-        is_free = _always if made.is_clean or made.changes else _never
+        is_free = _always if made.is_untainted or made.changes else _never
         return not any(self._misfits(planned, made.arguments, is_free))
 
     def _planned(self, action: str) -> Sequence[ast.Call]:
@@ -176,9 +204,9 @@ class Planned:
         is_free: IsFree,
         foreign: Foreign | None = None,
     ) -> Iterator[str]:
-        """Yield the names of arguments that do not fit a planned call.
+        """Yield the names of arguments that differ from a planned call.
 
-        With ``foreign``, only the arguments with texts of others are checked.
+        With ``foreign``, only the parameters with untrusted sources are compared.
         """
         planned, tool = self._given(call), self._tool_of(dotted(call.func))
         defaults: Mapping[str, Any] = tool.action.defaults if tool else {}
@@ -206,7 +234,14 @@ class Planned:
                 yield name
 
     def _fits(self, node: ast.expr | None, value: Any, path: str, is_free: IsFree) -> bool:
-        """Return whether a value is the planned value of its argument, if there is one."""
+        """Return whether a value equals the planned value, or is allowed by the planned expression.
+
+        Args:
+            node: The planned expression; None if the outline does not give the argument.
+            value: The value in the call.
+            path: The path of the value in the arguments.
+            is_free: Decides which values are content that may differ.
+        """
         items = [*items_of(value)]
         match node:
             case ast.List(elts=nodes) | ast.Tuple(elts=nodes) | ast.Set(elts=nodes):
@@ -244,9 +279,10 @@ class Planned:
                 )
 
     def _makes(self, node: ast.expr, sources: AbstractSet[str] | None) -> bool:
-        """Return whether a clean script makes a value of nothing but the planned calls' fields.
+        """Return whether a script computes a value only from what a planned expression uses.
 
-        The script's calls need all filters of the planned calls, but may say them in other words.
+        The calls in the script must have all filters of the planned calls, but the filters may have
+        other values.
         """
         if sources is None or UNKNOWN in sources or not sources <= self._sources_of(node):
             return False
@@ -257,7 +293,7 @@ class Planned:
         )
 
     def _filters(self, made: ReadCall) -> Iterator[str]:
-        """Yield the parameters of a call that have a value other than their default."""
+        """Yield the parameters of a call whose values differ from their defaults."""
         tool = self._tool_of(made.action)
         defaults: Mapping[str, Any] = tool.action.defaults if tool else {}
         return (n for n, v in made.arguments.items() if v not in (None, defaults.get(n)))
@@ -265,10 +301,17 @@ class Planned:
     def _field_contains(
         self, call: ast.Call, path: Sequence[str], text: str, inner: Sequence[str]
     ) -> bool:
-        """Return whether a field of an earlier call's result contains a value.
+        """Return whether a field in the result of an earlier call contains a value.
 
-        The value is the whole field, or the only word of its kind in the field's text. If the field
-        has several values, a value that others' texts mention does not count.
+        The value must be the whole field, or the only word of its kind in the field's text, such as
+        the only mail address. If the field has several values, a value that untrusted data mentions
+        does not count.
+
+        Args:
+            call: The planned call.
+            path: The names of the field in the result.
+            text: The value.
+            inner: The names of the fields inside the argument.
         """
         items = (item for made in self._held(call, (*path, *inner)) for item in made)
         held = {each for item in items for _, each in leaves_of(item)}
@@ -277,9 +320,10 @@ class Planned:
         return any(is_only_one(text, each) for each in held)
 
     def _held(self, call: ast.Call, path: Sequence[str]) -> Iterator[Iterator[Any]]:
-        """Yield what a field holds in each result of a planned call, or of one with fewer filters.
+        """Yield the values of a field in the results of calls that match a planned call.
 
-        A record of a result without the filter has to hold the value that the filter wants.
+        Calls with fewer filters than planned also count: then only records with the planned values
+        are used.
         """
         given = self._given(call)
         for made in self._made.get(dotted(call.func), ()):
@@ -311,7 +355,7 @@ def _never(_path: str, _text: str) -> bool:
 
 
 def _is_same(literal: Any, value: Any) -> bool:
-    """Return whether a value equals the planned one, ignoring number formats and spaces."""
+    """Return whether two values are equal, ignoring number formats and spaces."""
     wanted = [(path, same_text(text)) for path, text in leaves_of(literal)]
     return wanted == [(path, same_text(text)) for path, text in leaves_of(value)]
 

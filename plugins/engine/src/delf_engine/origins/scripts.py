@@ -16,59 +16,62 @@ from typing import Final
 from delf_engine.origins.syntax import arguments_of, dotted, letters_of_name
 from delf_engine.origins.values import parameter_of
 
-_PLAIN: Final = (
+_HARMLESS_BUILTINS: Final = (
     "abs all any bool chr dict enumerate filter float format int isinstance iter len list map max "
     "min next ord print range repr reversed round set sorted str sum tuple type zip"
 )
-"""Builtins that introduce no data of others and, except ``next``, change no argument."""
-_PURE: Final = (
+"""Builtins that return no untrusted data and change no argument, except ``next``."""
+_HARMLESS_MODULES: Final = (
     "asyncio base64 collections copy dataclasses datetime decimal enum fractions functools hashlib "
     "html itertools json math re statistics string textwrap typing urllib.parse uuid "
     "zoneinfo"
 )
-"""Modules whose functions introduce no data of others and add nothing to their arguments."""
-_HIDDEN_WAYS: Final = ("globals", "locals", "vars", "setattr", "exec", "eval")
-"""Names by which a script changes variables without a statement that shows it."""
-_READING: Final = (
+"""Modules whose functions return no untrusted data and do not modify their arguments."""
+_REFLECTION_NAMES: Final = ("globals", "locals", "vars", "setattr", "exec", "eval")
+"""Functions with which a script can change variables without an assignment."""
+_READING_METHODS: Final = (
     "casefold count date endswith format get index isoformat items join keys lower replace split "
     "splitlines startswith strftime strip title upper values"
 )
-"""Methods that change no list, record or text, nor their arguments."""
-_CHANGING: Final = (
+"""Methods that change neither their object nor their arguments."""
+_CHANGING_METHODS: Final = (
     "add append clear discard extend insert pop popitem remove reverse setdefault sort update"
 )
-"""Methods that change a list, record or set, and none of their arguments."""
+"""Methods that change their list, dict or set, but not their arguments."""
 _MAX_PASSES: Final = 30
-"""The most passes over the scripts; each pass follows values at least one assignment further."""
-_NEW: Final = (
+"""The maximum number of passes over the scripts.
+
+Each pass follows values through at least one more assignment.
+"""
+_NEW_VALUES: Final = (
     *(ast.List, ast.Dict, ast.Set, ast.Tuple, ast.ListComp, ast.SetComp, ast.DictComp),
     *(ast.BinOp, ast.Compare, ast.Constant, ast.JoinedStr),
 )
-"""Expressions whose value no other name has."""
-_MAKING: Final = "list dict set sorted tuple defaultdict Counter deque OrderedDict"
-"""Functions whose result no other name has."""
-_SKIPPING: Final = (
+"""Expressions that create a new object, to which no variable refers yet."""
+_CONSTRUCTORS: Final = "list dict set sorted tuple defaultdict Counter deque OrderedDict"
+"""Functions that create a new object, to which no variable refers yet."""
+_BRANCHING_NODES: Final = (
     *(ast.Try, ast.TryStar, ast.With, ast.AsyncWith),
     *(ast.BoolOp, ast.IfExp, ast.Match),
 )
-"""Nodes of which a part, by its value or an exception, decides whether another part runs."""
+"""Nodes in which the value or an exception of one part decides whether another part runs."""
 UNKNOWN: Final = "?"
-"""A source, or the name of a field, that the script does not show."""
+"""Stands for a source or a field name that the script does not show."""
 FIELD: Final = "."
-"""The first character of a source that is the name of a read field."""
+"""The prefix of a source that is a field name, in place of an action."""
 _Sources = set[str]
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 class Scripts:
-    """The scripts of a task whose author had read no text of others.
+    """Data flow analysis of a task's scripts: which action results flow into which arguments.
 
-    The scripts share their variables.
+    Only scripts whose author had read no untrusted data are analysed. The scripts share their
+    variables.
 
     Args:
-        parameters_of: Returns the parameters of the action with a dotted name; None if there is no
-            such action.
-        given: Names of variables that hold other people's data before the first script.
+        parameters_of: Returns the parameter names of an action; None if there is no such action.
+        given: The names of variables that hold untrusted data before the first script.
     """
 
     def __init__(
@@ -77,43 +80,46 @@ class Scripts:
         self._parameters_of = parameters_of
         self._trees: list[ast.Module] = []
         self._calls: dict[str, dict[ast.Call, Mapping[str, _Sources]]] = defaultdict(dict)
-        """The sources of the arguments of each action's calls in the last script."""
+        """The sources of the arguments of each call in the last script, by action and call."""
         self._values: dict[str, _Sources] = {name: {UNKNOWN} for name in given}
         """The sources of each variable."""
         self._contained: dict[str, _Sources] = defaultdict(set)
         """For each variable, the variables whose values its own value may contain."""
         self._shared: set[str] = set()
-        """The variables whose value may have another name, too, or be a part of another value."""
+        """The variables whose object another variable may also refer to, or contain."""
         self._fixed: set[str] = set()
-        """The variables that only stand for texts and numbers, which cannot change."""
-        self._pool: _Sources = set()
-        """The sources of all changes of shared values, which may be the value of any name."""
+        """The variables that refer only to immutable values: texts and numbers."""
+        self._shared_changes: _Sources = set()
+        """The sources of all changes to shared objects, to which any variable may refer."""
         self._functions: dict[str, list[_Function]] = defaultdict(list)
         self._decisive: dict[ast.AST, _Sources] = defaultdict(set)
         """The sources that decide whether or how often a statement runs."""
         self._inside: dict[ast.AST, _Sources] = defaultdict(set)
-        """The sources that a function reads, and so may return."""
+        """The sources that a function reads, so that its result may come from them."""
         self._uses: Counter[str] = Counter()
         """The number of times that each name occurs in the scripts."""
         self._uses_in: dict[ast.AST, Counter[str]] = {}
         """The number of times that each name occurs in a loop, condition or function."""
-        self._around: list[ast.AST] = []
+        self._enclosing: list[ast.AST] = []
         """The loops, conditions and functions that enclose the visited node, outermost first."""
         self._modules: set[str] = set()
-        self._loose: set[str] = set()
-        """The unbound names that are read other than in calls of actions."""
+        self._unbound_reads: set[str] = set()
+        """The names without a binding that the script reads.
+
+        A name that is only the function of an action call does not count.
+        """
         self._has_grown = True
-        self._known: dict[tuple[str, str, int | None], frozenset[str] | None] = {}
-        """The sources of arguments of the last script, once they were asked for."""
+        self._cached_sources: dict[tuple[str, str, int | None], frozenset[str] | None] = {}
+        """The results of :meth:`sources` for the last script."""
 
     def add(self, code: str) -> None:
-        """Analyse a script; invalid Python is ignored."""
-        self._known.clear()
+        """Analyse another script of the task; invalid Python is ignored."""
+        self._cached_sources.clear()
         try:
             tree = ast.parse(code)
             self._trees.append(tree)
             self._declare(tree)
-            self._uses.update(_names(tree))
+            self._uses.update(_names_in(tree))
             self._fixed = {*self._values} - self._shared
             # Sources only grow, so passes end. Earlier scripts are read again, because this one may
             # change the lists to which their variables refer.
@@ -129,26 +135,32 @@ class Scripts:
         self._calls.clear()  # without an end of the analysis, each call counts as unknown
 
     def sources(self, action: str, path: str, line: int | None) -> frozenset[str] | None:
-        """Return the actions and unknown names behind an argument in the last script.
+        """Return the actions and fields whose values flow into an argument in the last script.
+
+        Args:
+            action: The called action.
+            path: The path of a value in the arguments.
+            line: The line of the call; if it is None, all calls of the action count.
 
         Returns:
-            The names; None if the script's text has no such call, or may change variables in a way
-            that it does not show. If the line of the call is unknown, all calls of the action
-            count.
+            The sources. None if the script's text has no such call, or if the script may change
+            variables
+            in a way that its text does not show.
         """
         key = action, parameter_of(path), line
-        if key not in self._known:
-            self._known[key] = self._sources(*key)
-        return self._known[key]
+        if key not in self._cached_sources:
+            self._cached_sources[key] = self._find_sources(*key)
+        return self._cached_sources[key]
 
-    def _sources(self, action: str, parameter: str, line: int | None) -> frozenset[str] | None:
-        """Return the sources of an argument in calls at a line; None if no such call is found."""
+    def _find_sources(self, action: str, parameter: str, line: int | None) -> frozenset[str] | None:
         found = [
             given
             for call, given in self._calls[action].items()
             if line is None or call.lineno <= line <= (call.end_lineno or 0)
         ]
-        if not found or self._loose.intersection((*_HIDDEN_WAYS, action.partition(".")[0])):
+        if not found or self._unbound_reads.intersection(
+            (*_REFLECTION_NAMES, action.partition(".")[0])
+        ):
             return None
         name = letters_of_name(parameter)
         values = [each.get(name, each.get("*")) for each in found]
@@ -156,7 +168,11 @@ class Scripts:
         return frozenset[str]().union(*known or [{UNKNOWN}])
 
     def _declare(self, tree: ast.Module) -> None:
-        """Add the names that a script binds; those that no assignment or call binds are unknown."""
+        """Record the names that a script binds.
+
+        Names bound by other means than an assignment, a call or a harmless import have unknown
+        sources.
+        """
         for node in ast.walk(tree):
             names: Sequence[str | None] = ()
             match node:
@@ -173,7 +189,7 @@ class Scripts:
                     modules = {getattr(node, "module", None) or each.name for each in aliases}
                     names = [each.asname or each.name.partition(".")[0] for each in aliases]
                     # A script may import a name in different ways under a condition.
-                    if modules <= {*_PURE.split()} and node in tree.body:
+                    if modules <= {*_HARMLESS_MODULES.split()} and node in tree.body:
                         self._modules.update(names)
                         names = ()
                 case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -187,15 +203,15 @@ class Scripts:
                 self._shared.add(name)
 
     def read(self, node: ast.AST) -> _Sources:
-        """Follow the values in a part of a script; return the sources of all that it reads."""
+        """Return where the values that a node reads come from, and record what the node assigns."""
         match node:
             case ast.Name(id=name, ctx=ast.Load()):
                 return self._sources_of(name)
             case ast.Attribute(value=value, attr=name):
-                if name in _CHANGING.split():  # a method that the script passes on
+                if name in _CHANGING_METHODS.split():  # a method that the script passes on
                     self._change(value, {UNKNOWN})
                 if name.startswith("__"):  # such as ``__globals__``
-                    self._loose.add(_HIDDEN_WAYS[0])
+                    self._unbound_reads.add(_REFLECTION_NAMES[0])
                 is_field = not (isinstance(value, ast.Name) and value.id in self._modules)
                 return self.read(value) | ({FIELD + name} if is_field else set())
             case ast.Subscript(value=value, slice=index):
@@ -206,7 +222,7 @@ class Scripts:
                 self._grow_parameters(node, {UNKNOWN})
                 return self._read_parts(node)
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda() as value):
-                self._grow(self._contained[name], _names(value))
+                self._grow(self._contained[name], _names_in(value))
                 return self._read_whole(value, ast.iter_child_nodes(value))
             case ast.Assign(targets=targets, value=value):
                 return self._assign(targets, value)
@@ -250,12 +266,12 @@ class Scripts:
             case ast.FunctionDef(args=arguments) | ast.AsyncFunctionDef(args=arguments):
                 # A condition may decide which of two functions has the name.
                 self._grow_parameters(node, self._read_parts(arguments))
-                self._grow(self._contained[node.name], _names(node))
+                self._grow(self._contained[node.name], _names_in(node))
                 self._grow(self._values.setdefault(node.name, set()), *self._deciding(node.name))
                 return self._read_whole(node, node.body)
             case ast.ExceptHandler(body=body):
                 return self._read_all(body)
-            case _ if isinstance(node, _SKIPPING):
+            case _ if isinstance(node, _BRANCHING_NODES):
                 return self._read_whole(node, ast.iter_child_nodes(node))
             case _:
                 return self._read_parts(node)
@@ -264,7 +280,7 @@ class Scripts:
         return set[str]().union(*map(self.read, nodes))
 
     def _read_whole(self, node: ast.AST, parts: Iterable[ast.AST]) -> _Sources:
-        """Read a node of which any part may decide whether another part runs."""
+        """Read a node in which any part may decide whether another part runs."""
         with self._within(node, set()):
             self._grow(self._inside[node], self._read_all(parts))
             self._grow(self._decisive[node], self._inside[node])
@@ -274,20 +290,22 @@ class Scripts:
         return self._read_all(ast.iter_child_nodes(node))
 
     def _sources_of(self, name: str) -> _Sources:
-        """Return the sources of a name that is read."""
+        """Return the sources of the value of a name."""
         if functions := self._functions.get(name):  # passed on, so it may be called with anything
             for function in functions:
                 self._grow_parameters(function, {UNKNOWN})
             return {UNKNOWN}
         if name in self._values or name in self._modules:
-            return self._values.get(name, set()) | (set() if name in self._fixed else self._pool)
-        if name in _PLAIN.split():
+            return self._values.get(name, set()) | (
+                set() if name in self._fixed else self._shared_changes
+            )
+        if name in _HARMLESS_BUILTINS.split():
             return set()
-        self._loose.add(name)
+        self._unbound_reads.add(name)
         return {UNKNOWN}
 
     def _read_call(self, call: ast.Call) -> _Sources:
-        """Follow the arguments of a call; return the sources of its result."""
+        """Follow the arguments of a call, and return the sources of its result."""
         name = dotted(call.func)
         given = [*call.args, *(each.value for each in call.keywords)]
         root = name.partition(".")[0]
@@ -312,18 +330,25 @@ class Scripts:
         for each in functions:
             sources |= self._call(each, call, given)
         # An unknown function may put any argument into any other one.
-        is_plain = root in self._modules or name in _PLAIN.split()
+        is_plain = root in self._modules or name in _HARMLESS_BUILTINS.split()
         is_plain = is_plain and name != "next" and not is_bound
-        if method in _CHANGING.split() and dotted(receiver) not in _PLAIN.split():
+        if (
+            method in _CHANGING_METHODS.split()
+            and dotted(receiver) not in _HARMLESS_BUILTINS.split()
+        ):
             self._change(receiver, added, call)
-        elif not (functions or is_plain or method in _READING.split()):
+        elif not (functions or is_plain or method in _READING_METHODS.split()):
             for each in (receiver, *given):
                 if isinstance(each, (ast.Name, ast.Subscript, ast.Attribute, ast.Starred)):
                     self._spread(_roots(each), sources)
         return sources
 
     def _call(self, function: _Function, call: ast.Call, given: Sequence[ast.expr]) -> _Sources:
-        """Follow a call's arguments into a function of the script; return its result's sources."""
+        """Follow a call's arguments into a function that the script defines.
+
+        Returns:
+            The sources of the function's result.
+        """
         names = function.args
         named = arguments_of(call, [each.arg for each in (*names.posonlyargs, *names.args)])
         # What the function changes elsewhere also depends on whether the function is called.
@@ -347,15 +372,16 @@ class Scripts:
     def _bind(
         self, target: ast.AST, sources: _Sources, value: ast.expr, *, is_passed: bool = False
     ) -> None:
-        """Add the sources of a value to the names in a target.
+        """Add the sources of a value to the variables that an assignment target binds.
 
-        What decides whether a value ``is_passed`` to a parameter decides only about the call.
+        With ``is_passed``, the target is a parameter or a comprehension variable. The conditions
+        around the call then do not count as sources of the value.
         """
         match target:
             case ast.Name(id=name):
                 deciding = () if is_passed else self._deciding(name)
                 self._grow(self._values[name], sources, *deciding)
-                self._grow(self._contained[name], _names(value))
+                self._grow(self._contained[name], _names_in(value))
                 if not isinstance(value, (ast.Constant, ast.JoinedStr)):
                     self._fixed.discard(name)
                 if not self._is_new(value):
@@ -369,29 +395,36 @@ class Scripts:
                     self._bind(each, sources, ast.Starred(value), is_passed=is_passed)
 
     def _is_new(self, value: ast.expr) -> bool:
-        """Return whether the value of an expression has no other name."""
+        """Return whether an expression creates a new object, to which no variable refers yet."""
         value = value.value if isinstance(value, ast.Await) else value
         name = dotted(value.func) if isinstance(value, ast.Call) else ""
-        is_made = name.rpartition(".")[2] in _MAKING.split()
-        return is_made or isinstance(value, _NEW) or self._parameters_of(name) is not None
+        is_made = name.rpartition(".")[2] in _CONSTRUCTORS.split()
+        return is_made or isinstance(value, _NEW_VALUES) or self._parameters_of(name) is not None
 
     def _change(self, node: ast.AST, sources: _Sources, *added: ast.AST) -> None:
-        """Add sources to all names whose values may change with an expression's value.
+        """Add sources to all variables whose objects change if an expression's object is changed.
 
-        After the change, the value contains the ``added`` expressions.
+        Args:
+            node: The expression whose object is changed.
+            sources: The sources of the change.
+            added: The expressions whose values the object contains afterwards.
         """
         names = [*_roots(node)]
         for name in names:
-            self._grow(self._contained[name], *map(_names, added))
+            self._grow(self._contained[name], *map(_names_in, added))
         # A parameter or an item of a loop may be any list, even a module.
         if not names or not {*names} <= self._values.keys() - self._shared:
             outside = (each for each in sources if each[0] != FIELD)
-            self._grow(self._pool, outside, *self._deciding())
+            self._grow(self._shared_changes, outside, *self._deciding())
         # If a list changes, the values in the list stay the same.
         self._spread(names, sources, is_deep=not isinstance(node, ast.Name))
 
     def _spread(self, changed: Iterable[str], sources: _Sources, *, is_deep: bool = True) -> None:
-        """Add sources to names and, if the change is deep, to all that their values may contain."""
+        """Add sources to variables.
+
+        If the change is deep, the sources are also added to the variables whose values these may
+        contain.
+        """
         names = [*changed]
         for name in names:
             if name in self._values or name in self._modules:
@@ -401,31 +434,40 @@ class Scripts:
 
     @contextmanager
     def _within(self, node: ast.AST, sources: _Sources) -> Generator[None]:
-        """While the block runs, let sources decide whether or how often parts of a node run."""
+        """Visit the parts of a node during the block.
+
+        Args:
+            node: The node.
+            sources: The sources that decide whether or how often the parts run.
+        """
         self._grow(self._decisive[node], sources)
         if node not in self._uses_in:
             # What an exception skips can be used outside of the body.
             body = node.body if isinstance(node, (ast.Try, ast.TryStar)) else [node]
-            self._uses_in[node] = Counter(name for each in body for name in _names(each))
-        self._around.append(node)
+            self._uses_in[node] = Counter(name for each in body for name in _names_in(each))
+        self._enclosing.append(node)
         try:
             yield
         finally:
-            self._around.pop()
+            self._enclosing.pop()
 
     def _deciding(self, name: str | None = None) -> Iterator[_Sources]:
         """Yield the sources that decide whether or how often the visited node runs.
 
-        What decides about a statement does not decide a value that only this statement uses.
+        For a variable ``name`` that is used only inside an enclosing statement, the sources that
+        decide about this statement are left out.
         """
-        for node in self._around:
+        for node in self._enclosing:
             if name is None or self._uses_in[node][name] < self._uses[name]:
                 yield self._decisive[node]
 
     def _jump(self, sources: _Sources) -> _Sources:
-        """Take what decides that a jump happens as deciding all that the jump can skip."""
+        """Record a statement that leaves a loop or function, such as ``return`` or ``break``.
+
+        The sources that decide whether it runs also decide whether the skipped statements run.
+        """
         every = sources.union(*self._deciding())
-        for node in self._around:
+        for node in self._enclosing:
             self._grow(self._decisive[node], every)
         return sources
 
@@ -440,7 +482,7 @@ class Scripts:
 
 
 def _parameters(node: ast.AST) -> Iterator[str]:
-    """Yield the parameters of a function, of a lambda or of the methods of a class."""
+    """Yield the parameter names of a function or lambda, or of all methods of a class."""
     tree = getattr(node, "args", node)
     return (each.arg for each in ast.walk(tree) if isinstance(each, ast.arg))
 
@@ -450,7 +492,10 @@ def _is_lambda(node: ast.AST) -> bool:
 
 
 def _fields(key: ast.expr) -> _Sources:
-    """Return the field that a key names as a source; nothing for indexes of lists."""
+    """Return the field that a subscript's key names, as a set of one source.
+
+    The set is empty for list indexes, and contains an unknown field for a computed key.
+    """
     if isinstance(key, (ast.Slice, ast.UnaryOp)) or isinstance(getattr(key, "value", ""), int):
         return set()
     name = getattr(key, "value", None)
@@ -458,16 +503,15 @@ def _fields(key: ast.expr) -> _Sources:
 
 
 def _roots(node: ast.AST) -> Iterator[str]:
-    """Yield the names whose values a change of an expression's value changes, too."""
+    """Yield the variables whose objects change if the object of an expression is changed."""
     match node:
         case ast.Subscript(value=value) | ast.Attribute(value=value):
             return _roots(value)
         case ast.Call(func=ast.Attribute(value=value, attr="get" | "setdefault"), args=[_, *rest]):
             return (name for each in (value, *rest) for name in _roots(each))
         case _:
-            return _names(node)
+            return _names_in(node)
 
 
-def _names(node: ast.AST) -> Iterator[str]:
-    """Yield the names in an expression."""
+def _names_in(node: ast.AST) -> Iterator[str]:
     return (each.id for each in ast.walk(node) if isinstance(each, ast.Name))

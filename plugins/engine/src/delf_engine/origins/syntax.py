@@ -18,9 +18,14 @@ def dotted(node: ast.AST) -> str:
 
 
 def arguments_of(call: ast.Call, parameters: Sequence[str]) -> Mapping[str, ast.expr]:
-    """Return a call's arguments by normalised parameter name; ``*`` for all others.
+    """Return the arguments of a call, by normalised parameter name.
 
-    What is spread may be for each parameter that has no keyword of its own.
+    With ``*args`` or ``**kwargs``, the key ``*`` stands for all parameters without a keyword of
+    their own.
+
+    Args:
+        call: The call.
+        parameters: The names of the function's parameters, in order.
     """
     named = {letters_of_name(each.arg): each.value for each in call.keywords if each.arg}
     spread = [each.value for each in call.keywords if not each.arg]
@@ -32,7 +37,7 @@ def arguments_of(call: ast.Call, parameters: Sequence[str]) -> Mapping[str, ast.
 
 
 def letters_of_name(name: str) -> str:
-    """Convert a parameter's name for comparison: ``customerId`` equals ``customer_id``."""
+    """Normalise a parameter name, so that ``customerId`` equals ``customer_id``."""
     return name.replace("_", "").lower()
 
 
@@ -45,11 +50,12 @@ def is_constant(node: ast.expr) -> bool:
 
 
 def field_of(node: ast.expr) -> tuple[ast.Call, Sequence[str]] | None:
-    """Parse a field of a call's result, such as ``find(sender="ada")[0].address``.
+    """Parse an expression that reads a field of a call's result, such as ``find()[0].address``.
 
     Returns:
-        The call, and the names of the field from the outside in, without indexes of lists.
-        None for composed expressions.
+        The call, and the names of the fields from the outermost to the innermost, without list
+        indexes.
+        None for all other expressions.
     """
     path: list[str] = []
     while True:
@@ -70,5 +76,5 @@ def field_of(node: ast.expr) -> tuple[ast.Call, Sequence[str]] | None:
 
 
 def calls_in(node: ast.AST) -> Iterator[ast.Call]:
-    """Yield all calls in an expression, including the expression itself."""
+    """Yield all calls in an expression, which may be a call itself."""
     return (each for each in ast.walk(node) if isinstance(each, ast.Call))

@@ -8,28 +8,29 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-_PIECE: Final = 24
-"""The number of characters of a piece."""
+_PIECE_LENGTH: Final = 24
+"""The number of characters of each piece into which a long value is cut."""
 _MAX_PIECES: Final = 12
-"""The maximum number of pieces of one value that are searched."""
-_TELLING: Final = re.compile(r"(?=[\w.@-]*(?:[\d@]|\.\w)|[\w.@-]{16})[\w.@-]{6,}")
-"""Rare words, such as addresses; common words occur in any two texts."""
-_LONGEST: Final = 300
-"""The maximum number of characters of a value for which a pattern is made.
+"""The maximum number of pieces and rare words of one value that are searched for."""
+_RARE_WORD: Final = re.compile(r"(?=[\w.@-]*(?:[\d@]|\.\w)|[\w.@-]{16})[\w.@-]{6,}")
+"""Matches words that two texts do not share by chance, such as addresses."""
+_MAX_PATTERN_LENGTH: Final = 300
+"""The maximum number of characters of a value that is searched for with a pattern.
 
-Longer values never match by chance.
+A longer value has to occur literally.
 """
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?")
-"""A number with equivalent notations; codes such as ``007`` are excluded."""
-_CARRYING: Final = re.compile(
+"""Matches a number that may be written in several ways, but not codes such as ``007``."""
+_HIDDEN_DATA: Final = re.compile(
     r"\w@\w|://|\bwww\.|\b[\w-]+\.[a-z]{2,12}/|[A-Z]{2}\d{10}|\d[\d ]{6,}\d"
     r"|(?<!\S)(?=\S*\d)(?=\S*[A-Za-z])[A-Za-z0-9+/=_-]{20,}"
     # Spelled: ``evil [dot] example``, and at least eight single letters: ``G B 4 4 - E V I L``.
     r"|\w\s?[\[({]\s?(?:[.@]|(?i:dot|at))\s?[\])}]\s?\w"
     r"|(?<!\w)(?!(?:\d\W+){7})(?:[^\W_](?:[^\w\n|,;]|_){1,3}){7,}[^\W_](?!\w)"
 )
-"""Mail and web addresses, account numbers, encoded text, and addresses written letter by letter or
-with ``[dot]``.
+"""Matches text in which data may be hidden: addresses, account numbers and encoded words.
+
+Addresses may be written with ``[dot]``, and words letter by letter.
 """
 _KINDS: Final = (
     re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"),
@@ -37,7 +38,7 @@ _KINDS: Final = (
     re.compile(r"(?=[A-Z0-9]*\d)[A-Z0-9]{8,}"),
     re.compile(r"\d+(?:[.,]\d+)?"),
 )
-"""Patterns of mail addresses, web addresses, account numbers and numbers."""
+"""Patterns of mail addresses, web addresses, account numbers and numbers, in this order."""
 _MARKS: Final = bytes(code for code in range(128) if not chr(code).isalnum())
 _FOREIGN_MARKS: Final = re.compile(r"[^\w\x00-\x7f]+")
 
@@ -48,7 +49,7 @@ def mentions(text: str, value: str) -> bool:
     ``ada@example.co`` is not in a text with ``ada@example.com``.
     """
     words = re.sub(r"^(?:https?://|mailto:)|/+$", "", value.strip()).split()
-    if not words or len(value) > _LONGEST:
+    if not words or len(value) > _MAX_PATTERN_LENGTH:
         return bool(words) and value.strip() in text
     is_code = any(map(str.isdigit, value))  # people write codes with spaces
     parts = "".join(words) if is_code else words
@@ -58,9 +59,13 @@ def mentions(text: str, value: str) -> bool:
 
 
 def names(text: str, value: str) -> bool:
-    """Return whether a text names a record by its identifier, or by the number in the identifier.
+    """Return whether a text mentions a record by its identifier, or by the identifier's number.
 
     ``11`` is a record's number in "file '11'" and "delete 11", but not in "June 11 is".
+
+    Args:
+        text: The text.
+        value: The identifier of the record.
     """
     number = re.search(r"(?:^\d+|\d{2,})$", value)
     if len(text.strip()) <= len(value) or not re.search(r"\d", value):
@@ -72,15 +77,21 @@ def names(text: str, value: str) -> bool:
 
 
 def is_only_one(word: str, text: str) -> bool:
-    """Return whether a text has only one word of its kind: address, account or number."""
+    """Return whether a word is the only one of its kind in a text.
+
+    The kinds are mail addresses, web addresses, account numbers and numbers.
+    """
     kind = next((kind for kind in _KINDS if kind.fullmatch(word.strip())), None)
     found = {match[0].casefold().rstrip(".") for match in kind.finditer(text)} if kind else {""}
     return found == {word.strip().casefold()}
 
 
 def may_carry(text: str) -> bool:
-    """Return whether a text holds an address, an account, or an encoded or spelled word."""
-    return _CARRYING.search(text) is not None
+    """Return whether a text may hide data: an address, an account number or an encoded word.
+
+    A word written letter by letter also counts.
+    """
+    return _HIDDEN_DATA.search(text) is not None
 
 
 def number_text(value: float) -> str:
@@ -89,7 +100,7 @@ def number_text(value: float) -> str:
 
 
 def same_text(text: str) -> str:
-    """Convert a text to the form in which texts are compared.
+    """Normalise a text, so that two texts with the same meaning become equal.
 
     Ignores number formats, spaces in account numbers, and case in mail addresses.
     """
@@ -103,7 +114,7 @@ def same_text(text: str) -> str:
 
 
 def letters_of(text: str) -> str:
-    """Return the letters and digits of a text, ignoring case, spaces and invisible characters."""
+    """Return the letters and digits of a text in lower case, without invisible characters."""
     if not text.isascii():
         text = _FOREIGN_MARKS.sub("", unicodedata.normalize("NFKC", text).casefold())
     data = text.lower().encode(errors="surrogatepass")  # may contain lone surrogates
@@ -111,9 +122,9 @@ def letters_of(text: str) -> str:
 
 
 def pieces_of(text: str) -> Iterator[str]:
-    """Yield the letters of a text's rare words, and of its parts."""
+    """Yield the rare words of a text and pieces of it, reduced to letters and digits."""
     letters = letters_of(text)
-    rare = map(letters_of, sorted(_TELLING.findall(text), key=len, reverse=True))
-    step = max(_PIECE, len(letters) // _MAX_PIECES)
-    cuts = (letters[at : at + _PIECE] for at in range(0, len(letters) - _PIECE, step))
+    rare = map(letters_of, sorted(_RARE_WORD.findall(text), key=len, reverse=True))
+    step = max(_PIECE_LENGTH, len(letters) // _MAX_PIECES)
+    cuts = (letters[at : at + _PIECE_LENGTH] for at in range(0, len(letters) - _PIECE_LENGTH, step))
     return islice((piece for piece in (*rare, *cuts) if len(piece) > 5), _MAX_PIECES)

@@ -15,17 +15,17 @@ from delf_engine.origins.texts import number_text, same_text
 
 _LISTS: Final = (list, tuple, set, frozenset)
 MAX_LEAVES: Final = 500
-"""The most values of one call that are examined."""
+"""The maximum number of values in one call's arguments that are examined."""
 _MAX_TEXT_BYTES: Final = 4_000_000
-"""The most bytes of one value that are decoded as text."""
+"""The maximum number of bytes of one value that are decoded as text."""
 _NAMES: Final = re.compile(r"[^.\[\]]+(?![^\[]*\])")
-CONTENTS: Final = frozenset(
+CONTENT_WORDS: Final = frozenset(
     {"text", "body", "subject", "title", "description", "content", "message", "note"}
     | {"comment", "summary", "caption", "reason", "html", "markdown"}
 )
-"""Words in the names of parameters that hold contents, for actions that declare nothing."""
-_DATA: Final = re.compile(r"[\d/@<&]|\S[=:]\S")
-"""Characters that do not occur in words of a language; ``Done:`` is a word."""
+"""Words in the names of parameters that hold content for people, such as the body of a mail."""
+_MACHINE_DATA: Final = re.compile(r"[\d/@<&]|\S[=:]\S")
+"""Matches characters that occur in data for machines, but not in words; ``Done:`` is a word."""
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _Step = tuple[str, Any, Trust]
 """A path, its value, and the value's trust."""
@@ -38,13 +38,18 @@ def authored(
     *,
     is_whole: bool = False,
 ) -> Iterator[tuple[Trust, str, str]]:
-    """Yield trust, path and text of each value of plain data, in order.
+    """Yield the trust, the path and the text of each value in plain data, in order.
 
-    A result that is a text of JSON is parsed. Every key, ``True``, ``False``, ``None`` and empty
-    values are yielded only with ``is_whole``.
+    A text that contains JSON is parsed first, unless ``is_whole``.
+
+    Args:
+        value: The data.
+        trust: The trust of all values, or of the values of each field, with ``*`` for other fields.
+        path: The path of the data, which all yielded paths begin with.
+        is_whole: Whether to also yield keys, booleans, None and empty collections.
     """
     trust_by_key: Mapping[str, Trust] = {"*": trust} if isinstance(trust, str) else trust
-    start = value if is_whole else _data_in(value)
+    start = value if is_whole else _parse_json(value)
     todo: list[_Step] = [(path, start, trust_by_key.get("*", "outside"))]
     while todo:
         path, item, whose = todo.pop()
@@ -73,7 +78,7 @@ def authored(
                 steps: list[_Step] = [(f"{path}[{at}]", each, whose) for at, each in items]
                 todo += reversed(steps)
             case _:
-                todo.append((path, _plain(item), whose))
+                todo.append((path, _to_json_types(item), whose))
 
 
 def values_of(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -82,12 +87,12 @@ def values_of(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def leaves_of(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield all leaves of plain data with their paths, including keys, ``None`` and empty lists."""
+    """Yield the path and the text of each value in plain data, including keys and None."""
     return ((inner, text) for _, inner, text in authored(value, path=path, is_whole=True))
 
 
-def _plain(value: Any) -> Any:
-    """Convert a set, a tuple, a record of a class and other values to data of JSON."""
+def _to_json_types(value: Any) -> Any:
+    """Convert any value to types that JSON supports."""
     if isinstance(value, _LISTS):
         return list(cast("Iterable[Any]", value))
     if isinstance(value, Mapping):
@@ -95,8 +100,8 @@ def _plain(value: Any) -> Any:
     return to_jsonable_python(value, fallback=str, inf_nan_mode="strings")
 
 
-def _data_in(value: Any) -> Any:
-    """Parse a text that is a JSON object or array; return other values unchanged."""
+def _parse_json(value: Any) -> Any:
+    """Parse a text that is a JSON object or array; return any other value unchanged."""
     try:
         return json.loads(value) if isinstance(value, str) and value[:1] in ("{", "[") else value
     except (ValueError, RecursionError):
@@ -106,12 +111,16 @@ def _data_in(value: Any) -> Any:
 def fields_at(
     value: Any, path: Sequence[str], wanted: Mapping[str, Any] | None = None
 ) -> Iterator[Any]:
-    """Yield the values of a result's field, in each record with the wanted values.
+    """Yield the values of a field in a result's records.
 
-    A wanted value has to be in the field of this name, or in any field if the record has none.
-    Texts in it are not parsed, because their author could choose the field names.
+    Args:
+        value: The result of a call.
+        path: The names of the field, from the outermost to the innermost.
+        wanted: Values that a record must have, by field name. A record without the field may have
+            the value in any other field. Texts in records are not parsed as JSON, because their
+            author could choose the field names.
     """
-    found = [*items_of(_data_in(value))]
+    found = [*items_of(_parse_json(value))]
     for name, each in (wanted or {}).items():
         records = (cast("Mapping[Any, Any]", e) for e in found if isinstance(e, Mapping))
         text = same_text(str(each))
@@ -127,13 +136,15 @@ def fields_at(
 
 
 def fields_of(value: Any) -> Mapping[Any, Any] | None:
-    """Return a record's fields by name; None for other values."""
-    data: object = _data_in(value if isinstance(value, (str, list, dict)) else _plain(value))
+    """Return the fields of a record by name; None for a value that is not a record."""
+    data: object = _parse_json(
+        value if isinstance(value, (str, list, dict)) else _to_json_types(value)
+    )
     return cast("dict[Any, Any]", data) if isinstance(data, dict) else None
 
 
 def items_of(value: Any) -> Iterator[Any]:
-    """Yield the items of a list, recursively; another value is yielded itself."""
+    """Yield the items of a list and of the lists in it; yield any other value itself."""
     for item in cast("Iterable[Any]", value if isinstance(value, _LISTS) else (value,)):
         if isinstance(item, _LISTS):
             yield from items_of(item)
@@ -152,11 +163,16 @@ def parameter_of(path: str) -> str:
 
 
 def is_content(bound: BoundAction, path: str, text: str) -> bool:
-    """Return whether a value is content for people to read, and so does not decide the effect.
+    """Return whether a value is content for people to read, such as the body of a mail.
 
-    The ``sinks`` or ``contents`` that the author declared decide first. Without a declaration, a
-    text counts as content if its parameter or field has a name of contents, and the text is not
-    data for machines.
+    Content does not decide the effect of a call. An action's ``sinks`` or ``contents`` say which
+    parameters hold content. If the action declares neither, the names of parameters and fields
+    decide, and data for machines does not count as content.
+
+    Args:
+        bound: The called action.
+        path: The path of the value in the arguments.
+        text: The value.
     """
     action = bound.action
     if action.sinks is not None:
@@ -165,9 +181,9 @@ def is_content(bound: BoundAction, path: str, text: str) -> bool:
         return parameter_of(path) in action.contents
     # All words of the name must be names of contents: ``message_id`` is not.
     words = _WORDS.findall("".join(names_in(path)[-1:]))
-    is_named = bool(words) and CONTENTS.issuperset(w.lower().removesuffix("s") for w in words)
+    is_named = bool(words) and CONTENT_WORDS.issuperset(w.lower().removesuffix("s") for w in words)
     is_key = "[key " in path[path.rfind("[") :]
     lines = [line for line in map(str.strip, text.splitlines()) if line]
-    is_data = bool(lines) and all(" " not in line and _DATA.search(line) for line in lines)
-    is_data = is_data or _data_in(text) is not text
+    is_data = bool(lines) and all(" " not in line and _MACHINE_DATA.search(line) for line in lines)
+    is_data = is_data or _parse_json(text) is not text
     return action.effect != "read" and is_named and not is_key and not is_data

@@ -22,7 +22,7 @@ LIMIT_NAMES: Final[Mapping[str, str]] = {
 }
 """Alternative names of limits in ``sandbox_config``."""
 _OPTIONAL_OPTIONS: Final = ("cpu_limit", "pids_limit", "python", "runtime", "scratch")
-"""Options that only some backends support; other backends ignore them."""
+"""Options that are ignored by backends that do not support them."""
 
 
 def make_sandbox(
@@ -68,7 +68,7 @@ class Probed:
             declared_isolation if declared_isolation in ISOLATION_ORDER else "process"
         )
         self.claimed: Isolation = min(spec.isolation, claimed_isolation, key=isolation_rank)
-        """The declared isolation: the weaker of the spec's and the backend's."""
+        """The isolation that spec and backend declare, the weaker of both."""
         self._name = spec.name
         self._backend = backend
 
@@ -76,7 +76,7 @@ class Probed:
         """Measure the backend's isolation.
 
         Args:
-            thorough: Test its limits, too.
+            thorough: Whether to test the limits, too.
 
         Raises:
             SandboxUnavailableError: If no session can be opened.
@@ -84,7 +84,7 @@ class Probed:
         return await measure(self._backend, thorough=thorough)
 
     def trusted_isolation(self, measurement: Measured | None) -> Isolation:
-        """Return the isolation to rely on: ``process`` without a measurement."""
+        """Return the isolation to rely on; without a measurement, the weakest one, ``process``."""
         return "process" if measurement is None else measurement.trusted_isolation(self.claimed)
 
     def explain(self, measurement: Measured | None) -> str:

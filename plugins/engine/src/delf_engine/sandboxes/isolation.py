@@ -47,15 +47,16 @@ class Measured:
     """The results of the isolation tests: unreachable resources and enforced limits.
 
     Args:
-        calls: Whether system calls are possible at all; other interpreters have none.
+        calls: Whether system calls are possible at all; an interpreter other than CPython may have
+            none.
         files: Whether host files can neither be read nor created, and input files not changed.
         network: Whether neither servers of the host nor other networks can be reached.
         processes: Whether no host process can be inspected, traced or killed.
-        starts: Whether no process can be started; in a container, processes may be started.
+        starts: Whether no process can be started. Containers may allow this.
         kernel: Whether the kernel differs from the host's.
-        memory: Whether memory is limited; None if not tested, as for ``cpu`` and ``forks``.
-        cpu: Whether processor time is limited.
-        forks: Whether the number of processes is limited.
+        memory: Whether memory is limited; None if not tested.
+        cpu: Whether processor time is limited; None if not tested.
+        forks: Whether the number of processes is limited; None if not tested.
         reached: The reached resources, in words.
     """
 
@@ -71,7 +72,7 @@ class Measured:
     reached: tuple[str, ...] = ()
 
     def trusted_isolation(self, claimed: Isolation) -> Isolation:
-        """Return the measured isolation, at most the declared one.
+        """Return the isolation to rely on: the measured one, but never stronger than declared.
 
         Args:
             claimed: The declared isolation.
@@ -113,7 +114,7 @@ class _Bait:
 
     @property
     def is_hit(self) -> bool:
-        """True if the bait process was killed, signalled or traced."""
+        """True if a script killed, signalled or traced the host's test process."""
         if self.process is None or self.process.poll() is not None:
             return True
         try:
@@ -127,7 +128,7 @@ class _Bait:
         return pending or is_ending or fields["TracerPid"] != "0"
 
     def has_strange_files(self) -> bool:
-        """Return True if a script created a file in a bait folder or beside an input file."""
+        """Return whether a script created a file outside of its sandbox."""
         own_names = {"secret", "listener", "inputs", *(path.name for path in self.inputs)}
         folders = (*self.folders, *(path.parent for path in self.inputs))
         return any(path.name not in own_names for folder in folders for path in folder.iterdir())
@@ -194,11 +195,11 @@ async def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 async def measure(backend: SandboxBackend, *, thorough: bool = False) -> Measured:
-    """Test an available backend from inside.
+    """Test an available backend by running scripts in it that try to escape.
 
     Args:
         backend: The backend; it stays open.
-        thorough: Test its limits, too, which takes some seconds.
+        thorough: Whether to test the limits, too, which takes some seconds.
 
     Raises:
         SandboxUnavailableError: If no session can be opened.
@@ -246,7 +247,7 @@ def _lines(text: str) -> list[str]:
 
 
 class _Probe:
-    """Runs test scripts in one session, reopened if it dies."""
+    """Runs test scripts in one session, and opens another session if the first one dies."""
 
     def __init__(self, backend: SandboxBackend, bait: _Bait) -> None:
         self._backend = backend
@@ -263,7 +264,7 @@ class _Probe:
         }
 
     async def run(self, script: str) -> str:
-        """Return a script's output; a killed script is a result, too."""
+        """Return the output of a script, even if the sandbox killed it."""
         if self._session is None or not self._session.alive:
             await self.aclose()
             self._session = await self._backend.open(self._spec)
@@ -299,7 +300,7 @@ async def _is_limited(
 
 
 def _is_another(kernel: str) -> bool:
-    """Return True if a sandbox's kernel, as described by a script, is not the host's kernel."""
+    """Return whether a sandbox has another kernel than the host, from a script's description."""
     machine = platform.uname()
     try:
         boot = Path(_BOOT_ID).read_text(encoding="ascii").strip()
@@ -422,7 +423,7 @@ def spoil(path, name):
 for path in INPUTS:
     spoil(path, path.encode())
 """
-"""Code after :data:`WAYS` that changes the input files ``INPUTS``, past Python's own ``open``."""
+"""A script part, after :data:`WAYS`, that tries to change the input files by system calls."""
 
 _NETWORK: Final = """
 def visit(family, address, kind=1):

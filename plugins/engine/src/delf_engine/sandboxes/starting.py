@@ -38,11 +38,11 @@ _UNITS = {"k": 1024, "m": _MB, "g": 1024 * _MB, "": 1}
 
 @dataclass(frozen=True, slots=True)
 class ChosenSandbox:
-    """A chosen and working backend.
+    """The sandbox backend that an agent uses.
 
     Args:
         spec: The spec of its plugin.
-        backend: The backend.
+        backend: The backend, which works on this machine.
         isolation: The measured isolation; ``process`` if not measured.
         warning: A warning about the choice, if any.
         passed_over: Whether a stronger backend is installed but was not chosen.
@@ -72,14 +72,14 @@ class _Search:
     context: PluginContext
 
     async def take(self, spec: SandboxSpec) -> ChosenSandbox | Unavailable:
-        """Return the backend if it works and is strong enough, else the reason against it."""
+        """Return the backend if it works and is strong enough, otherwise the reason against it."""
         if self._is_weak(spec.isolation):
             return self._too_weak(f"{spec.name} isolates by {spec.isolation} only")
         backend = make_sandbox(
             self.host, spec, self.config.sandbox_config, self.options, self.context
         )
         try:
-            state = await self._ready(spec, backend)
+            state = await self._check_ready(spec, backend)
             if isinstance(state, Available):
                 isolation, reason = await self._isolation(spec, backend)
                 if not self._is_weak(isolation):
@@ -101,8 +101,8 @@ class _Search:
             "measured",
         )
 
-    async def _ready(self, spec: SandboxSpec, backend: SandboxBackend) -> Availability:
-        """Check that sessions can be opened, preparing an image or similar if needed."""
+    async def _check_ready(self, spec: SandboxSpec, backend: SandboxBackend) -> Availability:
+        """Check that sessions can be opened; prepare what this needs, such as a container image."""
         owner = f"the sandbox {spec.name!r}"
         try:
             state = await within(START_SECONDS, owner, "available", backend.available)
@@ -133,7 +133,7 @@ class _Search:
 
 
 async def _close(spec: SandboxSpec, backend: SandboxBackend) -> None:
-    """Close a backend that was not chosen; log a failure."""
+    """Close a backend that was not chosen; log a failure to close."""
     try:
         await close_all({f"the sandbox {spec.name!r}": backend})
     except (PluginError, ExceptionGroup) as error:
@@ -171,7 +171,7 @@ async def choose_sandbox(
 
 
 async def _choose_strongest(search: _Search) -> ChosenSandbox:
-    """Choose the strongest working sandbox, preferring those with all of Python."""
+    """Choose the strongest working sandbox; of equal ones, one that supports all of Python."""
     specs = sorted(
         search.host.specs(SandboxSpec),
         # First the sandboxes with all of Python: a subset cannot run every script.
@@ -246,7 +246,7 @@ def _number(name: str, value: Any) -> float:
 
 
 def _size(name: str, value: Any) -> float:
-    """Parse a size in bytes, or a text such as ``512m``."""
+    """Parse a size in bytes: a number, or a text with a unit such as ``512m``."""
     if not isinstance(value, str):
         return _number(name, value)
     text = value.strip().lower().removesuffix("b").removesuffix("i")

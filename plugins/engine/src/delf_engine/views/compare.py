@@ -14,17 +14,17 @@ from delf_engine.views.trace import Trace
 
 Part = Literal["scripts", "calls", "answer"]
 PARTS: Final[tuple[Part, ...]] = ("scripts", "calls", "answer")
-_RESULT: Final = 200
-"""The maximum number of characters shown of a call's result."""
+_MAX_RESULT_LENGTH: Final = 200
+"""The maximum number of characters of a call's result in a diff."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """A task as lines of text, for a diff.
+    """A task as lines of text, for a diff of two tasks.
 
     Args:
         figures: The state, cost and duration, as JSON-ready data.
-        lines: The scripts, its calls with arguments and results, and its answer.
+        lines: The task's scripts, its calls with arguments and results, and its answer.
     """
 
     figures: dict[str, Any]
@@ -32,7 +32,7 @@ class Compared:
 
 
 def compared(task: TaskRecord, events: Sequence[Event]) -> Compared:
-    """Return a task's figures, and its parts as lines of text for a diff.
+    """Return a task's figures, and its scripts, calls and answer as lines of text.
 
     Args:
         task: The record.
@@ -71,7 +71,9 @@ def _calls(trace: Trace) -> list[str]:
     for call in trace.tool_calls:
         argument_list = ", ".join(f"{name}={_text(item)}" for name, item in call.arguments.items())
         outcome = call.error if call.error is not None else _text(call.result)
-        lines.append(f"{call.name}({argument_list}) → {call.status}: {outcome[:_RESULT]}")
+        lines.append(
+            f"{call.name}({argument_list}) → {call.status}: {outcome[:_MAX_RESULT_LENGTH]}"
+        )
     return lines
 
 

@@ -10,10 +10,10 @@ from delf.events import Event, TaskStarted
 PERSON: Final = "person"
 """The model name recorded for a script that a person wrote."""
 COPIED: Final = "forked_events"
-"""The key in a fork's setup for the number of copied events."""
+"""The key, in a fork's setup, of the number of copied events."""
 
 
 def copied_events(events: Sequence[Event]) -> int:
-    """Return the number of a fork's first events that were copied; 0 for other tasks."""
+    """Return how many of a fork's events were copied from the forked task; 0 for other tasks."""
     began = next((event for event in events if isinstance(event, TaskStarted)), None)
     return 0 if began is None else int(began.setup.get(COPIED, 0))

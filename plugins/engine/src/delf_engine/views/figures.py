@@ -11,8 +11,8 @@ from typing import Final
 
 from delf.protocols.search import Figures
 
-_PLAIN: Final = re.compile(r"\w")
-"""Characters that can start a name without being taken for a formula."""
+_SAFE_START: Final = re.compile(r"\w")
+"""Matches a first character with which a spreadsheet takes no name for a formula."""
 
 
 def figures_csv(by: str, figures: Sequence[Figures]) -> str:
@@ -29,6 +29,6 @@ def figures_csv(by: str, figures: Sequence[Figures]) -> str:
     writer = csv.writer(out)
     writer.writerow([by, *names])
     for row in figures:
-        group = row.group if not row.group or _PLAIN.match(row.group) else f"'{row.group}"
+        group = row.group if not row.group or _SAFE_START.match(row.group) else f"'{row.group}"
         writer.writerow([group, *(getattr(row, name) for name in names)])
     return out.getvalue()

@@ -17,7 +17,7 @@ from delf_engine.views.copies import PERSON, copied_events
 _LEVEL: Final = 6
 """The zlib compression level."""
 _MAX_BYTES: Final = 64 * 1024 * 1024
-"""The maximum number of bytes of a decompressed prompt; the rest is omitted."""
+"""The maximum size of a decompressed prompt in bytes; the rest is omitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class PromptMessage:
     Args:
         role: The author: ``system``, ``user`` or ``assistant``.
         text: The text; an image or a file is described in brackets.
-        same: Whether the previous call for the same purpose had the same message.
+        same: Whether the previous call for the same purpose also had this message.
     """
 
     role: str
@@ -43,9 +43,9 @@ class Prompt:
         number: The number in the task, from 1.
         model: The model.
         purpose: The purpose of the call.
-        attempt: The pass through the loop.
+        attempt: The number of the strategy's attempt.
         at: The Unix time of the call.
-        messages: The messages; None if they are not kept.
+        messages: The messages; None if the journal does not keep prompts.
         tools: Names of the offered functions and server-side tools.
         answer: The answer; None before the reply and after a failure.
         calls: The tool calls that the model requested.
@@ -77,7 +77,11 @@ class Prompt:
 
 
 def pack(messages: Sequence[Message], before: Sequence[Message]) -> tuple[int, str]:
-    """Count the leading messages shared with the previous call, and compress the others."""
+    """Compress the messages of a prompt that the previous call did not have.
+
+    Returns:
+        The number of leading messages that both calls have, and the other messages, compressed.
+    """
     shared_count = 0
     for one, other in zip(messages, before, strict=False):
         if one is not other and one != other:
@@ -109,7 +113,7 @@ def prompts_of(events: Sequence[Event]) -> list[Prompt]:
                     tools=(*event.tools, *event.server_side),
                 )
             case ModelReplied():
-                prompt = _of(prompts_by_number, event)
+                prompt = _prompt_of(prompts_by_number, event)
                 if prompt is not None:
                     prompt.model, prompt.answer, prompt.calls = event.model, event.text, event.calls
                     prompt.usage, prompt.cost_usd = event.usage, event.cost_usd
@@ -117,7 +121,7 @@ def prompts_of(events: Sequence[Event]) -> list[Prompt]:
                     prompt.duration_ms = event.duration_ms
                     prompt.finish_reason, prompt.reply_id = event.finish_reason, event.reply_id
             case ModelFailed():
-                prompt = _of(prompts_by_number, event)
+                prompt = _prompt_of(prompts_by_number, event)
                 if prompt is not None:
                     prompt.error, prompt.duration_ms = event.error, event.duration_ms
             case _:
@@ -125,8 +129,13 @@ def prompts_of(events: Sequence[Event]) -> list[Prompt]:
     return list(prompts_by_number.values())
 
 
-def _of(prompts_by_number: dict[int, Prompt], event: ModelReplied | ModelFailed) -> Prompt | None:
-    """Return the call that an event answers; without a number, the first of its purpose."""
+def _prompt_of(
+    prompts_by_number: dict[int, Prompt], event: ModelReplied | ModelFailed
+) -> Prompt | None:
+    """Return the model call that an event answers.
+
+    An event without a number answers the first unanswered call with the same purpose.
+    """
     if event.number:
         return prompts_by_number.get(event.number)
     waiting = (
@@ -140,7 +149,10 @@ def _of(prompts_by_number: dict[int, Prompt], event: ModelReplied | ModelFailed)
 def _unpacked(
     event: ModelCalled, before: tuple[PromptMessage, ...] | None
 ) -> tuple[PromptMessage, ...] | None:
-    """Return the messages of a prompt; None if they, or those before, are not kept."""
+    """Decompress the messages of a prompt.
+
+    None if the journal does not have the messages, or not those that the previous call shares.
+    """
     if event.prompt is None or (event.same and (before is None or len(before) < event.same)):
         return None
     raw = zlib.decompressobj().decompress(base64.b64decode(event.prompt), _MAX_BYTES)

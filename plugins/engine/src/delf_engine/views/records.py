@@ -30,8 +30,8 @@ class ToolCallTrace:
         duration_ms: The duration of the tool in milliseconds.
         children: The ids of its child tasks.
         output: The text that the call printed.
-        origins: The sources of its arguments' values, by path, as shown with a request; empty
-            without a request, and for arguments that a person wrote.
+        origins: Where the values of the arguments came from, by path, as a person was shown them.
+            Empty if no person was asked; values that a person edited are left out.
     """
 
     call_id: int
@@ -92,7 +92,7 @@ class ModelCallTrace:
         usage: The token counts.
         cost_usd: The cost; None if unknown.
         duration_ms: The duration in milliseconds.
-        step: The current step of the loop; empty outside of steps.
+        step: The current step of the task; empty outside of steps.
     """
 
     model: str
@@ -130,7 +130,7 @@ class ModelUse:
 
 @dataclass(slots=True, kw_only=True)
 class SetupTrace(ModelUse):
-    """Model calls for setting up connections, not charged to any task."""
+    """The model calls for setting up connections, whose cost no task pays."""
 
     @property
     def cached(self) -> bool:
@@ -140,7 +140,7 @@ class SetupTrace(ModelUse):
 
 @dataclass(frozen=True, kw_only=True)
 class RerunTrace:
-    """A further pass that a script requested."""
+    """A request of a script to continue with another script."""
 
     attempt: int
     duration_ms: float

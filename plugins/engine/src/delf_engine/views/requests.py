@@ -10,10 +10,10 @@ from delf.protocols.facts import facts_data
 
 
 def request_view(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> dict[str, Any]:
-    """Return every field of a request as plain data, with its message and its facts.
+    """Return all fields of a request as plain data, with its message and its facts.
 
     Args:
         request: The request.
-        so_far: Later events of the task, with votes.
+        so_far: The task's events since the request, which contain votes and comments.
     """
     return {**request.to_dict(), "facts": facts_data(request, so_far)}

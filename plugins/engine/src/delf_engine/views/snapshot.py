@@ -16,8 +16,8 @@ from delf.values.encoding import to_jsonable
 from delf_engine.views.records import TimelineEntry
 from delf_engine.views.trace import Trace
 
-_FIRST_WORDS: Final = {TaskState.FAILED: "error", TaskState.WAITING: "running"}
-"""Names of states that differ in the snapshot format of the first system."""
+_LEGACY_STATES: Final = {TaskState.FAILED: "error", TaskState.WAITING: "running"}
+"""The names of states in the snapshot format that differ from delf's names of states."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class StreamSnapshot:
 
     Args:
         task_id: The task.
-        state: The state; ``to_dict`` uses the state names of the first system.
+        state: The state; :meth:`to_dict` names some states differently.
         task: The task.
         elapsed_ms: Milliseconds since submission, without interruptions.
         events: The timeline so far.
@@ -62,13 +62,13 @@ class StreamSnapshot:
     def to_dict(self) -> dict[str, Any]:
         """Return the snapshot as JSON-ready data with ``is_terminal``, without the trace.
 
-        The format is that of the first system, which calls a failed task ``error`` and has no state
-        for a task that waits for a person.
+        The format of delf's predecessor is kept: a failed task is ``error``, and a task that waits
+        for a person is ``running``.
         """
         values = {
             name: getattr(self, name) for name in self.__dataclass_fields__ if name != "trace"
         }
-        state = _FIRST_WORDS.get(self.state, self.state.value)
+        state = _LEGACY_STATES.get(self.state, self.state.value)
         return to_jsonable({**values, "state": state, "is_terminal": self.is_terminal})
 
 
@@ -109,6 +109,6 @@ def snapshot(events: Sequence[ev.Event], *, interrupted: bool = False) -> Stream
 
 
 def _seconds(events: Sequence[ev.Event]) -> float:
-    """Return the seconds between the first and the last event, without interruptions."""
+    """Return the duration of a task in seconds, without the time while it was interrupted."""
     steps = pairwise(events)
     return sum(b.at - a.at for a, b in steps if not isinstance(b, ev.TaskResumed))

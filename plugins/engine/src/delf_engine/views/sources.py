@@ -15,10 +15,11 @@ _MAX_CALLS: Final = 200
 
 
 def sources_of(events: Sequence[Event]) -> Mapping[int, Mapping[str, Any]]:
-    """Return the origins of the values in a task's first calls, by call and path.
+    """Return where the values in a task's first calls came from, by call and path.
 
-    At most ``_MAX_CALLS`` calls are searched. The journal does not record authors, so the origins
-    have none. Values found neither in the task nor in an earlier result are omitted.
+    At most ``_MAX_CALLS`` calls are examined. The journal does not record the trust of results, so
+    the origins have no trust. Values found neither in the task nor in an earlier result are
+    omitted.
 
     Args:
         events: The task's events.

@@ -23,7 +23,7 @@ from delf_engine.views.records import (
 
 MAX_LINES: Final = 1_000
 """The maximum number of printed lines in a trace; the journal and the answer have all lines."""
-_MAX_OUTPUT: Final = 1_000_000
+_MAX_OUTPUT_LENGTH: Final = 1_000_000
 """The maximum number of characters of a call's output in a trace."""
 _CHANGING = frozenset({ev.ScriptGenerated, ev.ScriptFinished, ev.CallStarted, ev.CallFinished})
 _CALL_FIELDS = tuple(item.name for item in fields(ToolCallTrace))
@@ -193,7 +193,7 @@ class Trace:
         self._running.clear()
 
     def _say(self, event: ev.Printed) -> None:
-        """Add printed lines, up to the limit; an open line is continued."""
+        """Add printed lines to the timeline, up to the limit; continue an unfinished line."""
         text = event.text
         if "\r" in text:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -207,7 +207,7 @@ class Trace:
             self._continue_line(rest, event.at)
 
     def _continue_line(self, text: str, at: float) -> None:
-        """Append to the current line of output; pieces are joined lazily."""
+        """Append to the current printed line."""
         if not self._open_line:
             self._line_event = self._line("say", text, at, "success")
             self._line_event.duration_ms = 0
@@ -258,7 +258,7 @@ class Trace:
     def _add_output(self, event: ev.CallPrinted) -> None:
         call = self._calls.get(event.call_id)
         if call is not None:
-            call.output += event.text[: _MAX_OUTPUT - len(call.output)]
+            call.output += event.text[: _MAX_OUTPUT_LENGTH - len(call.output)]
 
     def _start_child(self, event: ev.ChildStarted) -> None:
         call = self._calls.get(event.call_id)
@@ -301,7 +301,7 @@ class Trace:
 
     @property
     def changes(self) -> list[str]:
-        """The calls that changed something or may have, one line each."""
+        """A line for each call that changed something or may have changed something."""
         return [str(change) for change in changes_of(self._changing)]
 
     @property
@@ -323,7 +323,10 @@ class Trace:
 
     @property
     def usage_by_step(self) -> dict[str, ModelUse]:
-        """Calls, tokens and cost in each step; scripts' model calls are in ``execute``."""
+        """Calls, tokens and cost of each step.
+
+        Model calls that a script makes count for the step ``execute``.
+        """
         return self._uses("step")
 
     def summary(self, *, calls: bool = True) -> str:
@@ -364,7 +367,7 @@ def _sum(first: float | None, second: float | None) -> float | None:
 
 
 def _finish(line: TimelineEntry, duration_ms: float, *, ok: bool) -> None:
-    """Close an entry; a failed entry stays failed."""
+    """Close an entry of the timeline; an entry that has already failed stays failed."""
     line.duration_ms = round(duration_ms)
     line.status = "success" if ok and line.status != "error" else "error"
 
@@ -372,7 +375,7 @@ def _finish(line: TimelineEntry, duration_ms: float, *, ok: bool) -> None:
 class PrintsTasks(Protocol):
     """A printer of tasks on a terminal, exported by a plugin as ``task_printer``.
 
-    A protocol, because the engine works without that plugin, which itself requires the engine.
+    A protocol instead of an import, because the plugin is optional and depends on the engine.
     """
 
     def tell_of_event(self, event: ev.Event) -> None:
