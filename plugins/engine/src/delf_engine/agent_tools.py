@@ -57,7 +57,11 @@ class AgentTools:
                 try:
                     self.tools = await self.tools.with_reloaded(connection)
                 except DelfError as error:
-                    _log.warning("%s has other actions now: %s", connection.name, error.message)
+                    _log.warning(
+                        "the changed actions of %s cannot be loaded: %s",
+                        connection.name,
+                        error.message,
+                    )
 
 
 def _rights_of(connection: ConnectionLike) -> tuple[Permission, Permission]:

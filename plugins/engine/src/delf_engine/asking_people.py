@@ -76,8 +76,8 @@ def _option(option: object) -> str:
     if isinstance(option, str):
         return option
     raise ToolRefusedError(
-        f"an option of {ASK} is of the type {type(option).__name__}: give what tells it apart as "
-        "a text, and look the answer up or convert it"
+        f"an option of {ASK} is of the type {type(option).__name__}: give its distinguishing value "
+        "as a text, and map the answer back to the option"
     )
 
 

@@ -284,7 +284,7 @@ class AgentConfig(FixedAttributes, BaseModel):
 
     @field_validator("approval_rules", mode="before")
     @classmethod
-    def _are_rules(cls, value: Any) -> Any:
+    def _check_rules(cls, value: Any) -> Any:
         """Validate that each rule is ``approve`` or names the people who decide."""
         rules = cast("Mapping[str, Any]", value if isinstance(value, Mapping) else {})
         for pattern, rule in rules.items():
@@ -307,7 +307,7 @@ class AgentConfig(FixedAttributes, BaseModel):
         return dict.fromkeys(providers, HIDDEN)
 
     @model_validator(mode="after")
-    def _models_agree(self) -> AgentConfig:
+    def _check_model_roles(self) -> AgentConfig:
         if (self.light_llm is None) != (self.heavy_llm is None):
             missing = "heavy_llm" if self.heavy_llm is None else "light_llm"
             raise ModelConfigurationError(
@@ -351,13 +351,13 @@ class AgentConfig(FixedAttributes, BaseModel):
             providers: The spellings of names.
         """
         configured = as_llm_config(choice)
-        has_own = (
+        is_complete = (
             configured.base_url
             or configured.api_key
             or configured.headers
             or configured.provider != AUTO
         )
-        if has_own:
+        if is_complete:
             return configured
         names = providers.spellings(configured.model)
         roles = (self.llm, self.heavy_llm, self.light_llm, self.vision_llm)
@@ -366,9 +366,13 @@ class AgentConfig(FixedAttributes, BaseModel):
                 return role_model.with_settings(**configured.settings)
         main = self.main_llm
         provider = providers.for_model(providers.resolve_provider(configured).model)
-        is_same = provider is not None and main.provider in (AUTO, provider.name)
-        is_same &= provider == providers.for_model(providers.resolve_provider(main).model)
-        if main.base_url is None and not is_same:
+        main_provider = providers.for_model(providers.resolve_provider(main).model)
+        is_same_provider = (
+            provider is not None
+            and main.provider in (AUTO, provider.name)
+            and provider == main_provider
+        )
+        if main.base_url is None and not is_same_provider:
             return configured
         return replace(main, model=configured.model, fallbacks=()).with_settings(
             **configured.settings
@@ -404,7 +408,7 @@ class AgentConfig(FixedAttributes, BaseModel):
     @property
     def model_words(self) -> str:
         """The models as text, without keys, headers and credentials."""
-        words = {role: _words(model) for role, model in self.models.items()}
+        words = {role: _model_text(model) for role, model in self.models.items()}
         if [*words] == ["llm"]:
             return words["llm"]
         return ", ".join(f"{role} {text}" for role, text in words.items())
@@ -420,7 +424,8 @@ class AgentConfig(FixedAttributes, BaseModel):
                 if isinstance(kind, type) and issubclass(kind, Spec):
                     value: str | Sequence[str] | None = getattr(self, field)
                     if isinstance(value, str):
-                        yield from [(kind, value)] if value != AUTO else ()
+                        if value != AUTO:
+                            yield kind, value
                     elif field in self.model_fields_set:
                         yield from ((kind, name) for name in value or ())
 
@@ -441,7 +446,7 @@ class AgentConfig(FixedAttributes, BaseModel):
         return {"llm": self.model_words, "models": models, **own_facts}
 
 
-def _words(model: LLMConfig) -> str:
+def _model_text(model: LLMConfig) -> str:
     """Format a model with its address and settings, without key, headers and credentials."""
     text = model.model if model.address is None else f"{model.model} at {model.address}"
     settings: Sequence[str] = [f"{name}={value!r}" for name, value in model.settings.items()]

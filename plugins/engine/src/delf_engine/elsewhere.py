@@ -57,14 +57,16 @@ async def find_tasks(
     records: list[TaskRecord] = []
     state, after = conditions.get("state"), conditions.get("after")
     for stored_state in (None,) if state is None else stored_states(state):
-        tasks_of_state, place, has_more = list[TaskRecord](), after, True
+        tasks_of_state: list[TaskRecord] = []
+        cursor, has_more = after, True
         while has_more and len(tasks_of_state) < limit:
             page = await journal.find(
-                limit, **{**conditions, "state": stored_state, "after": place}
+                limit, **{**conditions, "state": stored_state, "after": cursor}
             )
             exact = await states.exact(page)
             tasks_of_state += [task for task in exact if state in (None, task.state)]
-            has_more, place = len(page) == limit, page[-1].place if page else None
+            has_more = len(page) == limit
+            cursor = page[-1].place if page else None
         records += tasks_of_state
     return sorted(records, key=lambda task: task.started_at, reverse=True)[:limit]
 
@@ -89,12 +91,14 @@ async def search_tasks(
         ConfigurationError: If the journal has no search.
     """
     states = _States(journal, waiting)
-    found, unindexed = list[FoundTask](), 0
+    found: list[FoundTask] = []
+    unindexed = 0
     for stored_state in (None,) if conditions.state is None else stored_states(conditions.state):
-        tasks_of_state, place, has_more = list[FoundTask](), before, True
-        # One task above the limit tells that there are more.
+        tasks_of_state: list[FoundTask] = []
+        cursor, has_more = before, True
+        # One task more than the limit, to know whether there are more.
         while has_more and len(tasks_of_state) <= limit:
-            page = await journal.search(replace(conditions, state=stored_state), limit + 1, place)
+            page = await journal.search(replace(conditions, state=stored_state), limit + 1, cursor)
             exact = await states.exact([match.task for match in page.tasks])
             tasks = [
                 replace(match, task=task) for match, task in zip(page.tasks, exact, strict=True)
@@ -103,7 +107,7 @@ async def search_tasks(
                 each for each in tasks if conditions.state in (None, each.task.state)
             ]
             has_more, unindexed = page.more, page.behind
-            place = page.tasks[-1].task.task_id if page.tasks else place
+            cursor = page.tasks[-1].task.task_id if page.tasks else cursor
         found += tasks_of_state
     found.sort(key=lambda match: match.task.started_at, reverse=True)
     return Found(tasks=found[:limit], more=len(found) > limit, behind=unindexed)

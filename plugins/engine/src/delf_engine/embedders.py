@@ -86,9 +86,10 @@ class Embedders:
             return self._host.preferred_spec(
                 specs_by_length[max(specs_by_length)], f"embedder {name!r}"
             )
-        first = name.split(":", 1)[0]
-        if package_of("embedder", first) is not None:
-            return self._host.spec(EmbedderSpec, first)  # raises: it says what happened to it
+        plugin_name = name.split(":", 1)[0]
+        if package_of("embedder", plugin_name) is not None:
+            # Raises an error that says why the plugin cannot be used.
+            return self._host.spec(EmbedderSpec, plugin_name)
         for record in self._host.records():
             if record.distribution == _USUAL_PACKAGE and not record.usable:
                 reason = f"plugin {record.name!r} is {record.state}: {record.reason}"

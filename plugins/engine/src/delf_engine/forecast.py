@@ -16,7 +16,7 @@ from typing import Any, Final
 from delf.protocols.sandbox import check_script
 
 _SAME_LENGTH: Final = frozenset({"list", "tuple", "sorted", "reversed", "enumerate", "iter"})
-_LEAVES: Final = (ast.Break, ast.Return, ast.Raise, ast.Continue)
+_LEAVING_STATEMENTS: Final = (ast.Break, ast.Return, ast.Raise, ast.Continue)
 _ENDING_FUNCTIONS: Final = frozenset({"rerun", "exit", "quit", "_exit"})
 """Functions that end the script, so that the statements after the call do not run."""
 _SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
@@ -155,7 +155,7 @@ class _Forecast:
                 if word not in self._lengths:
                     self._lengths[word] = 0
                     values = [each for each in self._bindings.get(word, ()) if each is not None]
-                    # The assignment's target is the only binding of unknown value.
+                    # One known value; the single None is the target of the same assignment.
                     if len(values) == 1 and self._bindings[word].count(None) == 1:
                         self._lengths[word] = self._length(values[0])
                 return self._lengths[word]
@@ -197,7 +197,7 @@ def _may_leave(node: ast.AST) -> bool:
                 word in _ENDING_FUNCTIONS
             ):
                 return True
-            case _ if isinstance(part, _LEAVES):
+            case _ if isinstance(part, _LEAVING_STATEMENTS):
                 return True
             case _:
                 pass

@@ -71,10 +71,10 @@ class Formats:
             PluginError: If no plugin or several plugins do, or the plugin is broken.
         """
         matching_specs = [spec for spec in self._host.specs(FormatSpec) if ending in spec.writes]
-        made = self._make(matching_specs, ending) if matching_specs else None
-        if not isinstance(made, SupportsWrite):
+        file_format = self._make(matching_specs, ending) if matching_specs else None
+        if not isinstance(file_format, SupportsWrite):
             raise self._host.with_load_failures(PluginError(f"no plugin makes {ending} files"))
-        return made
+        return file_format
 
     def _make(self, specs: list[FormatSpec], ending: str) -> FileFormat:
         spec = self._host.preferred_spec(specs, f"the ending {ending}")

@@ -177,7 +177,7 @@ class TaskHost:
 
     @property
     def takes_tools(self) -> bool:
-        """Whether the main model supports tool calls."""
+        """True if the main model supports tool calls."""
         model = self._run.models.pool.get(self._run.config.main_llm)
         return isinstance(model, SupportsTools) and model.takes_tools
 
@@ -270,13 +270,11 @@ class TaskHost:
     ) -> CallRequest:
         """Build the request for a call that the strategy itself makes."""
         connection, _, method = name.partition(".")
-        bound_action = next(
-            (bound_action for bound_action in self._run.tools if bound_action.name == name), None
-        )
+        bound_action = next((action for action in self._run.tools if action.name == name), None)
         parameter_names = (
             () if bound_action is None else (item.name for item in bound_action.action.parameters)
         )
-        # A tool may have a parameter of this name; the argument is the tool's then.
+        # If the tool itself has a parameter ``desc``, the description would become its argument.
         extra = {} if description is None or "desc" in parameter_names else {"desc": description}
         return CallRequest(
             call_id=next(self._numbers),
@@ -317,7 +315,7 @@ class TaskHost:
         finally:
             self._running = False
             self._run.approvals.script_ended()
-        if isinstance(outcome, Done) and outcome.value == repr(...):  # only a placeholder
+        if isinstance(outcome, Done) and outcome.value == repr(...):  # a placeholder, no result
             outcome = replace(outcome, value=None)
         if isinstance(outcome, Done):
             await self._warn_of_uncalled(code, attempt)

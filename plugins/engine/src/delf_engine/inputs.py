@@ -38,14 +38,18 @@ def find_inputs(files: Sequence[str]) -> dict[str, str]:
     inputs: dict[str, str] = {}
     for file_path in files:
         given_path = Path(os.path.expanduser(file_path))  # noqa: PTH111 - pathlib's raises for "~nobody"
-        path = _checked(given_path)
+        path = _resolve_input(given_path)
         if str(path) not in inputs:
             inputs[str(path)] = _free_name(given_path.name, inputs.values())
     return inputs
 
 
-def _checked(given_path: Path) -> Path:
-    """Return the resolved path of an input file; raise if it is not readable."""
+def _resolve_input(given_path: Path) -> Path:
+    """Return the absolute path of an input file, with links resolved.
+
+    Raises:
+        ConfigurationError: If the file is not readable.
+    """
     try:
         path = given_path.resolve()
         if path.is_dir():
@@ -72,7 +76,7 @@ def check_inputs(files: Sequence[InputFile]) -> None:
         ConfigurationError: If a file has become something else, such as a pipe or a link.
     """
     for file in files:
-        path = _checked(Path(file.path))
+        path = _resolve_input(Path(file.path))
         if str(path) != file.path:
             raise ConfigurationError(f"input file {file.path!r} has become a link to {path}")
 

@@ -68,7 +68,7 @@ async def keep_variables(run: TaskRun, session: SandboxSession, names: Mapping[s
                 continue
             value = cast("dict[str, Any]", outcome_value)["kept"]
             if type(value).__name__ not in names[name].split():
-                continue  # a function comes as a text about it
+                continue  # a text in place of a value that cannot be transferred, as of a function
             length = len(repr(value))
             if size + length > MAX_TOTAL_LENGTH:
                 left_out.append(name)

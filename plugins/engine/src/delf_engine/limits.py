@@ -31,7 +31,8 @@ def limits_of(run: TaskRun, *, scripts: bool) -> str:
     """
     session_limits, ledger = run.session_spec.limits, run.models.ledger
     parts = [f"{run.clock.seconds:g} s without waiting for people"]
-    if scripts and any(True for _ in run.tools):
+    has_tools = next(iter(run.tools), None) is not None
+    if scripts and has_tools:
         parts.append(f"{session_limits.calls:,} calls")
     if any(may_delegate(bound_action) for bound_action in run.tools):
         parts.append(

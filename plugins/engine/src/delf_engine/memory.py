@@ -139,9 +139,9 @@ class AgentMemory:
             facts = list(await store.search(query, self._top_k, self._threshold))
             for fact in facts:
                 require_type(fact, Fact, "the memory")
-            found = [str(fact.content) for fact in facts[: self._top_k]]
+            contents = [str(fact.content) for fact in facts[: self._top_k]]
             guidelines = await self.guidelines()
-            return [f"{guidelines} {_OWN_MARK}", *found] if guidelines and found else found
+            return [f"{guidelines} {_OWN_MARK}", *contents] if guidelines and contents else contents
 
         return await self._bounded(search(), timeout)
 
@@ -241,10 +241,10 @@ class Memories:
 
     def of(self, owner: str | None) -> AgentMemory:
         """Return the memory for tasks of an owner."""
-        owner_name = owner if self._by_person else None
-        if owner_name not in self._open:
-            self._open[owner_name] = self._make(owner_name)
-        return self._open[owner_name]
+        person = owner if self._by_person else None
+        if person not in self._open:
+            self._open[person] = self._make(person)
+        return self._open[person]
 
     async def aclose(self) -> None:
         """Close all memories; later use reopens them."""

@@ -28,9 +28,9 @@ def never_called(
     Returns:
         The line of the first mention, by action.
     """
-    missing = {*names} - {*called_names}
-    is_named = any(name in code for name in missing) or "getattr" in code
-    if not is_named or check_script(code) is not None:
+    uncalled = {*names} - {*called_names}
+    may_mention = any(name in code for name in uncalled) or "getattr" in code
+    if not may_mention or check_script(code) is not None:
         return {}
     try:
         with warnings.catch_warnings(action="ignore"):

@@ -67,14 +67,14 @@ class OutputFolder:
         """
         name = check_file_name(name)
         existing_file = self.files.get(name)
-        place = _writable(name)
-        parent = self._parent_of(place, existing_file)
+        file_name = _writable(name)
+        parent = self._parent_of(file_name, existing_file)
         parent.mkdir(parents=True, exist_ok=True)
         temporary = parent / f".delf-{secrets.token_hex(8)}"
         try:
             with temporary.open("xb") as file:  # unlike tempfile, this respects the umask
                 file.write(data)
-            path = self._put(temporary, parent / Path(place).name, existing_file)
+            path = self._put(temporary, parent / Path(file_name).name, existing_file)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
@@ -330,7 +330,7 @@ def check_output_folder(folder: str | None) -> None:
         return
     try:
         path = Path(folder).expanduser().resolve()
-        ancestor = next(place for place in (path, *path.parents) if place.exists())
+        ancestor = next(folder for folder in (path, *path.parents) if folder.exists())
         usable = ancestor.is_dir() and os.access(ancestor, os.W_OK | os.X_OK)
     except (OSError, ValueError, RuntimeError) as error:
         raise ConfigurationError(f"the output folder {folder!r} cannot be used: {error}") from error

@@ -285,10 +285,7 @@ def _is_path(text: str) -> bool:
 
 
 def _declared(text: str) -> Iterator[str]:
-    """Yield a secret, and its parts that may appear alone.
-
-    Such parts are the password of a URL and the lines of a private key.
-    """
+    """Yield a secret, the password of a secret URL, and the lines of a private key."""
     yield text
     yield from secrets_in(text)
     lines = text.strip().splitlines()

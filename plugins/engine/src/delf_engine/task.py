@@ -63,8 +63,7 @@ class ChildOptions:
         worker: The name of the child's worker.
         ledger: The ledger with the child's budget; the agent's when None.
         check: Checks an answer, and returns the mistake in it, if any.
-        trust: The trust of the task's words: ``own`` if all arguments of the parent's call are
-            ``own``.
+        trust: ``own`` if all arguments of the parent's call are ``own``, else ``outside``.
     """
 
     parent: str
@@ -152,7 +151,7 @@ class TaskRequest:
 
     @property
     def trust(self) -> Trust:
-        """The trust of the task's words: ``own`` if the user wrote all of them, else ``outside``."""
+        """The trust of the task's words: ``own`` if the user wrote all of them."""
         if self.child is not None:
             return self.child.trust
         return "own" if self.setup.get(TRUST, "own") == "own" else "outside"

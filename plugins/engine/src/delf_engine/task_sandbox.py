@@ -85,9 +85,9 @@ class TaskSandbox:
     def holds_unapproved(self) -> bool:
         """True if the open session has run a script that nobody approved as a whole.
 
-        Such a script may have replaced ``print``, patched a module, started a thread, or left an
-        object whose ``__format__`` makes calls. A later script may then do something else than the
-        text that a person approves.
+        An unapproved script may have replaced ``print``, patched a module, started a thread, or
+        left an object whose ``__format__`` makes calls. A later script may then do something else
+        than the text that a person approves.
         """
         return self._ran_unapproved and self.alive
 

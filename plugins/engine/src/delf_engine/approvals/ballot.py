@@ -221,9 +221,8 @@ class Ballot:
             try:
                 people = await self._people()
             except DelfError as error:
-                self._voters.discard(
-                    normalise_name(_name_of(answer.who))
-                )  # the person may vote again
+                # The person may vote again.
+                self._voters.discard(normalise_name(_name_of(answer.who)))
                 _log.error("a vote about %s was not counted: %s", request_id, error.message)
                 return
             before = [

@@ -149,9 +149,8 @@ class _Suspect:
         is_alone = is_alone and all(self._is_content(path, "") for path in self.leaves)
         checked = deciding or [*(self.leaves if is_alone else ())]
         foreign = [path for path in checked if not (is_untainted and self._is_own(path))]
-        if is_untainted and (
-            not foreign or len(foreign) < len(self.leaves if not deciding else ())
-        ):
+        has_own_content = not deciding and len(foreign) < len(self.leaves)
+        if is_untainted and (not foreign or has_own_content):
             return None
         misfits = self.origins.planned.misfits(
             self.bound.name,
@@ -162,14 +161,13 @@ class _Suspect:
         )
         if not (is_untainted or deciding or misfits):
             return "the model wrote this call after it had read what others wrote"
-        default = [parameter_of(foreign[0])] if is_untainted else [*map(parameter_of, foreign)]
-        if names := min(misfits, key=len, default=default):
-            return self._reason_of(names, foreign)
-        return (
-            None
-            if is_untainted
-            else self._reason_of_contents() or self._reason_of_repetition(misfits)
-        )
+        suspicious = [parameter_of(foreign[0])] if is_untainted else [*map(parameter_of, foreign)]
+        # The differences from the most similar planned call; without one, the untrusted values.
+        if differing := min(misfits, key=len, default=suspicious):
+            return self._reason_of(differing, foreign)
+        if is_untainted:
+            return None
+        return self._reason_of_contents() or self._reason_of_repetition(misfits)
 
     def _is_content(self, path: str, text: str) -> bool:
         return is_content(self.bound, path, text)
@@ -186,16 +184,16 @@ class _Suspect:
         The value is then the user's own and stays in the user's services, or a rule allows its data
         flow.
         """
-        place = self.bound.name, path
-        is_sent = self.bound.action.egress and self.origins.sources(*place, self.line)
-        if not is_sent and self.origins.is_own(*place, self.leaves[path], self.line):
+        action = self.bound.name
+        is_sent = self.bound.action.egress and self.origins.sources(action, path, self.line)
+        if not is_sent and self.origins.is_own(action, path, self.leaves[path], self.line):
             return True
         origin = self.origins.find(self.leaves[path]) if self.rules else None
         if origin is None or origin.kind != "result":
             return False
-        flow = flow_between(str(origin.action), origin.path, *place)
+        flow = flow_between(str(origin.action), origin.path, action, path)
         patterns = (map(str.strip, rule.split(ARROW, 1)) for rule in self.rules)
-        return any(all(map(fnmatchcase, flow, each)) for each in patterns)
+        return any(all(map(fnmatchcase, flow, pattern)) for pattern in patterns)
 
     def _reason_of(self, names: Collection[str], checked: Sequence[str]) -> str:
         """Return why parameters need review: the origin of one value, preferably an untrusted one.
@@ -207,9 +205,11 @@ class _Suspect:
         paths = [path for path in checked if parameter_of(path) in names]
         if not paths:
             return f"it leaves out {', '.join(names)}, which the task asks for"
-        found = {path: self.origins.find(self.leaves[path]) for path in paths[:_MAX_TRACED_VALUES]}
-        path = min(found, key=lambda path: (not found[path].is_others, found[path].kind == "task"))
-        origin = found[path]
+        traced = paths[:_MAX_TRACED_VALUES]
+        origins = {path: self.origins.find(self.leaves[path]) for path in traced}
+        # An untrusted value first, and a value from the task's own words last.
+        path = min(traced, key=lambda p: (not origins[p].is_others, origins[p].kind == "task"))
+        origin = origins[path]
         if origin.kind == "task":
             return f"{path}: {origin.text}, which does not ask for it here"
         if origin.is_others or origin.kind != "result":
@@ -239,8 +239,8 @@ class _Suspect:
         Args:
             misfits: For each planned call, the parameters in which this call differs.
         """
-        planned = sum(not each for each in misfits)
-        is_used = self.origins.planned.exhausts(
-            self.bound.name, self.arguments, self._is_content, planned
+        planned_count = sum(not differing for differing in misfits)
+        is_exhausted = self.origins.planned.exhausts(
+            self.bound.name, self.arguments, self._is_content, planned_count
         )
-        return "the task does not ask to do this once more" if is_used else None
+        return "the task does not ask to do this once more" if is_exhausted else None

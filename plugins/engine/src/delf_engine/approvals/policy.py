@@ -248,9 +248,9 @@ class TaskApprovals:
             await self._void(request_event, reason)
             case.changed = True
             return None, None
-        is_yes = decision_event.decision in ("approved", "edited")
-        case.changed = case.changed or is_yes
-        return (None, None) if is_yes else (request_event, decision_event)
+        was_approved = decision_event.decision in ("approved", "edited")
+        case.changed = case.changed or was_approved
+        return (None, None) if was_approved else (request_event, decision_event)
 
     def _what_changed(self, case: Case, request_event: ApprovalRequested) -> str | None:
         """Return how a call differs from its recorded request; None if they are equal."""
@@ -302,14 +302,16 @@ class TaskApprovals:
         if task.wait_approvals or config.wait_approvals:
             return
         is_pre_approved = self._mode.is_pre_approved
-        asking = [
+        asking_actions = [
             bound_action.name
             for bound_action in tools
             if bound_action.asks and not is_pre_approved(bound_action)
         ]
-        if not asking or any(channel.can_ask for channel in self._shared.channels):
+        if not asking_actions or any(channel.can_ask for channel in self._shared.channels):
             return
-        action_list = ", ".join(asking[:5]) + (f" and {len(asking) - 5} more" if asking[5:] else "")
+        action_list = ", ".join(asking_actions[:5])
+        if len(asking_actions) > 5:
+            action_list += f" and {len(asking_actions) - 5} more"
         raise AgentConfirmationError(
             f"approval_mode is interactive, and nobody can be asked about {action_list}",
             hint="run it on a terminal, pass on_confirm=…, let it wait with --wait-approvals, or "

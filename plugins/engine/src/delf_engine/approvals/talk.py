@@ -74,8 +74,8 @@ def check_talk(talk: Talk, events: Iterable[Event]) -> None:
         raise DelfError("the comment is empty")
     if isinstance(talk, Comment) and len(talk.text) > MAX_COMMENT_LENGTH:
         raise DelfError(f"the comment has more than {MAX_COMMENT_LENGTH:,} characters")
-    talked = [one for one in events if isinstance(one, (ApprovalCommented, ApprovalAssigned))]
-    if len(talked) >= MAX_REACTIONS:
+    earlier = [each for each in events if isinstance(each, (ApprovalCommented, ApprovalAssigned))]
+    if len(earlier) >= MAX_REACTIONS:
         raise DelfError(
             f"the request has {MAX_REACTIONS} comments and assignments, and takes no more"
         )
@@ -136,7 +136,7 @@ class RequestTalk:
         """Record a comment or an assignment once, and pass it on to the channels."""
         async with self._lock:
             before = reactions_to(self._log.events, self._request.request_id)
-            if note is not None and any(one.note == note for one in before):
+            if note is not None and any(reaction.note == note for reaction in before):
                 return
             try:
                 check_talk(talk, before)

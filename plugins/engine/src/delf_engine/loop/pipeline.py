@@ -190,8 +190,8 @@ class TaskPipeline:
         if run.agent_tools.need_setup:
             await set_up(run)
         await select(run, seconds)
-        is_whole = run.tools.fits(run.config.tools_budget) and not run.tools.is_chosen
-        if not is_whole and isinstance(self._strategy, SupportsOwnTools):
+        shows_all_tools = run.tools.fits(run.config.tools_budget) and not run.tools.is_chosen
+        if not shows_all_tools and isinstance(self._strategy, SupportsOwnTools):
             connections = self._strategy.own_tools(run.tool_choice())
             run.tools = await run.tools.with_builtins(connections)
         if run.tools is not tools:
@@ -233,13 +233,13 @@ class TaskPipeline:
             # A replay that waited for a missing call is a mismatch, not a timeout.
             unfinished = self._run.replay.unfinished()
             # Asked before the work is cut off, when it still waits for something.
-            awaited_work = self._waits_for()
+            awaited = self._waits_for()
             # Before the work is cancelled: what it does last must not reach tools or the journal.
             host.close(is_abandoned=unfinished is not None, was_cut=True)
             await self._abandon(work)
             seconds = self._run.clock.seconds
             timeout_error = TaskTimeoutError(
-                f"Timeout: the task did not end within {seconds:g} s; it waited for {awaited_work}"
+                f"Timeout: the task did not end within {seconds:g} s; it waited for {awaited}"
             )
             return host.output, unfinished or timeout_error
         error = host.stopped or work.exception()
@@ -278,7 +278,9 @@ class TaskPipeline:
     def _place_of(self, error: BaseException) -> str:
         """Return the name of the model or the function in which an error happened."""
         failure = self._run.models.unexpected
-        return failure[1] if failure is not None and failure[0] is error else _entered(error)
+        return (
+            failure[1] if failure is not None and failure[0] is error else _failed_function(error)
+        )
 
     def _waits_for(self) -> str:
         """Return what an unfinished task waits for, as the end of a sentence."""
@@ -321,9 +323,8 @@ class TaskPipeline:
         self._log.hurry(_FINAL_JOURNAL_SECONDS)
         try:
             is_out_of_time = self._run.clock.is_over
-            self._host.close(
-                is_abandoned=stays_resumable, was_cut=is_out_of_time
-            )  # before the log, which records the calls' ends
+            # Before the log is closed, which records the ends of calls.
+            self._host.close(is_abandoned=stays_resumable, was_cut=is_out_of_time)
             if stays_resumable:
                 self._log.leave()
             if work is not None:
@@ -456,19 +457,19 @@ def handed_in(request: TaskRequest, agent_id: str, redactor: Redactor) -> TaskQu
     )
 
 
-def _entered(error: BaseException) -> str:
+def _failed_function(error: BaseException) -> str:
     """Return the name of the plugin's or library's function in which an error was raised."""
-    entered: str | None = None
+    function: str | None = None
     trace = error.__traceback__
     while trace is not None:
         module = str(trace.tb_frame.f_globals.get("__name__", ""))
         package = module.partition(".")[0]
         if package in ("delf", "delf_engine"):
-            entered = None
-        elif entered is None and package not in sys.stdlib_module_names:
-            entered = f"{module}.{trace.tb_frame.f_code.co_qualname}()"
+            function = None  # called back by the plugin: the error is not the plugin's
+        elif function is None and package not in sys.stdlib_module_names:
+            function = f"{module}.{trace.tb_frame.f_code.co_qualname}()"
         trace = trace.tb_next
-    return "delf or a plugin" if entered is None else entered
+    return "delf or a plugin" if function is None else function
 
 
 def _retrieve_exception(work: asyncio.Future[str]) -> None:

@@ -33,13 +33,13 @@ async def set_up(run: TaskRun) -> None:
 
 
 async def _set_up(run: TaskRun, connection: SupportsSetup) -> None:
-    is_failure = f"{connection.name} is not wholly set up"
-    async with run.failures_as_warnings(is_failure):
+    problem = f"{connection.name} is not wholly set up"
+    async with run.failures_as_warnings(problem):
         # In an empty context: all tasks share what the connection opens here.
-        if not await awaited_in(Context(), _begin(connection, _asker(run))):
+        if not await awaited_in(Context(), _begin(connection, _build_ask(run))):
             return
     # Also after a failure, whose earlier steps may have effect.
-    async with run.failures_as_warnings(is_failure):
+    async with run.failures_as_warnings(problem):
         run.agent_tools.tools = await run.agent_tools.tools.with_reloaded(connection)
 
 
@@ -47,7 +47,7 @@ async def _begin(connection: SupportsSetup, ask: SetupAsk) -> bool:
     return await connection.setup(ask)
 
 
-def _asker(run: TaskRun) -> SetupAsk:
+def _build_ask(run: TaskRun) -> SetupAsk:
     asker = replace(run.models, stream=False)
 
     async def ask(messages: Sequence[Message], llm: str | LLMConfig | None) -> ModelReply:

@@ -32,7 +32,7 @@ async def bounded(pieces: Pieces, config: LLMConfig) -> Pieces:
     """
     seconds = float(config.settings.get("timeout") or DEFAULT_TIMEOUT)
     clock = asyncio.get_running_loop().time
-    letters, deadline = 0, None
+    length, deadline = 0, None
     async with aclosing(pieces):
         while True:
             try:
@@ -49,23 +49,23 @@ async def bounded(pieces: Pieces, config: LLMConfig) -> Pieces:
                 ) from None
             deadline = deadline or clock() + seconds
             if isinstance(piece, ModelDelta):
-                letters += len(piece.text) + _MIN_LENGTH_PER_PIECE
-                check_length(letters, config)
+                length += len(piece.text) + _MIN_LENGTH_PER_PIECE
+                check_length(length, config)
             yield piece
 
 
-def check_length(letters: int, config: LLMConfig) -> None:
+def check_length(length: int, config: LLMConfig) -> None:
     """Check that an answer does not exceed the maximum length.
 
     Args:
-        letters: The length of the answer in characters.
+        length: The length of the answer, in characters.
         config: The model.
 
     Raises:
         EndlessAnswerError: If the answer is too long.
     """
-    if letters > MAX_LETTERS:
+    if length > MAX_LETTERS:
         raise EndlessAnswerError(
-            f"the answer of {config.model} is longer than {MAX_LETTERS:,} letters",
+            f"the answer of {config.model} is longer than {MAX_LETTERS:,} length",
             hint="no model writes so much; check its server",
         )

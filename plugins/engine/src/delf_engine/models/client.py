@@ -158,7 +158,7 @@ class ModelClient:
         recorded_reply = self.replay.reply(request.purpose) if self.replay.resumed else None
         if recorded_reply is not None:
             if on_delta is not None:
-                _replay_to(recorded_reply, on_delta)
+                _send_recorded(recorded_reply, on_delta)
             return without_reasoning(recorded_reply), None
         request = self._prepare(request, instruct=not continues)
         remaining = deque(models)
@@ -245,18 +245,19 @@ class ModelClient:
                 raise truncation_error(replace(reply, text=received_text + reply.text))
             continuations -= 1
             if reply.broken_by != "break":
-                anew = bool(reply.calls) or not (joined or "").strip()
+                # A truncated tool call, or an answer without text, has to be written again.
+                must_restart = bool(reply.calls) or not (joined or "").strip()
                 current_request = _continuation_of(
-                    request, reply, joined or received_text, anew=anew
+                    request, reply, joined or received_text, is_cut_call=must_restart
                 )
-                received_text = "" if anew else joined or ""
+                received_text = "" if must_restart else joined or ""
 
     def _prepare(self, request: ModelRequest, *, instruct: bool) -> ModelRequest:
         """Redact a request, and add the user's instructions if ``instruct`` is True."""
         messages = request.messages
         if self.system_prompt and instruct:
-            place = 1 if messages[0].role == "system" else 0
-            messages = (*messages[:place], system(self.system_prompt), *messages[place:])
+            start = 1 if messages[0].role == "system" else 0
+            messages = (*messages[:start], system(self.system_prompt), *messages[start:])
         return replace(request, messages=self.redactor.value(messages))
 
     async def _price(self, config: LLMConfig) -> Price | None:
@@ -434,19 +435,30 @@ def _is_unavailable(error: LLMExecutionError) -> bool:
 
 
 def _continuation_of(
-    request: ModelRequest, reply: ModelReply, text: str, *, anew: bool
+    request: ModelRequest, reply: ModelReply, text: str, *, is_cut_call: bool
 ) -> ModelRequest:
-    """Build the request that continues an answer which reached its token limit."""
+    """Build the request that lets the model continue an answer which reached its token limit.
+
+    Args:
+        request: The original request.
+        reply: The truncated reply.
+        text: The text of the answer so far.
+        is_cut_call: Whether the model has to repeat the answer, because a tool call was cut off.
+    """
     options = () if reply.max_tokens is None else (("max_tokens", 2 * reply.max_tokens),)
     shown_messages = (assistant(text),) if text.strip() else ()
     return replace(
         request,
-        messages=(*request.messages, *shown_messages, user(continuation_request(is_cut_call=anew))),
+        messages=(
+            *request.messages,
+            *shown_messages,
+            user(continuation_request(is_cut_call=is_cut_call)),
+        ),
         settings={**request.settings, **dict(options)},
     )
 
 
-def _replay_to(reply: ModelReply, on_delta: OnDelta) -> None:
+def _send_recorded(reply: ModelReply, on_delta: OnDelta) -> None:
     """Pass a recorded answer to a listener in one piece."""
     if reply.text:
         on_delta(ModelDelta(reply.text))

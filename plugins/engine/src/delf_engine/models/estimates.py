@@ -47,20 +47,20 @@ def counted(request: ModelRequest, reply: ModelReply) -> Usage:
 
 def input_tokens(request: ModelRequest) -> int:
     """Estimate the number of input tokens of a request."""
-    text = sum(len(f"{tool}") for tool in request.tools)
-    attached = 0
+    text_bytes = sum(len(f"{tool}") for tool in request.tools)
+    attachment_tokens = 0
     for message in request.messages:
         for part in message.parts:
             if isinstance(part, ImagePart):
-                attached += _IMAGE_TOKENS
+                attachment_tokens += _IMAGE_TOKENS
             elif not isinstance(part, FilePart):
                 content = part.arguments if isinstance(part, ToolCall) else part.text
-                text += len(content.encode("utf-8", "replace"))
+                text_bytes += len(content.encode("utf-8", "replace"))
             elif part.media_type.startswith("text/"):
-                text += len(part.data)
+                text_bytes += len(part.data)
             else:
-                attached += max(_IMAGE_TOKENS, len(part.data) // _FILE_BYTES_PER_TOKEN)
-    return round(text * _TOKENS_PER_BYTE) + attached
+                attachment_tokens += max(_IMAGE_TOKENS, len(part.data) // _FILE_BYTES_PER_TOKEN)
+    return round(text_bytes * _TOKENS_PER_BYTE) + attachment_tokens
 
 
 def output_limit(settings: Mapping[str, Any]) -> int | None:

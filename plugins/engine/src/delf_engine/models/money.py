@@ -166,23 +166,23 @@ class Ledger:
             request: The request.
             price: The model's price, if known.
         """
-        highest_costs = self.highest_costs.get((config.model, request.purpose))
+        highest_cost = self.highest_costs.get((config.model, request.purpose))
         limit = output_limit(request.settings) or output_limit(config.settings)
-        expected = highest_costs or 0.0
-        highest = math.inf if highest_costs is None else highest_costs
+        expected = highest_cost or 0.0
+        maximum = math.inf if highest_cost is None else highest_cost
         if price is not None:
             tokens = input_tokens(request)
             longest = limit or price.max_output_tokens or 0
             expected = max(
                 expected, price.cost(Usage(input_tokens=tokens, output_tokens=limit or 0))
             )
-            highest = max(highest, price.cost(Usage(input_tokens=tokens, output_tokens=longest)))
-        return Estimate(expected, highest)
+            maximum = max(maximum, price.cost(Usage(input_tokens=tokens, output_tokens=longest)))
+        return Estimate(expected, maximum)
 
     def learn(self, config: LLMConfig, request: ModelRequest, cost_usd: float | None) -> None:
         """Record the cost of a reply, for later estimates."""
         key = (config.model, request.purpose)
-        # The highest_costs reply, not the mean: a budget is a limit, so the estimate errs upwards.
+        # The highest cost, not the mean: a budget is a limit, so the estimate errs upwards.
         self.highest_costs[key] = max(self.highest_costs.get(key, 0.0), cost_usd or 0.0)
 
     @asynccontextmanager

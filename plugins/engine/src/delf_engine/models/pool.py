@@ -77,7 +77,7 @@ class ModelPool:
             if isinstance(client, SupportsPrice):
                 self._priced[key] = client
             self._names[key] = self.name_of(config)
-            model = self._open[key] = self._recorded(client)
+            model = self._open[key] = self._with_recorder(client)
         return model
 
     def name_of(self, config: LLMConfig) -> str:
@@ -106,7 +106,7 @@ class ModelPool:
         self.get(config)
         return self._priced.get(_key(self.resolve_provider(config)))
 
-    def _recorded(self, model: Model) -> Model:
+    def _with_recorder(self, model: Model) -> Model:
         """Return the client, wrapped in a recorder if recording is enabled."""
         if self._record is None:
             return model
@@ -129,9 +129,9 @@ class ModelPool:
             DelfError: If neither the model nor a fallback is usable.
         """
         failure: DelfError | None = None
-        for one in (config, *config.fallbacks):
+        for candidate in (config, *config.fallbacks):
             try:
-                model = self.get(one)
+                model = self.get(candidate)
                 if isinstance(model, SupportsSelfCheck):
                     await model.check()
             except DelfError as error:

@@ -78,7 +78,7 @@ class Origins:
         self._words = [task]
         self._answers: set[str] = set()
         """The answers of a person to questions of scripts, which count as the user's words."""
-        self._before: Callable[[], Iterable[tuple[Trust, str, str]]] | None = before
+        self._context_texts: Callable[[], Iterable[tuple[Trust, str, str]]] | None = before
         self._tool_of = tool_of
         self._files = files
         self._seen = 0
@@ -131,7 +131,7 @@ class Origins:
                 case ScriptGenerated(code=code):
                     self._code = code
                     # A script without a model call comes from a routine, which the user trusts.
-                    self.is_untainted = self.is_untainted or self._before is not None
+                    self.is_untainted = self.is_untainted or self._context_texts is not None
                     if self.is_untainted:
                         self._scripts.add(code)
                 case ModelReplied(purpose="outline", text=text):
@@ -150,12 +150,12 @@ class Origins:
 
     def _take_before(self) -> None:
         """Record the model's initial context, when a model is first asked."""
-        for trust, text, where in self._before() if self._before else ():
+        for trust, text, where in self._context_texts() if self._context_texts else ():
             if trust == "own" and where == CONVERSATION:
                 self._words.append(text)
             else:
                 self._take_text(trust, text, where)
-        self._before = None
+        self._context_texts = None
 
     def _take_text(self, trust: Trust, text: str, where: str) -> None:
         self._texts.append(_text_at(where, text, trust))
@@ -183,14 +183,16 @@ class Origins:
         ) and not self.are_own(event.action, event.arguments, event.line):
             # Untrusted data in the arguments decides what the call finds.
             call.trust = "outside" if self.is_untainted and declared else call.trust
-            self._tainted_connections.update([call.connection] if is_sending else ())
+            if is_sending:
+                self._tainted_connections.add(call.connection)
         self._calls[event.call_id] = call
         self._calls_by_action[event.action].append(call)
 
     def _take_result(self, event: CallFinished) -> None:
         """Record a call's result, with its trust."""
+        # If the call's start is missing, its arguments are unknown.
         unknown = ReadCall(event.call_id, event.action, "outside", {})
-        call = self._calls.get(event.call_id, unknown)  # its arguments are unknown
+        call = self._calls.get(event.call_id, unknown)
         call.result = event.error if event.result is None else event.result
         call.has_failed = event.status != "ok"
         if call.trust == "own" and call.connection in self._tainted_connections:
@@ -198,8 +200,8 @@ class Origins:
         if event.action == ASK and event.status == "ok":
             self._answers.add(same_text(str(call.result)))
             # An option may be untrusted data that the user only chose, so its words do not count.
-            is_word = isinstance(call.result, str) and not call.arguments.get("options")
-            self._words += [call.result] if is_word else []
+            if isinstance(call.result, str) and not call.arguments.get("options"):
+                self._words.append(call.result)
         self._texts.append(call)
         self._finished_by_action[event.action].append(call)
         if call.trust != "own":
@@ -212,15 +214,17 @@ class Origins:
         The user must have named the author of a text, and the service must report the same author.
         """
         for call in self._calls.values():
-            author = (call.tool and call.tool.action.author) or ""
-            if not any(author and self.planned.is_call(each, call) for each in self.planned.orders):
+            author_field = (call.tool and call.tool.action.author) or ""
+            if not any(
+                author_field and self.planned.is_call(each, call) for each in self.planned.orders
+            ):
                 continue
             for record in items_of(call.result):
                 # The author comes from a field of the record or the call, never from the text.
                 fields = cast("Any", record if isinstance(record, dict) else call.arguments)
                 lines = (f"{path.lstrip('.')}: {text}" for _, path, text in authored(record))
-                text, whose = "\n".join(lines)[:_MAX_FOLLOWED_LENGTH], fields.get(author)
-                if isinstance(whose, str) and self.is_stated(whose) and not _QUOTES.search(text):
+                text, author = "\n".join(lines)[:_MAX_FOLLOWED_LENGTH], fields.get(author_field)
+                if isinstance(author, str) and self.is_stated(author) and not _QUOTES.search(text):
                     yield text
 
     def is_own(self, action: str, path: str, text: str, line: int | None) -> bool:
@@ -267,7 +271,9 @@ class Origins:
         unknown.
         """
         sources = self.sources(action, path, line)
-        return None if sources is None else {e for e in sources if not self._is_own_action(e)}
+        if sources is None:
+            return None
+        return {source for source in sources if not self._is_own_action(source)}
 
     def _sources_in_outline(self, node: ast.expr) -> AbstractSet[str]:
         """Return the actions and fields that an expression in an outline uses."""

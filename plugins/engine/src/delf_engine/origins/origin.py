@@ -134,7 +134,8 @@ class Results:
             texts = map(same_text, (text for _, text in leaves_of(call.result)))
             (self._own if trust == "own" else self._others).update(texts)
             return
-        self._trusts += [] if trust in self._trusts else [trust]
+        if trust not in self._trusts:
+            self._trusts.append(trust)
         own = {name for name, whose in trust.items() if whose == "own"}
         others = trust.keys() - own
         for record in cast("Iterator[Mapping[str, Any]]", fields_at(call.result, ())):
@@ -178,14 +179,16 @@ def find_in(calls: Iterable[ReadCall], text: str) -> Origin | None:
     value = letters_of(text)
     whole = f"{_SEPARATOR}{value}{_SEPARATOR}" if len(value) < _MIN_PART_LENGTH else value
     for wanted in (whole, *pieces_of(text)) if len(value) >= _MIN_SEARCHED_LENGTH else ():
-        held = [call for call in calls if wanted in call.letters]
+        matching = [call for call in calls if wanted in call.letters]
         for trust in _TRUSTS:
-            if found := next(_places(held, wanted, value, trust), None):
-                return found
+            if origin := next(_origins_in(matching, wanted, value, trust), None):
+                return origin
     return None
 
 
-def _places(calls: Iterable[ReadCall], wanted: str, value: str, trust: Trust) -> Iterator[Origin]:
+def _origins_in(
+    calls: Iterable[ReadCall], wanted: str, value: str, trust: Trust
+) -> Iterator[Origin]:
     """Yield an origin for each value in the calls' results that contains a wanted text."""
     for call in calls:
         for whose, path, text in authored(call.result, call.trust):

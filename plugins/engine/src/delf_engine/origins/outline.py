@@ -60,7 +60,7 @@ FOLLOWED: Final = "The text that these words order to follow:"
 _MAX_CHARACTERS: Final = 20_000
 """The maximum number of characters of a model's outline that are parsed."""
 
-IsFree = Callable[[str, str], bool]
+IsContent = Callable[[str, str], bool]
 """Takes the path and the text of a value; returns whether the value is content to read.
 
 Content, such as the body of a mail, may differ from the outline.
@@ -120,7 +120,7 @@ class Planned:
         self,
         action: str,
         arguments: Mapping[str, Any],
-        is_free: IsFree,
+        is_content: IsContent,
         *,
         is_alone: bool = False,
         foreign: Foreign | None = None,
@@ -130,7 +130,7 @@ class Planned:
         Args:
             action: The called action.
             arguments: The arguments of the call.
-            is_free: Decides which values are content that may differ.
+            is_content: Decides which values are content that may differ.
             is_alone: Whether the call has only content. A planned call without constant arguments
                 then allows no other content.
             foreign: The parameters to compare, for a script whose author had read no untrusted
@@ -140,11 +140,13 @@ class Planned:
             For each planned call, the parameters in which the call differs; empty if there is no
             difference.
         """
-        found: list[Sequence[str]] = []
+        differences: list[Sequence[str]] = []
         for call in self._planned(action):
             is_bare = is_alone and not any(map(is_constant, self._given(call).values()))
-            found.append([*self._misfits(call, arguments, _never if is_bare else is_free, foreign)])
-        return found
+            differences.append(
+                [*self._misfits(call, arguments, _never if is_bare else is_content, foreign)]
+            )
+        return differences
 
     def states(self, action: str, name: str, value: Any) -> bool:
         """Return whether the outline gives this value of a parameter as a constant."""
@@ -153,7 +155,7 @@ class Planned:
         return any(self._fits(node, value, name, _always) for node in nodes)
 
     def exhausts(
-        self, action: str, arguments: Mapping[str, Any], is_free: IsFree, planned: int
+        self, action: str, arguments: Mapping[str, Any], is_content: IsContent, planned: int
     ) -> bool:
         """Return whether a call was already made as often as the outline contains it.
 
@@ -162,20 +164,23 @@ class Planned:
         Args:
             action: The called action.
             arguments: The arguments of the call.
-            is_free: Decides which values are content that may differ.
+            is_content: Decides which values are content that may differ.
             planned: The number of times that the outline contains the call.
         """
 
         def key_of(given: Mapping[str, Any]) -> tuple[str, ...]:
-            return (action, *(" ".join(leaf) for leaf in values_of(given) if not is_free(*leaf)))
+            return (action, *(" ".join(leaf) for leaf in values_of(given) if not is_content(*leaf)))
 
-        key, made = key_of(arguments), self._made.get(action, ())
+        key = key_of(arguments)
+        made = self._made.get(action, ())
         for call in made:
             call.key = call.key or key_of(call.arguments)
         same = [call for call in made if call.key == key]
         used = max(len(same), self._passed[key]) - sum(call.has_failed for call in same)
-        self._passed[key] += used < planned
-        return used >= planned
+        is_exhausted = used >= planned
+        if not is_exhausted:
+            self._passed[key] += 1
+        return is_exhausted
 
     def has(self, made: ReadCall) -> bool:
         """Return whether the outline contains a call that was made."""
@@ -185,10 +190,10 @@ class Planned:
         """Return whether a successful call matches a planned call in every argument."""
         if made.has_failed or made.result is None or made.action != dotted(planned.func):
             return False
-        # Content may differ from the plan if a clean script wrote it, or if the call is a change,
-        # which passed its own review.
-        is_free = _always if made.is_untainted or made.changes else _never
-        return not any(self._misfits(planned, made.arguments, is_free))
+        # Content may differ from the plan if its author had read no untrusted data, or if the call
+        # is a change, which passed its own review.
+        is_content = _always if made.is_untainted or made.changes else _never
+        return not any(self._misfits(planned, made.arguments, is_content))
 
     def _planned(self, action: str) -> Sequence[ast.Call]:
         return [call for call in self._calls if dotted(call.func) == action]
@@ -201,7 +206,7 @@ class Planned:
         self,
         call: ast.Call,
         arguments: Mapping[str, Any],
-        is_free: IsFree,
+        is_content: IsContent,
         foreign: Foreign | None = None,
     ) -> Iterator[str]:
         """Yield the names of arguments that differ from a planned call.
@@ -224,52 +229,54 @@ class Planned:
             elif is_default and (node is None or not is_constant(node)):
                 is_fitting = True
             elif foreign is None or node is None:
-                is_fitting = self._fits(node, value, name, is_free)
+                is_fitting = self._fits(node, value, name, is_content)
             else:
-                # What the task leaves open to a clean script may be data, such as a table.
-                is_text = partial(_is_named, is_free)
-                is_fitting = self._makes(node, foreign[name])
+                # What the task leaves open may also be data for machines, such as a table.
+                is_text = partial(_is_named, is_content)
+                is_fitting = self._is_computed_from(node, foreign[name])
                 is_fitting = is_fitting or self._fits(node, value, name, is_text)
             if not is_fitting:
                 yield name
 
-    def _fits(self, node: ast.expr | None, value: Any, path: str, is_free: IsFree) -> bool:
+    def _fits(self, node: ast.expr | None, value: Any, path: str, is_content: IsContent) -> bool:
         """Return whether a value equals the planned value, or is allowed by the planned expression.
 
         Args:
             node: The planned expression; None if the outline does not give the argument.
             value: The value in the call.
             path: The path of the value in the arguments.
-            is_free: Decides which values are content that may differ.
+            is_content: Decides which values are content that may differ.
         """
         items = [*items_of(value)]
         match node:
             case ast.List(elts=nodes) | ast.Tuple(elts=nodes) | ast.Set(elts=nodes):
                 rest = [*filterfalse(is_constant, nodes)]
                 for each in filter(is_constant, nodes):
-                    fitting = (n for n, e in enumerate(items) if self._fits(each, e, path, is_free))
+                    fitting = (
+                        n for n, e in enumerate(items) if self._fits(each, e, path, is_content)
+                    )
                     if (number := next(fitting, None)) is None:
                         return False
                     del items[number]
-                return all(any(self._fits(n, e, path, is_free) for n in rest) for e in items)
+                return all(any(self._fits(n, e, path, is_content) for n in rest) for e in items)
             case ast.Dict(keys=keys, values=nodes) if (held := fields_of(value)) is not None:
                 names = (getattr(key, "value", None) for key in keys)
                 planned = dict(zip(names, nodes, strict=True))
                 return all(
-                    self._fits(planned[name], held.get(name), f"{path}.{name}", is_free)
+                    self._fits(planned[name], held.get(name), f"{path}.{name}", is_content)
                     if name in planned
                     else held[name] is None
                     for name in {**planned, **held}
                 )
             case ast.Call(func=ast.Name(id="choose"), args=choices):
-                return any(self._fits(each, value, path, is_free) for each in choices)
+                return any(self._fits(each, value, path, is_content) for each in choices)
             case ast.expr() if is_constant(node):
                 literal = ast.literal_eval(node)
                 return _is_same(literal, items[0] if len(items) == 1 else value)
             case _:
                 field = node and field_of(node)
                 return all(
-                    is_free(inner, text)
+                    is_content(inner, text)
                     or (_is_open(node) and self._is_stated(text))
                     or (
                         field
@@ -278,7 +285,7 @@ class Planned:
                     for inner, text in leaves_of(value, path)
                 )
 
-    def _makes(self, node: ast.expr, sources: AbstractSet[str] | None) -> bool:
+    def _is_computed_from(self, node: ast.expr, sources: AbstractSet[str] | None) -> bool:
         """Return whether a script computes a value only from what a planned expression uses.
 
         The calls in the script must have all filters of the planned calls, but the filters may have
@@ -313,13 +320,13 @@ class Planned:
             text: The value.
             inner: The names of the fields inside the argument.
         """
-        items = (item for made in self._held(call, (*path, *inner)) for item in made)
+        items = (item for made in self._field_values(call, (*path, *inner)) for item in made)
         held = {each for item in items for _, each in leaves_of(item)}
         if same_text(text) in map(same_text, held):
             return len(held) == 1 or not self._is_named(text)
         return any(is_only_one(text, each) for each in held)
 
-    def _held(self, call: ast.Call, path: Sequence[str]) -> Iterator[Iterator[Any]]:
+    def _field_values(self, call: ast.Call, path: Sequence[str]) -> Iterator[Iterator[Any]]:
         """Yield the values of a field in the results of calls that match a planned call.
 
         Calls with fewer filters than planned also count: then only records with the planned values
@@ -346,8 +353,8 @@ def _always(_path: str, _text: str) -> bool:
     return True
 
 
-def _is_named(is_free: IsFree, path: str, _text: str) -> bool:
-    return is_free(path, "")
+def _is_named(is_content: IsContent, path: str, _text: str) -> bool:
+    return is_content(path, "")
 
 
 def _never(_path: str, _text: str) -> bool:
@@ -362,12 +369,13 @@ def _is_same(literal: Any, value: Any) -> bool:
 
 def calls_of(answer: str) -> Sequence[ast.Call]:
     """Parse a model's answer into calls; lines that are not calls are ignored."""
-    found: list[ast.Call] = []
+    calls: list[ast.Call] = []
     for line in answer[:_MAX_CHARACTERS].splitlines():
         text = line.strip().strip("`").removeprefix("await ").removeprefix("- ")
         try:
             call = ast.parse(text, mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue
-        found += [call] if isinstance(call, ast.Call) else []
-    return found
+        if isinstance(call, ast.Call):
+            calls.append(call)
+    return calls

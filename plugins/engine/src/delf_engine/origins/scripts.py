@@ -58,7 +58,7 @@ _BRANCHING_NODES: Final = (
 UNKNOWN: Final = "?"
 """Stands for a source or a field name that the script does not show."""
 FIELD: Final = "."
-"""The prefix of a source that is a field name, in place of an action."""
+"""Marks a source that is the name of a field instead of an action, such as ``.email``."""
 _Sources = set[str]
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -132,7 +132,7 @@ class Scripts:
                     return
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             pass
-        self._calls.clear()  # without an end of the analysis, each call counts as unknown
+        self._calls.clear()  # the analysis did not end, so that each call counts as unknown
 
     def sources(self, action: str, path: str, line: int | None) -> frozenset[str] | None:
         """Return the actions and fields whose values flow into an argument in the last script.
@@ -153,18 +153,18 @@ class Scripts:
         return self._cached_sources[key]
 
     def _find_sources(self, action: str, parameter: str, line: int | None) -> frozenset[str] | None:
-        found = [
-            given
-            for call, given in self._calls[action].items()
+        arguments_by_call = [
+            arguments
+            for call, arguments in self._calls[action].items()
             if line is None or call.lineno <= line <= (call.end_lineno or 0)
         ]
-        if not found or self._unbound_reads.intersection(
+        if not arguments_by_call or self._unbound_reads.intersection(
             (*_REFLECTION_NAMES, action.partition(".")[0])
         ):
             return None
         name = letters_of_name(parameter)
-        values = [each.get(name, each.get("*")) for each in found]
-        known = [each for each in values if each is not None]
+        values = [arguments.get(name, arguments.get("*")) for arguments in arguments_by_call]
+        known = [sources for sources in values if sources is not None]
         return frozenset[str]().union(*known or [{UNKNOWN}])
 
     def _declare(self, tree: ast.Module) -> None:
@@ -291,7 +291,8 @@ class Scripts:
 
     def _sources_of(self, name: str) -> _Sources:
         """Return the sources of the value of a name."""
-        if functions := self._functions.get(name):  # passed on, so it may be called with anything
+        if functions := self._functions.get(name):
+            # The function is passed on, so that it may be called with any arguments.
             for function in functions:
                 self._grow_parameters(function, {UNKNOWN})
             return {UNKNOWN}
@@ -313,8 +314,9 @@ class Scripts:
         parameters = None if is_bound else self._parameters_of(name)
         if parameters is not None:
             values = arguments_of(call, parameters).items()
-            found = self._calls[name][call] = {key: self.read(value) for key, value in values}
-            return {name}.union(*found.values())
+            sources_by_name = {key: self.read(value) for key, value in values}
+            self._calls[name][call] = sources_by_name
+            return {name}.union(*sources_by_name.values())
         method, receiver = "", call.func
         if isinstance(receiver, ast.Attribute):
             method, receiver = receiver.attr, receiver.value

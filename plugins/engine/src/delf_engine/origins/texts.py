@@ -10,6 +10,8 @@ from typing import Final
 
 _PIECE_LENGTH: Final = 24
 """The number of characters of each piece into which a long value is cut."""
+_MAX_COMMON_LENGTH: Final = 5
+"""The maximum length of a piece that two texts may share by chance, in characters."""
 _MAX_PIECES: Final = 12
 """The maximum number of pieces and rare words of one value that are searched for."""
 _RARE_WORD: Final = re.compile(r"(?=[\w.@-]*(?:[\d@]|\.\w)|[\w.@-]{16})[\w.@-]{6,}")
@@ -127,4 +129,5 @@ def pieces_of(text: str) -> Iterator[str]:
     rare = map(letters_of, sorted(_RARE_WORD.findall(text), key=len, reverse=True))
     step = max(_PIECE_LENGTH, len(letters) // _MAX_PIECES)
     cuts = (letters[at : at + _PIECE_LENGTH] for at in range(0, len(letters) - _PIECE_LENGTH, step))
-    return islice((piece for piece in (*rare, *cuts) if len(piece) > 5), _MAX_PIECES)
+    pieces = (piece for piece in (*rare, *cuts) if len(piece) > _MAX_COMMON_LENGTH)
+    return islice(pieces, _MAX_PIECES)

@@ -50,9 +50,9 @@ def authored(
     """
     trust_by_key: Mapping[str, Trust] = {"*": trust} if isinstance(trust, str) else trust
     start = value if is_whole else _parse_json(value)
-    todo: list[_Step] = [(path, start, trust_by_key.get("*", "outside"))]
-    while todo:
-        path, item, whose = todo.pop()
+    pending: list[_Step] = [(path, start, trust_by_key.get("*", "outside"))]
+    while pending:
+        path, item, whose = pending.pop()
         match item:
             case str():
                 yield whose, path, item
@@ -72,13 +72,13 @@ def authored(
                     if isinstance(key, str) and (is_whole or not key.isidentifier()):
                         yield whose, f"{path}[key {index}]", key
                     entries.append((f"{path}.{key}", each, trust_by_key.get(key, whose)))
-                todo += reversed(entries)
+                pending += reversed(entries)
             case list():
                 items = enumerate(cast("list[Any]", item))
                 steps: list[_Step] = [(f"{path}[{at}]", each, whose) for at, each in items]
-                todo += reversed(steps)
+                pending += reversed(steps)
             case _:
-                todo.append((path, _to_json_types(item), whose))
+                pending.append((path, _to_json_types(item), whose))
 
 
 def values_of(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -120,19 +120,19 @@ def fields_at(
             the value in any other field. Texts in records are not parsed as JSON, because their
             author could choose the field names.
     """
-    found = [*items_of(_parse_json(value))]
-    for name, each in (wanted or {}).items():
-        records = (cast("Mapping[Any, Any]", e) for e in found if isinstance(e, Mapping))
-        text = same_text(str(each))
-        found = [
+    items = [*items_of(_parse_json(value))]
+    for name, wanted_value in (wanted or {}).items():
+        records = (cast("Mapping[Any, Any]", e) for e in items if isinstance(e, Mapping))
+        text = same_text(str(wanted_value))
+        items = [
             record
             for record in records
             if text in (same_text(held) for _, held in leaves_of(record.get(name, record)))
         ]
     for name in path:
-        records = (cast("Mapping[Any, Any]", e) for e in found if isinstance(e, Mapping))
-        found = [each for record in records if name in record for each in items_of(record[name])]
-    return iter(found)
+        records = (cast("Mapping[Any, Any]", e) for e in items if isinstance(e, Mapping))
+        items = [each for record in records if name in record for each in items_of(record[name])]
+    return iter(items)
 
 
 def fields_of(value: Any) -> Mapping[Any, Any] | None:
@@ -181,9 +181,11 @@ def is_content(bound: BoundAction, path: str, text: str) -> bool:
         return parameter_of(path) in action.contents
     # All words of the name must be names of contents: ``message_id`` is not.
     words = _WORDS.findall("".join(names_in(path)[-1:]))
-    is_named = bool(words) and CONTENT_WORDS.issuperset(w.lower().removesuffix("s") for w in words)
+    has_content_name = bool(words) and CONTENT_WORDS.issuperset(
+        w.lower().removesuffix("s") for w in words
+    )
     is_key = "[key " in path[path.rfind("[") :]
     lines = [line for line in map(str.strip, text.splitlines()) if line]
     is_data = bool(lines) and all(" " not in line and _MACHINE_DATA.search(line) for line in lines)
     is_data = is_data or _parse_json(text) is not text
-    return action.effect != "read" and is_named and not is_key and not is_data
+    return action.effect != "read" and has_content_name and not is_key and not is_data

@@ -30,7 +30,7 @@ class ToolCallTrace:
         duration_ms: The duration of the tool in milliseconds.
         children: The ids of its child tasks.
         output: The text that the call printed.
-        origins: Where the values of the arguments came from, by path, as a person was shown them.
+        origins: The origins of the values in the arguments, by path, as a person was shown them.
             Empty if no person was asked; values that a person edited are left out.
     """
 
