@@ -92,6 +92,7 @@ class OutputFolder:
             ValueError: If the name or a link leads out of the output folder.
         """
         if own_file is not None:
+            # The folder of the earlier file must not have become a link.
             parent = Path(own_file).parent
             is_inside = parent.resolve() == parent
         else:
@@ -274,7 +275,7 @@ class OutputFiles:
             try:
                 if self._log.redactor.knows_any:
                     name, data = await asyncio.to_thread(self._redacted, name, data)
-                content = await self._made_of_rows(name, data) if is_rows else data
+                content = await self._format_rows(name, data) if is_rows else data
                 path = await asyncio.to_thread(self._folder.write, name, content)
                 await self._log.record(FileWritten, label=name, path=path, size=len(content))
             except DelfError as error:
@@ -295,7 +296,7 @@ class OutputFiles:
             return self._log.redactor.text(name), data
         return self._log.redactor.text(name), self._log.redactor.value(data)
 
-    async def _made_of_rows(self, name: str, data: bytes) -> bytes:
+    async def _format_rows(self, name: str, data: bytes) -> bytes:
         parts = await asyncio.to_thread(_rows_of, data)
         return await self._formats.writer(Path(name).suffix.lower()).write(parts)
 

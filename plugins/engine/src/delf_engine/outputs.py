@@ -24,7 +24,7 @@ else:  # only type checkers need the defaults
 
 _FENCE: Final = re.compile(r"\s*```(?:json)?[ \t]*\n(.*?)\n?```\s*", re.DOTALL)
 _MAX_LISTED: Final = 5
-_LONGEST: Final = 300
+_MAX_FAULT_LENGTH: Final = 300
 
 
 class Output(Generic[T]):
@@ -136,6 +136,7 @@ class Output(Generic[T]):
 
     def _validated(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Validate an answer that is one value, or the keyword arguments of a record's fields."""
+        # A script may give the fields of a record as keywords.
         if list(arguments) != ["value"]:
             return {"value": self.plain(dict(arguments))}
         try:
@@ -197,7 +198,7 @@ def _describe_faults(error: Any) -> str:
         for item in faults[:_MAX_LISTED]
     ]
     rest_note = f"; and {len(faults) - _MAX_LISTED} more" if len(faults) > _MAX_LISTED else ""
-    return "; ".join(line[:_LONGEST] for line in lines) + rest_note
+    return "; ".join(line[:_MAX_FAULT_LENGTH] for line in lines) + rest_note
 
 
 def _line(error: Exception) -> str:

@@ -29,7 +29,7 @@ REDACTED: Final = "[redacted]"
 
 _SIMPLE: Final = frozenset({type(None), bool, int, float})
 _BYTES: Final = (bytes, bytearray, memoryview)
-_REMADE: Final[tuple[type[Any], ...]] = (list, tuple, set, frozenset, deque)
+_COLLECTION_TYPES: Final[tuple[type[Any], ...]] = (list, tuple, set, frozenset, deque)
 
 
 class Forms:
@@ -132,10 +132,11 @@ class Redactor:
         error.hint = None if error.hint is None else failure(error.hint)
         if hasattr(error, "__notes__"):
             error.__notes__ = [failure(str(note)) for note in error.__notes__]
-        is_quiet, cause, context = error.__suppress_context__, error.__cause__, error.__context__
-        error.__cause__ = error.__context__ = None  # they may lead back to this error
+        suppress_context = error.__suppress_context__  # setting the cause changes it
+        cause, context = error.__cause__, error.__context__
+        error.__cause__ = error.__context__ = None  # the chain may lead back to this error
         error.__cause__, error.__context__ = self._cause(cause), self._cause(context)
-        error.__suppress_context__ = is_quiet
+        error.__suppress_context__ = suppress_context
         return error
 
     def _cause(self, error: BaseException | None) -> BaseException | None:
@@ -146,7 +147,7 @@ class Redactor:
         redacted = self.failure(formatted)
         if redacted == formatted:
             return error
-        # The class of an error of delf decides about retries.
+        # A DelfError keeps its class, which decides about retries.
         return (
             self.error(error) if isinstance(error, DelfError) else ForeignError(redacted.rstrip())
         )
@@ -306,7 +307,7 @@ def _like(old: Any, parts: list[Any]) -> Any:
     """Return a collection of the same type as another, with other items."""
     if hasattr(old, "_fields"):
         return type(old)(*parts)
-    kind: Any = next((kind for kind in _REMADE if isinstance(old, kind)), list)
+    kind: Any = next((kind for kind in _COLLECTION_TYPES if isinstance(old, kind)), list)
     return kind(parts)
 
 

@@ -82,8 +82,8 @@ class Closing:
         try:
             await all_ended((close_all(self.parts), *(close_pool() for close_pool in self.pools)))
         except Exception as error:
-            for one in failures_in(error):
-                message = redactor.text(f"{type(one).__name__}: {one}")
+            for failure in failures_in(error):
+                message = redactor.text(f"{type(failure).__name__}: {failure}")
                 _log.warning("while stopping: %s", message)
 
 
@@ -471,13 +471,14 @@ def _channels_of(agent: AgentParts) -> list[NamedChannel]:
     """Return the approval channels in order: callbacks first, then plugins."""
     channels: list[NamedChannel] = []
     if agent.on_confirm is not None:
-        asks = CallbackChannel(agent.on_confirm)
-        channels.append(NamedChannel("on_confirm", asks, needs_presence=False))
+        confirm_channel = CallbackChannel(agent.on_confirm)
+        channels.append(NamedChannel("on_confirm", confirm_channel, needs_presence=False))
     if agent.on_ask is not None:
-        answers = QuestionCallback(agent.on_ask)
-        channels.append(NamedChannel("on_ask", answers, needs_presence=False))
+        ask_channel = QuestionCallback(agent.on_ask)
+        channels.append(NamedChannel("on_ask", ask_channel, needs_presence=False))
     host = agent.context.host
     installed = {spec.name for spec in host.specs(ApprovalSpec)}
+    # The default list names channels that may not be installed.
     is_configured = "approvals" in agent.config.model_fields_set
     for name in agent.config.approvals:
         if is_configured or name in installed:
@@ -493,7 +494,8 @@ def _memories_of(agent: AgentParts, context: PluginContext) -> Memories | None:
     if memory is None and name is None:
         return None
     if memory is None and name is not None:
-        agent.context.host.spec(MemorySpec, name)  # raises now rather than in the thread
+        # Raises here if the plugin is missing, instead of later in the thread.
+        agent.context.host.spec(MemorySpec, name)
 
     def make_memory(owner: str | None) -> AgentMemory:
         namespace = context.namespace if owner is None else f"{context.namespace}/{owner}"

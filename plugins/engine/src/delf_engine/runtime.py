@@ -62,10 +62,10 @@ class Runtime:
         self._pipelines: dict[str, TaskPipeline] = {}
         self._claims = Claims()
         most_tasks = _most_tasks()
-        # Two limits: places count tasks that run, rooms tasks with open files, waiting ones
-        # included.
-        self._places = asyncio.Semaphore(min(resources.config.max_tasks, most_tasks))
-        self._rooms = asyncio.Semaphore(most_tasks)
+        # Two limits: one counts the tasks that run, the other the tasks with open files, including
+        # the tasks that wait for a person.
+        self._task_permits = asyncio.Semaphore(min(resources.config.max_tasks, most_tasks))
+        self._descriptor_permits = asyncio.Semaphore(most_tasks)
         self._closing: dict[str, asyncio.Future[None]] = {}
         self._stops = Stops(resources.journal)
         self._background: set[asyncio.Future[Any]] = set()
@@ -176,7 +176,7 @@ class Runtime:
 
     async def _work(self, request: TaskRequest) -> TaskOutcome:
         """Run a task within the agent's limits; if its sandbox dies, continue in another one."""
-        permit = Permit(self._places)
+        permit = Permit(self._task_permits)
         pipeline: TaskPipeline | None = None
         ledger = TaskRun.ledger_of(self.resources, request)
         ledger.begin(request.task_id, request.past, parent=_parent_of(request))
@@ -187,7 +187,7 @@ class Runtime:
             try:
                 async with permit:
                     run = await TaskRun.begin(self.resources, request, permit)
-                    # Taken out: only the first run after a claim has to fear the previous process.
+                    # Only the first run after a claim may still meet the previous process.
                     run.replay.before = self._claims.before.pop(request.task_id, None)
                     children = self._children_of(run)
                     self._start_learning(request)
@@ -229,7 +229,7 @@ class Runtime:
         reserved while a person is asked.
         """
         if request.child is None:
-            await self._rooms.acquire()
+            await self._descriptor_permits.acquire()
 
     def _release_descriptors(self, request: TaskRequest) -> None:
         """Release the file descriptors reserved for a task, once its sandbox is closed."""
@@ -237,9 +237,9 @@ class Runtime:
         if request.child is not None:
             return
         if closing is None:
-            self._rooms.release()
+            self._descriptor_permits.release()
         else:
-            closing.add_done_callback(lambda _: self._rooms.release())
+            closing.add_done_callback(lambda _: self._descriptor_permits.release())
 
     async def _record_cancelled_start(self, request: TaskRequest) -> None:
         """Record the end of a task that was cancelled while it waited for its start."""
@@ -421,11 +421,9 @@ class Runtime:
 def _most_tasks() -> int:
     """Return the number of tasks for which the process has enough file descriptors."""
     free_descriptors = descriptors_left()
-    return (
-        sys.maxsize
-        if free_descriptors is None
-        else max(1, (free_descriptors - _OWN_DESCRIPTORS) // _TASK_DESCRIPTORS)
-    )
+    if free_descriptors is None:
+        return sys.maxsize
+    return max(1, (free_descriptors - _OWN_DESCRIPTORS) // _TASK_DESCRIPTORS)
 
 
 def _parent_of(request: TaskRequest) -> str | None:

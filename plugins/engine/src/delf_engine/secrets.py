@@ -100,8 +100,8 @@ def secrets_of_agent(
             model = getattr(config, name)
             if model is not None:
                 yield from secrets_of_model(model)
-        others = {*LLM_FIELDS, "system_prompt"}
-        yield from secrets_of_options({n: value for n, value in config if n not in others})
+        excluded = {*LLM_FIELDS, "system_prompt"}
+        yield from secrets_of_options({n: value for n, value in config if n not in excluded})
         yield from config.providers.values()
         yield from config.api_key_for.values()
     for connection in connections:
@@ -129,7 +129,9 @@ def secrets_of_headers(headers: Mapping[str, str]) -> Iterator[str]:
         scheme = _SCHEME.match(value)
         is_mixed = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
         if scheme or is_mixed or _NAME.search(name):
-            yield from (value, value[scheme.end() :] if scheme else value)
+            yield value
+            if scheme:
+                yield value[scheme.end() :]
 
 
 def secrets_of_settings(settings: Any) -> Iterator[str]:
@@ -151,9 +153,9 @@ def without_secrets(settings: Any) -> Any:
     if isinstance(settings, BaseModel):
         return {name: without_secrets(value) for name, value in settings}
     if isinstance(settings, Named):
-        secret = {text for text in _of_named_values(settings) if text}
+        secret_texts = {text for text in _of_named_values(settings) if text}
         return {
-            name: _address_in(text) if any(each in text for each in secret) else text
+            name: _address_in(text) if any(secret in text for secret in secret_texts) else text
             for name, text in reveal_secrets(settings).items()
         }
     if isinstance(settings, Mapping):
@@ -242,12 +244,12 @@ def secrets_of_environ(environ: Mapping[str, str], keys: Collection[str] = ()) -
         keys: The names of further variables with secrets.
     """
     for name, value in environ.items():
-        shortest = (
+        min_length = (
             MIN_SECRET_LENGTH if name.upper().startswith(PREFIX) else _MIN_ENVIRON_SECRET_LENGTH
         )
         if name in keys:
             yield from _declared(value)
-        elif name not in _FOLDERS and len(value) >= shortest:
+        elif name not in _FOLDERS and len(value) >= min_length:
             yield from _of_named(name, value)
 
 

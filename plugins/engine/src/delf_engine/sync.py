@@ -51,10 +51,8 @@ class LoopThread:
             while not self._stopping:
                 try:
                     self.loop.run_forever()
-                except (
-                    SystemExit,
-                    KeyboardInterrupt,
-                ) as error:  # the loop goes on without its task
+                except (SystemExit, KeyboardInterrupt) as error:
+                    # The loop continues without the task that raised the error.
                     _log.warning("%s was raised in the agent's event loop", type(error).__name__)
         finally:
             self.loop.run_until_complete(_end_tasks())
@@ -168,7 +166,7 @@ async def _end_tasks() -> None:
 def _wait_for_clean_up(loop: asyncio.AbstractEventLoop, seconds: float = 5.0) -> None:
     """Wait for cancelled tasks of a loop to finish."""
 
-    async def others() -> None:
+    async def wait_for_cancelled() -> None:
         current_task = asyncio.current_task()
         tasks = [
             task for task in asyncio.all_tasks() if task is not current_task and task.cancelling()
@@ -177,7 +175,7 @@ def _wait_for_clean_up(loop: asyncio.AbstractEventLoop, seconds: float = 5.0) ->
             await asyncio.wait(tasks, timeout=seconds)
 
     try:
-        asyncio.run_coroutine_threadsafe(others(), loop).result(seconds + 1)
+        asyncio.run_coroutine_threadsafe(wait_for_cancelled(), loop).result(seconds + 1)
     except TimeoutError:
         _log.warning("the agent's event loop does not answer%s", busy_at(loop))
 

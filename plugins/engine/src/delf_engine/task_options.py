@@ -196,9 +196,9 @@ class TaskRequests:
         if self.chat is None and conversation_id is not None:
             raise ConfigurationError("the agent has no chat", hint="Agent(chat=Chat(…))")
         conversation = None if self.chat is None else self.chat.here(conversation_id)
-        wanted = self._output if output is None else _output_of(output)
+        answer_type = self._output if output is None else _output_of(output)
         paths = None if files is None else [os.fspath(path) for path in files]
-        setup_data: dict[str, Any] = {} if wanted is None else {"output": wanted.schema}
+        setup_data: dict[str, Any] = {} if answer_type is None else {"output": answer_type.schema}
         if strategy is not None:
             setup_data["strategy"] = strategy
         if llm is not None:
@@ -221,7 +221,7 @@ class TaskRequests:
             ledger=ledger,
             listeners=listeners,
             files=paths,
-            output=wanted,
+            output=answer_type,
             setup={**(setup or {}), **setup_data},
         )
 

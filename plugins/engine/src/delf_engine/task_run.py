@@ -258,15 +258,17 @@ class TaskRun:
         Args:
             followed: The texts whose instructions the user tells the agent to obey.
         """
-        words, choice = self._values.own_words, self.tool_choice()
-        # Descriptions written by a server are not the user's words.
-        foreign = {
+        words = self._values.own_words
+        choice = self.tool_choice()
+        # Descriptions that a server wrote are untrusted.
+        untrusted_names = {
             bound_action.name
             for bound_action in self.tools.shown
             if _trust_of_texts(bound_action.connection, "description_trust", "own") == "outside"
         }
         shown_tools = [
-            _without_descriptions(tool) if tool.name in foreign else tool for tool in choice.shown
+            _without_descriptions(tool) if tool.name in untrusted_names else tool
+            for tool in choice.shown
         ]
         started_at = next(event.at for event in self.log.events if isinstance(event, TaskStarted))
         question = OUTLINE_QUESTION.format(
@@ -274,7 +276,9 @@ class TaskRun:
             now=moment(started_at, self.zone),
             words="\n\n".join([words, *(f"{FOLLOWED}\n{text}" for text in followed)]),
         )
-        async with self.failures_as_warnings("nobody could say which calls the task asks for"):
+        async with self.failures_as_warnings(
+            "the model could not list the calls that the task asks for"
+        ):
             await self.ask("outline", question, self.config.main_llm)
 
     def _origins(self) -> Origins:
@@ -300,10 +304,10 @@ class TaskRun:
                 yield "own" if is_own_fact(fact) else "outside", fact, MEMORY
             yield from self._texts_of_connections()
 
-        foreign = [file for file in self.inputs if file.trust != "own"]
+        untrusted_files = [file for file in self.inputs if file.trust != "own"]
 
         def files() -> Iterator[tuple[str, str]]:
-            for file in islice(foreign, _MAX_SEARCHED_FILES):
+            for file in islice(untrusted_files, _MAX_SEARCHED_FILES):
                 yield file.name, _beginning_of(file.path)
 
         words = self.request.task if is_own else ""
@@ -311,7 +315,7 @@ class TaskRun:
         def tool_of(name: str) -> BoundAction | None:
             return self.tools.get(name)
 
-        has_read = bool(foreign or self.request.variables)
+        has_read = bool(untrusted_files or self.request.variables)
         # A task that others wrote may pass arguments to a routine.
         calls = calls_of("" if is_own else self.request.task)
         keyword_names = [str(each.arg) for call in calls for each in call.keywords]

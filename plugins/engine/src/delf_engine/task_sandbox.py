@@ -39,7 +39,7 @@ class TaskSandbox:
         self._spec = run.session_spec
         self._in_background = in_background
         self._opening: asyncio.Task[SandboxSession] | None = None
-        self._announced: SandboxSession | None = None
+        self._recorded_session: SandboxSession | None = None
         self._ran_unapproved = False
         self.budget = ResourceBudget(self._spec.limits)
 
@@ -139,8 +139,8 @@ class TaskSandbox:
             session = await self.open()
         except SandboxUnavailableError:  # the process that sessions are forked from may have died
             session = await self._open_again()
-        if session is not self._announced:
-            self._announced, self._ran_unapproved = session, False
+        if session is not self._recorded_session:
+            self._recorded_session, self._ran_unapproved = session, False
             self.budget.begin_session()
             name, isolation = self._sandbox.spec.name, self._sandbox.isolation
             await self._log.record(SandboxOpened, backend=name, isolation=isolation)
@@ -153,7 +153,8 @@ class TaskSandbox:
 
     async def _open_again(self) -> SandboxSession:
         """Open a session; after a sandbox died, retry while its server may be restarting."""
-        for pause in PAUSES if self._restarts.used else ():
+        pauses = PAUSES if self._restarts.used else ()
+        for pause in pauses:
             await self.close()
             try:
                 return await self.open()
@@ -164,9 +165,9 @@ class TaskSandbox:
 
     async def end_session(self) -> None:
         """Charge the resources of a session that a script ended to the task's budget."""
-        session = self._announced
+        session = self._recorded_session
         await self.close()
         if session is not None:
             self.budget.ended(session)
             self._spec = replace(self._spec, limits=self.budget.remaining)
-            self._announced = None
+            self._recorded_session = None

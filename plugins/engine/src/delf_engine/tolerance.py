@@ -64,22 +64,22 @@ def fitting(
     try:
         return keywords, action.validate(keywords)
     except ToolRefusedError as error:
-        for reading in _other_readings(action, keywords):
+        for converted in _conversions(action, keywords):
             try:
-                return reading, action.validate(reading)
+                return converted, action.validate(converted)
             except ToolRefusedError:
                 continue
         raise error from None
 
 
-def _other_readings(action: Action, keywords: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _conversions(action: Action, keywords: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     schema = action.schema() if action.schema is not None else {}
     names = [parameter.name for parameter in action.parameters]
     for arguments in (dict(keywords), _spread(keywords, names), _gathered(keywords, names, schema)):
         if arguments is not None:
-            reading = _Converter(schema).record(arguments, schema)
-            if reading != keywords:
-                yield reading
+            converted = _Converter(schema).record(arguments, schema)
+            if converted != keywords:
+                yield converted
 
 
 def _spread(keywords: Mapping[str, Any], names: list[str]) -> dict[str, Any] | None:

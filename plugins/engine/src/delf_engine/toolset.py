@@ -314,11 +314,13 @@ async def _bind(
             hidden_names.add(name)
             continue
         asks = needs_confirmation(connection.confirm, action)
-        # Without contents: a stored text would be returned later as the user's own words.
-        is_kept = returns_own and action.effect != "read" and action.sinks is action.contents
-        shown_action = replace(action, contents=()) if is_kept else action
+        # A connection whose results are the user's own may return stored texts later, so that all
+        # parameters of its changes are reviewed, unless the action declares which ones matter.
+        is_undeclared = action.sinks is None and action.contents is None
+        stores_texts = returns_own and action.effect != "read"
+        reviewed_action = replace(action, contents=()) if stores_texts and is_undeclared else action
         bound_actions[connection.name, method] = BoundAction(
-            connection, shown_action, name, asks, check=check
+            connection, reviewed_action, name, asks, check=check
         )
     return bound_actions, hidden_names
 

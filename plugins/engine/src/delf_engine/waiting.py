@@ -39,12 +39,12 @@ class Permit:
         """The asyncio task that reacquires the permit, once a call no longer waits for a person."""
 
     async def __aenter__(self) -> Self:
-        await self._take()
+        await self._acquire()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._is_over = True
-        self._leave()
+        self._release()
 
     @asynccontextmanager
     async def released(self) -> AsyncGenerator[None]:
@@ -55,14 +55,14 @@ class Permit:
         """
         work = asyncio.current_task()
         self._waiting_calls.append(work)
-        self._leave()
+        self._release()
         try:
             yield
         finally:
             self._waiting_calls.remove(work)
             # A task of its own, so that the permit also comes back if this call is being cancelled.
             if not (self._held or self._waiting_calls or self._is_over):
-                self.returning = asyncio.create_task(self._take())
+                self.returning = asyncio.create_task(self._acquire())
         await self.regained()
 
     async def regained(self) -> None:
@@ -85,11 +85,11 @@ class Permit:
         """True while a call waits for a person, unless the call is being cancelled."""
         return any(work is None or not work.cancelling() for work in self._waiting_calls)
 
-    async def _take(self) -> None:
+    async def _acquire(self) -> None:
         await self._places.acquire()
         self._held = True
 
-    def _leave(self) -> None:
+    def _release(self) -> None:
         if self.returning is not None:
             # Another call begins to wait for a person: a permit acquired now would be held in vain.
             self.returning.cancel()
@@ -129,16 +129,16 @@ class TaskClock:
         """Pause the clock while the block runs; pauses may overlap."""
         with nullcontext() if self._parent is None else self._parent.stopped():
             if not self._stops:
-                self._hold()
+                self._pause()
             self._stops += 1
             try:
                 yield
             finally:
                 self._stops -= 1
                 if not self._stops:
-                    self._go_on()
+                    self._resume()
 
-    def _hold(self) -> None:
+    def _pause(self) -> None:
         timeout = self._timeout
         if timeout is not None and not self._never_stops and not timeout.expired():
             self._remaining_seconds = (timeout.when() or 0.0) - asyncio.get_running_loop().time()
@@ -146,7 +146,7 @@ class TaskClock:
             # again.
             timeout.reschedule(None)
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         timeout = self._timeout
         if timeout is not None and not self._never_stops and not timeout.expired():
             timeout.reschedule(asyncio.get_running_loop().time() + self._remaining_seconds)
@@ -235,7 +235,7 @@ class Stops:
         place = None if self._journal is None else self._journal.place
         self._outage = Outage(_log, "requests to stop tasks cannot be read", place)
         self._next: asyncio.TimerHandle | None = None
-        self._looking: asyncio.Task[None] | None = None
+        self._polling: asyncio.Task[None] | None = None
 
     @contextmanager
     def stoppable(self, task_id: str, work: asyncio.Task[Any]) -> Generator[Stop]:
@@ -243,7 +243,7 @@ class Stops:
         # One poll for all tasks of the agent: a timer per task would query the journal as often.
         stop = self._tasks[task_id] = Stop(work)
         if self._next is None and self._journal is not None:
-            self._look_later(self._journal)
+            self._poll_later(self._journal)
         try:
             yield stop
         finally:
@@ -268,16 +268,16 @@ class Stops:
         stop = self._tasks.get(task_id)
         return None if stop is None else stop.by
 
-    def _look_later(self, journal: SharedJournal) -> None:
-        def look() -> None:
-            self._looking = asyncio.ensure_future(self._look(journal))
+    def _poll_later(self, journal: SharedJournal) -> None:
+        def poll() -> None:
+            self._polling = asyncio.ensure_future(self._poll(journal))
 
         loop = asyncio.get_running_loop()
         # Without the context of the task that came first: its values must not reach the later
         # tasks.
-        self._next = without_context(loop.call_later, _POLL_SECONDS, look)
+        self._next = without_context(loop.call_later, _POLL_SECONDS, poll)
 
-    async def _look(self, journal: SharedJournal) -> None:
+    async def _poll(self, journal: SharedJournal) -> None:
         stops_by_task: Mapping[str, StoppedBy] = {}
         with self._outage.track(DelfError):
             stops_by_task = await journal.asked_to_stop(self._tasks.keys())
@@ -285,4 +285,4 @@ class Stops:
             self.ask(name, stopper)
         self._next = None
         if self._tasks:
-            self._look_later(journal)
+            self._poll_later(journal)

@@ -153,7 +153,7 @@ class TestRights:
             change.allow = False
             assert not agent.run("three").status
 
-    def test_unknown_name_assigned_to_allow_is_refused(self, delf_host, scripted_model):
+    def test_setting_allow_to_an_unknown_name_is_refused(self, delf_host, scripted_model):
         @tool(effect="write")
         def change() -> str:
             """Change something."""

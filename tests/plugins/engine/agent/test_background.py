@@ -144,7 +144,7 @@ class TestSubmit:
         scripted_model: ScriptedModel,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr("delf_engine.background.KEPT", 2)
+        monkeypatch.setattr("delf_engine.background.MAX_FINISHED_TASKS", 2)
         scripted_model.default = "```python\nprint(1)\n```"
         agent = make_agent()
         ids: list[str] = []

@@ -101,7 +101,7 @@ async def test_question_and_answer_are_journalled(bench):
         ("ask('Who?', [{'id': 1}])", "an option of ask is of the type dict"),
         (
             "ask('Who?', [12, 34])",
-            "an option of ask is of the type int: give what distinguishing value as a text",
+            "an option of ask is of the type int: give its distinguishing value as a text",
         ),
         ("ask('Who?', ['Ann'], answer='number')", "with options there is no answer"),
         ("ask('Who?', answer='date')", "answer is 'date'"),

@@ -14,7 +14,7 @@ import secrets
 import shutil
 import subprocess
 import tempfile
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Final
@@ -216,13 +216,20 @@ async def measure(backend: SandboxBackend, *, thorough: bool = False) -> Measure
             processes = await probe.run(_PROCESSES)
         finally:
             await probe.aclose()
-        # A list times True has its text; times False it is empty.
-        in_files = ["a file of the host"] * (bait.secret in files)
-        in_files += ["a folder of the host, to write"] * bait.has_strange_files()
-        in_files += ["an input file, to write"] * bait.has_changed_inputs()
+        in_files = _reached(
+            {
+                "a file of the host": bait.secret in files,
+                "a folder of the host, to write": bait.has_strange_files(),
+                "an input file, to write": bait.has_changed_inputs(),
+            }
+        )
         in_network = [*_lines(network), *bait.visits]
-        in_processes = ["a process of the host"] * bait.is_hit
-        in_processes += ["the environment of a process"] * (bait.secret in processes)
+        in_processes = _reached(
+            {
+                "a process of the host": bait.is_hit,
+                "the environment of a process": bait.secret in processes,
+            }
+        )
         reached = [*in_files, *in_network, *in_processes, *_lines(processes)]
         measurement = Measured(
             calls=calls,
@@ -230,7 +237,7 @@ async def measure(backend: SandboxBackend, *, thorough: bool = False) -> Measure
             network=not in_network,
             processes=not in_processes,
             starts=not _lines(processes),
-            kernel=_is_another(kernel),
+            kernel=_is_other_kernel(kernel),
             reached=tuple(dict.fromkeys(reached)),
         )
     if not thorough:
@@ -285,21 +292,31 @@ class _Probe:
 async def _is_limited(
     backend: SandboxBackend, script: str, limits: Limits, *ends: type[Done]
 ) -> bool:
-    """Return True if a script that uses up a resource is stopped."""
+    """Return whether the sandbox stops a script that uses up a resource.
+
+    Args:
+        backend: The backend.
+        script: The script; it prints "reached" if it was not limited.
+        limits: The limits of the session.
+        ends: Further outcomes that count as stopped.
+    """
     session = await backend.open(SessionSpec(tools=(), limits=limits))
     host = _Host()
     try:
         async with asyncio.timeout(_SECONDS):
             outcome = await session.execute(script, host)
-    # The script still runs, so that no limit has stopped it.
     except TimeoutError:
-        return False
+        return False  # the script still runs, so that no limit has stopped it
     finally:
         await session.aclose()
     return isinstance(outcome, (LimitReached, Crashed, *ends)) and "reached" not in host.text
 
 
-def _is_another(kernel: str) -> bool:
+def _reached(tests: Mapping[str, bool]) -> list[str]:
+    return [resource for resource, was_reached in tests.items() if was_reached]
+
+
+def _is_other_kernel(kernel: str) -> bool:
     """Return whether a sandbox has another kernel than the host, from a script's description."""
     machine = platform.uname()
     try:

@@ -124,8 +124,10 @@ class ModelUse:
         self.calls += 1
         self.usage = self.usage + call.usage
         self.duration_ms += call.duration_ms
-        is_cost_known = self.cost_usd is not None and call.cost_usd is not None
-        self.cost_usd = (self.cost_usd or 0.0) + (call.cost_usd or 0.0) if is_cost_known else None
+        if self.cost_usd is None or call.cost_usd is None:
+            self.cost_usd = None
+        else:
+            self.cost_usd += call.cost_usd
 
 
 @dataclass(slots=True, kw_only=True)

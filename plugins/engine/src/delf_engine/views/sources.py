@@ -33,7 +33,8 @@ def sources_of(events: Sequence[Event]) -> Mapping[int, Mapping[str, Any]]:
             sources_by_call[event.call_id] = {}
             for path, text in values_of(event.arguments):
                 data = replace(origins.find(text), trust="own").data()
-                if data.pop("trust") and data["kind"] in ("task", "result"):
+                del data["trust"]  # unknown, because the journal does not record it
+                if data["kind"] in ("task", "result"):
                     sources_by_call[event.call_id][path] = data
             if len(sources_by_call) == _MAX_CALLS:
                 break

@@ -197,8 +197,8 @@ class Trace:
         text = event.text
         if "\r" in text:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
-        max_lines = MAX_LINES - len(self._utterances) + bool(self._open_line)
-        *complete_lines, rest = text.split("\n", max(max_lines, 0))
+        remaining_lines = MAX_LINES - len(self._utterances) + bool(self._open_line)
+        *complete_lines, rest = text.split("\n", max(remaining_lines, 0))
         for line in complete_lines:
             self._continue_line(line, event.at)
             self._join_line()
