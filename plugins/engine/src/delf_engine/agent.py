@@ -224,9 +224,10 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
                 a project object.
             trust: Trust the project's folder. Otherwise its files have no effect until the user
                 trusts them, with `delf trust` or ``DELF_TRUST``.
-            connections: The names of the connections to use; all of the file when omitted.
+            connections: The names of the connections to use; all connections of the project when
+                omitted.
             tools: Further tools.
-            host: Plugins.
+            host: The plugins; all installed ones when omitted.
             overrides: Any other parameters of :class:`Agent`, which override the project.
 
         Raises:

@@ -127,7 +127,7 @@ class AgentContext:
         """Ask a model outside of a task; the cost counts against the agent's budget.
 
         Args:
-            llm: The model; the agent's quick one when None.
+            llm: The model; the agent's model for small questions when None.
             question: The question.
 
         Raises:
@@ -179,7 +179,7 @@ def _prices_of(root: Path, project: AnyProject | None) -> tuple[Path, ...]:
 class AgentChat(Protocol):
     """The conversations that an agent's tasks continue: ``Chat`` of the plugin ``chat``.
 
-    A protocol, because that plugin is optional and itself requires the engine.
+    A protocol instead of an import, because the plugin is optional and depends on the engine.
     """
 
     @classmethod
@@ -229,11 +229,11 @@ def as_chat(chat: Any, host: PluginHost | None = None) -> AgentChat:
 def plugin_context(
     project: AnyProject | None = None, *, namespace: str = "default"
 ) -> PluginContext:
-    """Make the context of a plugin's factory for objects that belong to no agent.
+    """Build the context that plugin factories get, for objects that belong to no agent.
 
     Args:
-        project: The project whose embedder, plugin options and environment apply; the working
-            directory without a project.
+        project: The project whose embedder, plugin options and environment variables apply; the
+            working directory when omitted.
         namespace: The namespace of memories to use.
     """
     agent_context = AgentContext.of(project)

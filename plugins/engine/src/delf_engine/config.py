@@ -44,7 +44,7 @@ PREFIX: Final = "DELF_"
 """The prefix of environment variables that hold settings."""
 
 ARROW: Final = "->"
-"""Separates source and target in a flow rule."""
+"""Separates the source and the target in a rule that allows a data flow."""
 _TIME: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([smhd])\s*")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -57,7 +57,7 @@ _PROGRAM_ONLY: Final = ("tools", "on_confirm", "on_ask", "output", "host", "proj
 """The keywords of ``Agent`` that only a program can give, so that no setting has their name."""
 
 LLM_KEYS: Final = tuple(inspect.signature(LLMConfig).parameters)
-"""The keys that a model's table may hold."""
+"""The keys of a table that configures a model."""
 
 
 def llm_config(value: Any) -> Any:
@@ -113,7 +113,7 @@ Text = Annotated[str, PlainValidator(_text)]
 
 V = TypeVar("V")
 Table = Annotated[dict[str, V], AfterValidator(frozen)]
-"""An immutable table of the configuration."""
+"""A dict type whose values are immutable after validation."""
 
 
 class AgentConfig(FixedAttributes, BaseModel):
@@ -348,7 +348,7 @@ class AgentConfig(FixedAttributes, BaseModel):
         Args:
             choice: The name. A configuration with its own address, key, headers or provider is
                 returned unchanged.
-            providers: The spellings of names.
+            providers: The model providers, which know other spellings of model names.
         """
         configured = as_llm_config(choice)
         is_complete = (

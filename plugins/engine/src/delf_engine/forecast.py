@@ -44,7 +44,7 @@ class _Forecast:
         bound_names = _bound_in(tree)
         self._names = {name for name in names if name.partition(".")[0] not in bound_names}
         self._bindings: dict[str, list[Any]] = {}
-        """The value of each name that is assigned once; None for an unknown value."""
+        """The values that a script assigns to each name; None for an unknown value."""
         self._functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
         self._lengths: dict[str, int] = {}
         self._calls: dict[str, Counter[str]] = {}

@@ -31,7 +31,7 @@ class FollowsTasks:
     """The part of an agent that follows submitted tasks by their ids."""
 
     agent_id: str
-    """The agent's id, the author of its stops."""
+    """The agent's id, which the journal records when the agent stops a task."""
     _home: RuntimeHome
     _tasks: BackgroundTasks
     _pending: PendingRequests

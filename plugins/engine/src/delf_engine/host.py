@@ -76,7 +76,7 @@ class TaskHost:
 
     Args:
         run: The task.
-        gate: The gate for calls.
+        gate: Checks and makes the calls of the task.
         scripts: Runs scripts.
         children: The child tasks.
     """
@@ -162,7 +162,7 @@ class TaskHost:
 
     @property
     def rerun_count(self) -> int:
-        """The maximum number of further passes that scripts may request."""
+        """The maximum number of times that a task's scripts may ask for another script."""
         return self._run.config.rerun_count
 
     def begin(self, rules: str) -> tuple[Message, ...]:
@@ -429,7 +429,7 @@ class TaskHost:
 
     @in_own_context
     def say(self, text: str) -> None:
-        """Append to the answer."""
+        """Append a text to the answer."""
         self._take_printed()
         self._answer.append(text)
         self._run.log.say(text)
@@ -492,7 +492,7 @@ class TaskHost:
         return self._printed_value if answer_value is None else thaw(answer_value.value)
 
     def step(self, name: str) -> AbstractAsyncContextManager[None]:
-        """Report a step and its duration in the trace while the block runs."""
+        """Record a step in the trace, with the duration of the block."""
         return self._run.log.step(name, self._next_attempt())
 
     @awaited_in_own_context
@@ -512,7 +512,7 @@ class TaskHost:
 
     @awaited_in_own_context
     async def warn(self, message: str) -> None:
-        """Warn people; the task continues."""
+        """Record a warning for people; the task continues."""
         await self._run.log.record(Warned, message=message)
 
     @awaited_in_own_context

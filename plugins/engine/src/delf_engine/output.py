@@ -217,7 +217,7 @@ class OutputFiles:
 
         Args:
             name: A relative name.
-            data: The content, or the rows as tagged JSON.
+            data: The content; or rows as tagged JSON, to be written in the format of the suffix.
             is_rows: Whether ``data`` are rows.
         """
         # In the background: the script does not wait for the disk, and reads no result.

@@ -133,7 +133,7 @@ class AgentParts:
 
     @property
     def plugin_context(self) -> PluginContext:
-        """The context of all factories."""
+        """The context that the factories of the agent's plugins get."""
         return self.embedders.context
 
     def make(self, kind: type[Spec], name: str, context: PluginContext | None = None) -> Any:
@@ -309,7 +309,7 @@ class Resources:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close all parts; a failure of one does not prevent closing the others."""
+        """Close all objects; a failure of one does not prevent closing the others."""
         await self.closing.close(self.redactor)
 
     @property

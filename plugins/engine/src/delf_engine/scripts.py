@@ -64,7 +64,7 @@ class ScriptRunner(ScriptHost):
 
     Args:
         run: The task.
-        gate: The gate for calls.
+        gate: Checks and makes the calls of the task.
         children: The child tasks.
         in_background: Runs clean-up work after the task.
     """

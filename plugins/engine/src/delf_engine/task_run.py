@@ -216,7 +216,7 @@ class TaskRun:
 
     @property
     def session_spec(self) -> SessionSpec:
-        """The session spec for the task's sandbox."""
+        """The limits, tools and input files of the task's sandbox sessions."""
         return replace(self.resources.session_spec(self.agent_tools, self.inputs), zone=self.zone)
 
     async def ask(self, purpose: Purpose, question: str, llm: LLMConfig | None = None) -> str:

@@ -80,7 +80,7 @@ class Answer:
 
     @property
     def was_shown(self) -> bool:
-        """True if a person has seen the effect of the call."""
+        """True if a person gave the answer, and so has seen the effect of the call."""
         return self.source == "person"
 
 

@@ -350,7 +350,7 @@ class TaskApprovals:
         )
 
     def _sources(self, call: Call) -> Mapping[str, dict[str, Any]]:
-        """Return the sources of a call's values, except of values that a person edited."""
+        """Return the origins of a call's values by path, except of values that a person edited."""
         sources = self._flows.sources(call.arguments)
         return {path: item for path, item in sources.items() if root_of(path) not in call.edited}
 

@@ -84,7 +84,7 @@ class Scripts:
         self._values: dict[str, _Sources] = {name: {UNKNOWN} for name in given}
         """The sources of each variable."""
         self._contained: dict[str, _Sources] = defaultdict(set)
-        """For each variable, the variables whose values its own value may contain."""
+        """For each variable, the other variables whose objects its value may contain."""
         self._shared: set[str] = set()
         """The variables whose object another variable may also refer to, or contain."""
         self._fixed: set[str] = set()

@@ -104,7 +104,7 @@ class Trace:
                 self._add_step(event)
 
     def _add_step(self, event: ev.Event) -> None:
-        """Add an event about a step of the loop."""
+        """Add an event about a step, a script, a warning or an approval."""
         match event:
             case ev.StepStarted():
                 self._step = event.step
