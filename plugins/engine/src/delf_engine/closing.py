@@ -35,7 +35,8 @@ async def all_ended(closing: Iterable[Awaitable[None]]) -> None:
     """
     # Concurrently and to the end, so that an object that hangs or fails does not leak the others.
     results = await asyncio.gather(*closing, return_exceptions=True)
-    failures = [one for each in results if isinstance(each, Exception) for one in failures_in(each)]
+    errors = [result for result in results if isinstance(result, Exception)]
+    failures = [failure for error in errors for failure in failures_in(error)]
     if len(failures) > 1:
         raise ExceptionGroup("while closing", failures)
     if failures:
@@ -47,7 +48,7 @@ def failures_in(error: Exception) -> list[Exception]:
     if not isinstance(error, ExceptionGroup):
         return [error]
     members = cast("ExceptionGroup[Exception]", error).exceptions
-    return [one for member in members for one in failures_in(member)]
+    return [failure for member in members for failure in failures_in(member)]
 
 
 async def _close(name: str, item: SupportsClose) -> None:

@@ -69,8 +69,8 @@ def llm_config(value: Any) -> Any:
     if isinstance(value, str):
         return as_llm_config(value)
     if isinstance(value, (list, tuple)):
-        models = [llm_config(one) for one in cast("Sequence[Any]", value)]
-        invalid_model = next((one for one in models if not isinstance(one, LLMConfig)), None)
+        models = [llm_config(item) for item in cast("Sequence[Any]", value)]
+        invalid_model = next((model for model in models if not isinstance(model, LLMConfig)), None)
         if invalid_model is not None:
             raise ModelConfigurationError(f"a list of models holds {invalid_model!r:.80}")
         return as_llm_config(models)

@@ -210,7 +210,7 @@ class Resources:
             agent_context.host.providers.keys,
         )
         redactor = Redactor((*agent_secrets, *agent_context.secrets))
-        closing = Closing({f"the connection {one.name!r}": one for one in agent.connections})
+        closing = Closing({f"the connection {each.name!r}": each for each in agent.connections})
         if agent.close is not None:
             closing.pools.append(agent.close)
         try:
@@ -235,12 +235,12 @@ class Resources:
         closing.pools.append(models.aclose)
         limits = make_limits(config.sandbox_config)
         check_output_folder(config.output_dir)
-        found = find_inputs(config.files)
+        names_by_path = find_inputs(config.files)
         sandbox = await choose_sandbox(
             agent_context.host, config, agent_context.plugin_options, agent.plugin_context
         )
         closing.parts[_name(sandbox)] = sandbox.backend
-        inputs = input_files(found, sandbox.backend.visible_path, config.own_files)
+        inputs = input_files(names_by_path, sandbox.backend.visible_path, config.own_files)
         files = TaskFiles(inputs, Formats(agent_context.host))
         closing.pools.append(files.formats.aclose)
         tools = await _tools_of(agent.connections, files, agent_context)

@@ -66,6 +66,6 @@ def check_length(length: int, config: LLMConfig) -> None:
     """
     if length > MAX_LETTERS:
         raise EndlessAnswerError(
-            f"the answer of {config.model} is longer than {MAX_LETTERS:,} length",
+            f"the answer of {config.model} is longer than {MAX_LETTERS:,} letters",
             hint="no model writes so much; check its server",
         )

@@ -222,7 +222,7 @@ class ModelClient:
             try:
                 reply, model = await self._ask_in_order(models, current_request, attempt)
             except LLMExecutionError as error:
-                other_models = [one for one in self._available(config) if one != model]
+                other_models = [other for other in self._available(config) if other != model]
                 can_fall_back = (
                     goes_on and other_models and continuations and _is_unavailable(error)
                 )

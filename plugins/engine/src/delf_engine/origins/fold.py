@@ -341,16 +341,16 @@ class Origins:
     def _is_named_by_others(self, text: str) -> bool:
         """Return whether an untrusted text mentions a value in a longer text."""
         return any(
-            whose == "outside" and names(held, text)
+            trust == "outside" and names(untrusted_text, text)
             for call in self._all_texts()
-            for whose, _, held in authored(call.result, call.trust)
+            for trust, _, untrusted_text in authored(call.result, call.trust)
         )
 
     def _all_texts(self) -> Sequence[ReadCall]:
         """Return all texts that the task has read, including those of its input files."""
         if self._files is not None:
-            held = (_text_at(f"the input file {name}", text) for name, text in self._files())
-            self._texts[:0] = held
+            contents = (_text_at(f"the input file {name}", text) for name, text in self._files())
+            self._texts[:0] = contents
             self._files = None
         return self._texts
 

@@ -69,14 +69,15 @@ class Origin:
         path = path if len(path) <= _MAX_PATH_LENGTH else f"{path[:_MAX_PATH_LENGTH]}…"
         where = f", {path}" if path else ""
         call = f" (call {self.call_id}{where})" if self.call_id else ""
-        whose = "; others wrote it" if self.trust == "outside" else ""
-        return f"{'in part ' if self.is_part else ''}from {self.action}{call}{whose}"
+        author = "; others wrote it" if self.trust == "outside" else ""
+        return f"{'in part ' if self.is_part else ''}from {self.action}{call}{author}"
 
     def data(self) -> dict[str, Any]:
         """Return the origin as plain data, for events and requests."""
-        found = {"kind": self.kind, "trust": self.trust, "text": self.text}
-        place = {"call_id": self.call_id, "action": self.action, "path": self.path}
-        return {**found, **place} if self.kind == "result" else found
+        data = {"kind": self.kind, "trust": self.trust, "text": self.text}
+        if self.kind != "result":
+            return data
+        return {**data, "call_id": self.call_id, "action": self.action, "path": self.path}
 
 
 @dataclass()
@@ -136,7 +137,7 @@ class Results:
             return
         if trust not in self._trusts:
             self._trusts.append(trust)
-        own = {name for name, whose in trust.items() if whose == "own"}
+        own = {name for name, field_trust in trust.items() if field_trust == "own"}
         others = trust.keys() - own
         for record in cast("Iterator[Mapping[str, Any]]", fields_at(call.result, ())):
             if isinstance(record, dict):
@@ -160,8 +161,8 @@ class Results:
 
 def _own_texts(item: Any, trust: Mapping[str, Trust]) -> Iterator[str]:
     """Yield the user's own texts in a field; fields inside the value may have another trust."""
-    held = authored(item, {**trust, "*": "own"})
-    return (same_text(text) for whose, _, text in held if whose == "own")
+    texts = authored(item, {**trust, "*": "own"})
+    return (same_text(text) for text_trust, _, text in texts if text_trust == "own")
 
 
 def _is_own(trust: Mapping[str, Trust], name: str) -> bool:
@@ -191,9 +192,9 @@ def _origins_in(
 ) -> Iterator[Origin]:
     """Yield an origin for each value in the calls' results that contains a wanted text."""
     for call in calls:
-        for whose, path, text in authored(call.result, call.trust):
+        for text_trust, path, text in authored(call.result, call.trust):
             letters = letters_of(text)
-            if whose == trust and wanted in f"{_SEPARATOR}{letters}{_SEPARATOR}":
+            if text_trust == trust and wanted in f"{_SEPARATOR}{letters}{_SEPARATOR}":
                 yield Origin(
                     kind="result",
                     trust=trust,

@@ -76,7 +76,7 @@ class Planned:
     """The calls in a task's outline, which the user's words ask for.
 
     Args:
-        made: The calls of the task so far, by action.
+        past_calls: The calls of the task so far, by action.
         tool_of: Returns an action by its name.
         sources_of: Returns the actions and fields that an expression uses.
         is_named: Returns whether an untrusted text mentions a record.
@@ -86,13 +86,13 @@ class Planned:
 
     def __init__(
         self,
-        made: Mapping[str, Sequence[ReadCall]],
+        past_calls: Mapping[str, Sequence[ReadCall]],
         tool_of: Callable[[str], BoundAction | None],
         sources_of: Callable[[ast.expr], AbstractSet[str]],
         is_named: Callable[[str], bool],
         is_stated: Callable[[str], bool],
     ) -> None:
-        self._made = made
+        self._past_calls = past_calls
         self._tool_of = tool_of
         self._sources_of = sources_of
         self._is_named = is_named
@@ -142,7 +142,7 @@ class Planned:
         """
         differences: list[Sequence[str]] = []
         for call in self._planned(action):
-            is_bare = is_alone and not any(map(is_constant, self._given(call).values()))
+            is_bare = is_alone and not any(map(is_constant, self._planned_arguments(call).values()))
             differences.append(
                 [*self._misfits(call, arguments, _never if is_bare else is_content, foreign)]
             )
@@ -150,8 +150,11 @@ class Planned:
 
     def states(self, action: str, name: str, value: Any) -> bool:
         """Return whether the outline gives this value of a parameter as a constant."""
-        given = (self._given(call).get(letters_of_name(name)) for call in self._planned(action))
-        nodes = (node for node in given if node is not None and is_constant(node))
+        values = (
+            self._planned_arguments(call).get(letters_of_name(name))
+            for call in self._planned(action)
+        )
+        nodes = (node for node in values if node is not None and is_constant(node))
         return any(self._fits(node, value, name, _always) for node in nodes)
 
     def exhausts(
@@ -168,37 +171,44 @@ class Planned:
             planned: The number of times that the outline contains the call.
         """
 
-        def key_of(given: Mapping[str, Any]) -> tuple[str, ...]:
-            return (action, *(" ".join(leaf) for leaf in values_of(given) if not is_content(*leaf)))
+        def key_of(arguments: Mapping[str, Any]) -> tuple[str, ...]:
+            return (
+                action,
+                *(" ".join(leaf) for leaf in values_of(arguments) if not is_content(*leaf)),
+            )
 
         key = key_of(arguments)
-        made = self._made.get(action, ())
-        for call in made:
+        past_calls = self._past_calls.get(action, ())
+        for call in past_calls:
             call.key = call.key or key_of(call.arguments)
-        same = [call for call in made if call.key == key]
+        same = [call for call in past_calls if call.key == key]
         used = max(len(same), self._passed[key]) - sum(call.has_failed for call in same)
         is_exhausted = used >= planned
         if not is_exhausted:
             self._passed[key] += 1
         return is_exhausted
 
-    def has(self, made: ReadCall) -> bool:
+    def has(self, past_call: ReadCall) -> bool:
         """Return whether the outline contains a call that was made."""
-        return any(self.is_call(call, made) for call in self._planned(made.action))
+        return any(self.is_call(call, past_call) for call in self._planned(past_call.action))
 
-    def is_call(self, planned: ast.Call, made: ReadCall) -> bool:
+    def is_call(self, planned: ast.Call, past_call: ReadCall) -> bool:
         """Return whether a successful call matches a planned call in every argument."""
-        if made.has_failed or made.result is None or made.action != dotted(planned.func):
+        if (
+            past_call.has_failed
+            or past_call.result is None
+            or past_call.action != dotted(planned.func)
+        ):
             return False
         # Content may differ from the plan if its author had read no untrusted data, or if the call
         # is a change, which passed its own review.
-        is_content = _always if made.is_untainted or made.changes else _never
-        return not any(self._misfits(planned, made.arguments, is_content))
+        is_content = _always if past_call.is_untainted or past_call.changes else _never
+        return not any(self._misfits(planned, past_call.arguments, is_content))
 
     def _planned(self, action: str) -> Sequence[ast.Call]:
         return [call for call in self._calls if dotted(call.func) == action]
 
-    def _given(self, call: ast.Call) -> Mapping[str, ast.expr]:
+    def _planned_arguments(self, call: ast.Call) -> Mapping[str, ast.expr]:
         tool = self._tool_of(dotted(call.func))
         return arguments_of(call, [each.name for each in tool.action.parameters] if tool else ())
 
@@ -213,14 +223,14 @@ class Planned:
 
         With ``foreign``, only the parameters with untrusted sources are compared.
         """
-        planned, tool = self._given(call), self._tool_of(dotted(call.func))
+        planned, tool = self._planned_arguments(call), self._tool_of(dotted(call.func))
         defaults: Mapping[str, Any] = tool.action.defaults if tool else {}
         values = {**defaults, **arguments}
-        given = {letters_of_name(name): name for name in values}
+        names = {letters_of_name(name): name for name in values}
         for letters in sorted(
-            {*planned, *given} if foreign is None else map(letters_of_name, foreign)
+            {*planned, *names} if foreign is None else map(letters_of_name, foreign)
         ):
-            name, node = given.get(letters, letters), planned.get(letters)
+            name, node = names.get(letters, letters), planned.get(letters)
             value = values.get(name)
             # A default carries no text of others.
             is_default = name in defaults and value == defaults[name]
@@ -250,7 +260,7 @@ class Planned:
         items = [*items_of(value)]
         match node:
             case ast.List(elts=nodes) | ast.Tuple(elts=nodes) | ast.Set(elts=nodes):
-                rest = [*filterfalse(is_constant, nodes)]
+                variable_nodes = [*filterfalse(is_constant, nodes)]
                 for each in filter(is_constant, nodes):
                     fitting = (
                         n for n, e in enumerate(items) if self._fits(each, e, path, is_content)
@@ -258,15 +268,17 @@ class Planned:
                     if (number := next(fitting, None)) is None:
                         return False
                     del items[number]
-                return all(any(self._fits(n, e, path, is_content) for n in rest) for e in items)
-            case ast.Dict(keys=keys, values=nodes) if (held := fields_of(value)) is not None:
+                return all(
+                    any(self._fits(n, e, path, is_content) for n in variable_nodes) for e in items
+                )
+            case ast.Dict(keys=keys, values=nodes) if (fields := fields_of(value)) is not None:
                 names = (getattr(key, "value", None) for key in keys)
                 planned = dict(zip(names, nodes, strict=True))
                 return all(
-                    self._fits(planned[name], held.get(name), f"{path}.{name}", is_content)
+                    self._fits(planned[name], fields.get(name), f"{path}.{name}", is_content)
                     if name in planned
-                    else held[name] is None
-                    for name in {**planned, **held}
+                    else fields[name] is None
+                    for name in {**planned, **fields}
                 )
             case ast.Call(func=ast.Name(id="choose"), args=choices):
                 return any(self._fits(each, value, path, is_content) for each in choices)
@@ -294,19 +306,20 @@ class Planned:
         if sources is None or UNKNOWN in sources or not sources <= self._sources_of(node):
             return False
         return all(
-            self._given(call).keys() <= {*map(letters_of_name, self._filters(made))}
+            self._planned_arguments(call).keys()
+            <= {*map(letters_of_name, self._filters(past_call))}
             for call in calls_in(node)
-            for made in self._made.get(dotted(call.func), ())
+            for past_call in self._past_calls.get(dotted(call.func), ())
         )
 
-    def _filters(self, made: ReadCall) -> Iterator[str]:
+    def _filters(self, past_call: ReadCall) -> Iterator[str]:
         """Yield the parameters of a call whose values differ from their defaults."""
-        tool = self._tool_of(made.action)
+        tool = self._tool_of(past_call.action)
         defaults: Mapping[str, Any] = tool.action.defaults if tool else {}
-        return (n for n, v in made.arguments.items() if v not in (None, defaults.get(n)))
+        return (n for n, v in past_call.arguments.items() if v not in (None, defaults.get(n)))
 
     def _field_contains(
-        self, call: ast.Call, path: Sequence[str], text: str, inner: Sequence[str]
+        self, call: ast.Call, path: Sequence[str], value: str, inner: Sequence[str]
     ) -> bool:
         """Return whether a field in the result of an earlier call contains a value.
 
@@ -317,14 +330,15 @@ class Planned:
         Args:
             call: The planned call.
             path: The names of the field in the result.
-            text: The value.
+            value: The value.
             inner: The names of the fields inside the argument.
         """
-        items = (item for made in self._field_values(call, (*path, *inner)) for item in made)
-        held = {each for item in items for _, each in leaves_of(item)}
-        if same_text(text) in map(same_text, held):
-            return len(held) == 1 or not self._is_named(text)
-        return any(is_only_one(text, each) for each in held)
+        results = self._field_values(call, (*path, *inner))
+        items = (item for result in results for item in result)
+        texts = {text for item in items for _, text in leaves_of(item)}
+        if same_text(value) in map(same_text, texts):
+            return len(texts) == 1 or not self._is_named(value)
+        return any(is_only_one(value, text) for text in texts)
 
     def _field_values(self, call: ast.Call, path: Sequence[str]) -> Iterator[Iterator[Any]]:
         """Yield the values of a field in the results of calls that match a planned call.
@@ -332,17 +346,18 @@ class Planned:
         Calls with fewer filters than planned also count: then only records with the planned values
         are used.
         """
-        given = self._given(call)
-        for made in self._made.get(dotted(call.func), ()):
-            if self.is_call(call, made):
-                yield fields_at(made.result, path)
+        planned = self._planned_arguments(call)
+        for past_call in self._past_calls.get(dotted(call.func), ()):
+            if self.is_call(call, past_call):
+                yield fields_at(past_call.result, path)
                 continue
-            left = [*self._misfits(call, made.arguments, _never)]
-            is_filtered = not {*self._filters(made)}.isdisjoint(left)
-            nodes = [given.get(letters_of_name(name)) for name in left]
+            differing = [*self._misfits(call, past_call.arguments, _never)]
+            has_other_filter = not {*self._filters(past_call)}.isdisjoint(differing)
+            nodes = [planned.get(letters_of_name(name)) for name in differing]
             wanted = [ast.literal_eval(node) for node in nodes if node and is_constant(node)]
-            if not (made.has_failed or made.changes or is_filtered) and len(wanted) == len(left):
-                yield fields_at(made.result, path, dict(zip(left, wanted, strict=True)))
+            is_usable = not (past_call.has_failed or past_call.changes or has_other_filter)
+            if is_usable and len(wanted) == len(differing):
+                yield fields_at(past_call.result, path, dict(zip(differing, wanted, strict=True)))
 
 
 def _is_open(node: ast.expr | None) -> bool:

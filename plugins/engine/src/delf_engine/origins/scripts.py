@@ -308,7 +308,7 @@ class Scripts:
     def _read_call(self, call: ast.Call) -> _Sources:
         """Follow the arguments of a call, and return the sources of its result."""
         name = dotted(call.func)
-        given = [*call.args, *(each.value for each in call.keywords)]
+        arguments = [*call.args, *(each.value for each in call.keywords)]
         root = name.partition(".")[0]
         is_bound = root in self._values or root in self._functions
         parameters = None if is_bound else self._parameters_of(name)
@@ -322,15 +322,15 @@ class Scripts:
             method, receiver = receiver.attr, receiver.value
         functions = self._functions.get(name, ())
         changed = self._values.get(name, set()) if functions else self.read(receiver)
-        added = self._read_all(each for each in given if not _is_lambda(each))
-        added |= _fields(given[0]) if method == "get" and given else set()
+        added = self._read_all(each for each in arguments if not _is_lambda(each))
+        added |= _fields(arguments[0]) if method == "get" and arguments else set()
         # A function can give a lambda only what the function itself was given.
-        for each in filter(_is_lambda, given):
+        for each in filter(_is_lambda, arguments):
             self._grow_parameters(each, changed | added)
             added |= self._read_parts(each)
         sources = changed | added
         for each in functions:
-            sources |= self._call(each, call, given)
+            sources |= self._call(each, call, arguments)
         # An unknown function may put any argument into any other one.
         is_plain = root in self._modules or name in _HARMLESS_BUILTINS.split()
         is_plain = is_plain and name != "next" and not is_bound
@@ -340,12 +340,12 @@ class Scripts:
         ):
             self._change(receiver, added, call)
         elif not (functions or is_plain or method in _READING_METHODS.split()):
-            for each in (receiver, *given):
+            for each in (receiver, *arguments):
                 if isinstance(each, (ast.Name, ast.Subscript, ast.Attribute, ast.Starred)):
                     self._spread(_roots(each), sources)
         return sources
 
-    def _call(self, function: _Function, call: ast.Call, given: Sequence[ast.expr]) -> _Sources:
+    def _call(self, function: _Function, call: ast.Call, arguments: Sequence[ast.expr]) -> _Sources:
         """Follow a call's arguments into a function that the script defines.
 
         Returns:
@@ -359,7 +359,7 @@ class Scripts:
             if value := named.get(letters_of_name(each.arg), named.get("*")):
                 self._bind(ast.Name(each.arg), self.read(value), value, is_passed=True)
         for each in filter(None, (names.vararg, names.kwarg)):
-            rest = ast.Tuple([*given])
+            rest = ast.Tuple([*arguments])
             self._bind(ast.Name(each.arg), self.read(rest), rest, is_passed=True)
         return self._inside[function]
 

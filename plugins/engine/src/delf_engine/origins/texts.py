@@ -56,8 +56,8 @@ def mentions(text: str, value: str) -> bool:
     is_code = any(map(str.isdigit, value))  # people write codes with spaces
     parts = "".join(words) if is_code else words
     pattern = (r"\s?" if is_code else r"\s+").join(map(re.escape, parts))
-    whole = rf"(?<![\w@])(?<!\w[.+-]){pattern}(?![\w@]|[.+-]\w)"
-    return re.search(whole, text, re.IGNORECASE) is not None
+    whole_words = rf"(?<![\w@])(?<!\w[.+-]){pattern}(?![\w@]|[.+-]\w)"
+    return re.search(whole_words, text, re.IGNORECASE) is not None
 
 
 def names(text: str, value: str) -> bool:
@@ -84,8 +84,10 @@ def is_only_one(word: str, text: str) -> bool:
     The kinds are mail addresses, web addresses, account numbers and numbers.
     """
     kind = next((kind for kind in _KINDS if kind.fullmatch(word.strip())), None)
-    found = {match[0].casefold().rstrip(".") for match in kind.finditer(text)} if kind else {""}
-    return found == {word.strip().casefold()}
+    if kind is None:
+        return not word.strip()  # an empty text is in every text
+    words = {match[0].casefold().rstrip(".") for match in kind.finditer(text)}
+    return words == {word.strip().casefold()}
 
 
 def may_carry(text: str) -> bool:

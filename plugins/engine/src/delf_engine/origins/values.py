@@ -52,33 +52,33 @@ def authored(
     start = value if is_whole else _parse_json(value)
     pending: list[_Step] = [(path, start, trust_by_key.get("*", "outside"))]
     while pending:
-        path, item, whose = pending.pop()
+        path, item, item_trust = pending.pop()
         match item:
             case str():
-                yield whose, path, item
+                yield item_trust, path, item
             case bool() | None:
                 if is_whole:
-                    yield whose, path, str(item)
+                    yield item_trust, path, str(item)
             case int() | float():
-                yield whose, path, number_text(item)
+                yield item_trust, path, number_text(item)
             case bytes():
-                yield whose, path, item[:_MAX_TEXT_BYTES].decode(errors="replace")
+                yield item_trust, path, item[:_MAX_TEXT_BYTES].decode(errors="replace")
             case dict() | list() if not item:
                 if is_whole:
-                    yield whose, path, "[]"
+                    yield item_trust, path, "[]"
             case dict():
                 entries: list[_Step] = []
                 for index, (key, each) in enumerate(cast("dict[Any, Any]", item).items()):
                     if isinstance(key, str) and (is_whole or not key.isidentifier()):
-                        yield whose, f"{path}[key {index}]", key
-                    entries.append((f"{path}.{key}", each, trust_by_key.get(key, whose)))
+                        yield item_trust, f"{path}[key {index}]", key
+                    entries.append((f"{path}.{key}", each, trust_by_key.get(key, item_trust)))
                 pending += reversed(entries)
             case list():
                 items = enumerate(cast("list[Any]", item))
-                steps: list[_Step] = [(f"{path}[{at}]", each, whose) for at, each in items]
+                steps: list[_Step] = [(f"{path}[{at}]", each, item_trust) for at, each in items]
                 pending += reversed(steps)
             case _:
-                pending.append((path, _to_json_types(item), whose))
+                pending.append((path, _to_json_types(item), item_trust))
 
 
 def values_of(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -127,7 +127,7 @@ def fields_at(
         items = [
             record
             for record in records
-            if text in (same_text(held) for _, held in leaves_of(record.get(name, record)))
+            if text in (same_text(leaf) for _, leaf in leaves_of(record.get(name, record)))
         ]
     for name in path:
         records = (cast("Mapping[Any, Any]", e) for e in items if isinstance(e, Mapping))
