@@ -619,8 +619,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
             options: The options of :meth:`run`, and the options of queued tasks.
 
         Returns:
-            A handle, which is also the task's id for :meth:`poll`, :meth:`wait` and
-            :meth:`cancel`.
+            A handle, which is also the task's id for :meth:`poll`, :meth:`wait` and :meth:`cancel`.
 
         Raises:
             AgentStateError: If called from the event loop that the agent works on.

@@ -94,8 +94,7 @@ class BoundAction:
 
         Returns:
             The arguments by parameter name, and the call's description: the argument ``desc``,
-            unless the
-            action itself has a parameter ``desc``.
+            unless the action itself has a parameter ``desc``.
 
         Raises:
             ToolRefusedError: If there are too many positional arguments, or an argument is given

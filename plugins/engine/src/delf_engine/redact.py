@@ -280,10 +280,12 @@ def put_back(
     shown_arguments: Mapping[str, Any],
     hidden_arguments: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Replace redaction marks in edited arguments by the secrets that they stand for.
+    """Restore the secrets in arguments that a person edited.
+
+    An argument that the person left unchanged gets its original value.
 
     Args:
-        arguments: The arguments as a person edited them.
+        arguments: The arguments as the person edited them.
         shown_arguments: The redacted arguments that the person saw.
         hidden_arguments: The original arguments with their secrets.
     """

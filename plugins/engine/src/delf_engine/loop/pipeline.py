@@ -294,8 +294,7 @@ class TaskPipeline:
 
         Returns:
             The output followed by the tool's message, and None. If this text does not match the
-            declared
-            type of the answer, the output and the error.
+            declared type of the answer, the output and the error.
         """
         output, refusal = self._host.output, refusal_of(self._log.events)
         text = "\n".join(part for part in (output.strip("\n"), refusal) if part)
@@ -395,7 +394,7 @@ class TaskPipeline:
         return outcome
 
     async def _postpone(self, error: DelfError) -> bool:
-        """Return a failed task to its queue if a retry may succeed; return whether it did."""
+        """Return a failed task to its queue if a retry may succeed; return whether it is queued."""
         request, log = self._run.request, self._run.log
         wait = next_try(error, log.events, request.retries or 0, request.retry_after or 0.0)
         if wait is None:

@@ -25,8 +25,7 @@ def waiting_for(events: Sequence[Event]) -> str | None:
 
     Returns:
         A phrase to complete the sentence "waiting for …". None while a script runs, or before the
-        task
-        starts.
+        task starts.
     """
     model: str | None = None
     questions: dict[str, str] = {}

@@ -144,8 +144,7 @@ class Scripts:
 
         Returns:
             The sources. None if the script's text has no such call, or if the script may change
-            variables
-            in a way that its text does not show.
+            variables in a way that its text does not show.
         """
         key = action, parameter_of(path), line
         if key not in self._cached_sources:

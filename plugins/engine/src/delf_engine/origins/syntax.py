@@ -54,8 +54,7 @@ def field_of(node: ast.expr) -> tuple[ast.Call, Sequence[str]] | None:
 
     Returns:
         The call, and the names of the fields from the outermost to the innermost, without list
-        indexes.
-        None for all other expressions.
+        indexes. None for all other expressions.
     """
     path: list[str] = []
     while True:

@@ -40,7 +40,7 @@ def authored(
 ) -> Iterator[tuple[Trust, str, str]]:
     """Yield the trust, the path and the text of each value in plain data, in order.
 
-    A text that contains JSON is parsed first, unless ``is_whole``.
+    Data that is a text with JSON is parsed first, unless ``is_whole``.
 
     Args:
         value: The data.

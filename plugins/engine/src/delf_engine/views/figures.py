@@ -12,7 +12,7 @@ from typing import Final
 from delf.protocols.search import Figures
 
 _SAFE_START: Final = re.compile(r"\w")
-"""Matches a first character with which a spreadsheet takes no name for a formula."""
+"""Matches a first character that does not make a spreadsheet read a name as a formula."""
 
 
 def figures_csv(by: str, figures: Sequence[Figures]) -> str:
