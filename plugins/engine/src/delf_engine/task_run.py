@@ -277,7 +277,7 @@ class TaskRun:
             words="\n\n".join([words, *(f"{FOLLOWED}\n{text}" for text in followed)]),
         )
         async with self.failures_as_warnings(
-            "the model could not list the calls that the task asks for"
+            "the model could not say which calls the task asks for"
         ):
             await self.ask("outline", question, self.config.main_llm)
 

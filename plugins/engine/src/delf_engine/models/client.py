@@ -212,24 +212,27 @@ class ModelClient:
             LLMExecutionError: If the answer stays incomplete; the message has an excerpt.
             DelfError: If the call failed after retries.
         """
-        current_request, received_text, continuations = request, "", _MAX_CONTINUATIONS
+        current_request, received_text = request, ""
+        continuations_left = _MAX_CONTINUATIONS
         is_limited = "max_tokens" in request.settings
         model: LLMConfig | None = None
         while True:
             # Only the model that began an answer continues it.
-            goes_on = model is not None and bool(received_text)
-            models = [model] if model is not None and goes_on else self._available(config)
+            is_continuing = model is not None and bool(received_text)
+            models = [model] if model is not None and is_continuing else self._available(config)
             try:
                 reply, model = await self._ask_in_order(models, current_request, attempt)
             except LLMExecutionError as error:
                 other_models = [other for other in self._available(config) if other != model]
                 can_fall_back = (
-                    goes_on and other_models and continuations and _is_unavailable(error)
+                    is_continuing and other_models and continuations_left and _is_unavailable(error)
                 )
                 if model is None or not can_fall_back:
                     raise
                 await self._fall_back(model, other_models[0], error)
-                current_request, received_text, continuations = request, "", continuations - 1
+                # The other model answers from the start.
+                current_request, received_text = request, ""
+                continuations_left -= 1
                 continue
             joined = join_continuation(received_text, reply.text)
             if reply.broken_by is None and (reply.calls or joined is not None):
@@ -240,10 +243,10 @@ class ModelClient:
                 return reply
             # Repeated breaks mean an outage; a long answer only needs more continuations.
             if reply.broken_by == "break":
-                continuations = min(continuations, _MAX_BREAKS)
-            if reply.broken_by in ("filter", "refusal") or not continuations:
+                continuations_left = min(continuations_left, _MAX_BREAKS)
+            if reply.broken_by in ("filter", "refusal") or not continuations_left:
                 raise truncation_error(replace(reply, text=received_text + reply.text))
-            continuations -= 1
+            continuations_left -= 1
             if reply.broken_by != "break":
                 # A truncated tool call, or an answer without text, has to be written again.
                 must_restart = bool(reply.calls) or not (joined or "").strip()

@@ -178,9 +178,9 @@ class Origins:
         is_sending = self.has_read and (
             call.changes or (self.is_untainted and call.connection != "")
         )
-        if (
-            declared or (is_sending and call.connection not in self._tainted_connections)
-        ) and not self.are_own(event.action, event.arguments, event.line):
+        may_taint = is_sending and call.connection not in self._tainted_connections
+        is_relevant = bool(declared) or may_taint
+        if is_relevant and not self.are_own(event.action, event.arguments, event.line):
             # Untrusted data in the arguments decides what the call finds.
             call.trust = "outside" if self.is_untainted and declared else call.trust
             if is_sending:

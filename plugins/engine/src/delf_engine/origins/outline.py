@@ -260,16 +260,20 @@ class Planned:
         items = [*items_of(value)]
         match node:
             case ast.List(elts=nodes) | ast.Tuple(elts=nodes) | ast.Set(elts=nodes):
-                variable_nodes = [*filterfalse(is_constant, nodes)]
-                for each in filter(is_constant, nodes):
+                # Each constant fits one item; any other expression may fit several items.
+                for constant in filter(is_constant, nodes):
                     fitting = (
-                        n for n, e in enumerate(items) if self._fits(each, e, path, is_content)
+                        index
+                        for index, item in enumerate(items)
+                        if self._fits(constant, item, path, is_content)
                     )
-                    if (number := next(fitting, None)) is None:
+                    if (fitting_index := next(fitting, None)) is None:
                         return False
-                    del items[number]
+                    del items[fitting_index]
+                others = [*filterfalse(is_constant, nodes)]
                 return all(
-                    any(self._fits(n, e, path, is_content) for n in variable_nodes) for e in items
+                    any(self._fits(other, item, path, is_content) for other in others)
+                    for item in items
                 )
             case ast.Dict(keys=keys, values=nodes) if (fields := fields_of(value)) is not None:
                 names = (getattr(key, "value", None) for key in keys)
@@ -281,21 +285,21 @@ class Planned:
                     for name in {**planned, **fields}
                 )
             case ast.Call(func=ast.Name(id="choose"), args=choices):
-                return any(self._fits(each, value, path, is_content) for each in choices)
+                return any(self._fits(choice, value, path, is_content) for choice in choices)
             case ast.expr() if is_constant(node):
                 literal = ast.literal_eval(node)
                 return _is_same(literal, items[0] if len(items) == 1 else value)
             case _:
-                field = node and field_of(node)
                 return all(
-                    is_content(inner, text)
+                    is_content(leaf_path, text)
                     or (_is_open(node) and self._is_stated(text))
-                    or (
-                        field
-                        and self._field_contains(*field, text, names_in(inner.removeprefix(path)))
-                    )
-                    for inner, text in leaves_of(value, path)
+                    or self._is_from_field(node, text, names_in(leaf_path.removeprefix(path)))
+                    for leaf_path, text in leaves_of(value, path)
                 )
+
+    def _is_from_field(self, node: ast.expr | None, text: str, inner: Sequence[str]) -> bool:
+        field = None if node is None else field_of(node)
+        return field is not None and self._field_contains(*field, text, inner)
 
     def _is_computed_from(self, node: ast.expr, sources: AbstractSet[str] | None) -> bool:
         """Return whether a script computes a value only from what a planned expression uses.

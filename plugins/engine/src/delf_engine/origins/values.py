@@ -186,6 +186,9 @@ def is_content(bound: BoundAction, path: str, text: str) -> bool:
     )
     is_key = "[key " in path[path.rfind("[") :]
     lines = [line for line in map(str.strip, text.splitlines()) if line]
-    is_data = bool(lines) and all(" " not in line and _MACHINE_DATA.search(line) for line in lines)
-    is_data = is_data or _parse_json(text) is not text
-    return action.effect != "read" and has_content_name and not is_key and not is_data
+    is_machine_data = bool(lines) and all(
+        " " not in line and _MACHINE_DATA.search(line) for line in lines
+    )
+    is_json = _parse_json(text) is not text
+    is_for_people = not (is_key or is_machine_data or is_json)
+    return action.effect != "read" and has_content_name and is_for_people
