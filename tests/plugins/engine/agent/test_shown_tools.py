@@ -206,7 +206,9 @@ def test_word_ranking_is_used_without_a_prefilter(make_agent, delf_host, scripte
     assert all((f"def {name}(" in stubs) != (name in listed) for name in rest)
 
 
-def test_tool_list_is_the_same_for_each_task_if_it_fits_the_budget(make_agent, delf_host, scripted_model):
+def test_tool_list_is_the_same_for_each_task_if_it_fits_the_budget(
+    make_agent, delf_host, scripted_model
+):
     scripted_model.writes("print(1)").writes("print(2)")
     agent = make_agent(Desk(10))
     first, second = "Close the ticket 5", "Which things are open?"
