@@ -84,9 +84,9 @@ def llm_config(value: Any) -> Any:
                 f"unknown key {key!r}{suggestion or did_you_mean(key, LLM_KEYS)}",
                 hint=f"known keys: {', '.join(LLM_KEYS)}",
             )
-        expected = Mapping if key in ("headers", "settings") else str
         if key == "fallbacks":
             continue
+        expected = Mapping if key in ("headers", "settings") else str
         if item is not None and not isinstance(item, expected):
             word = "a table" if expected is Mapping else "text"
             got = "str" if isinstance(item, str) else type(item).__name__

@@ -158,10 +158,12 @@ class _Converter:
 
     def _text(self, text: str, options: list[_Schema]) -> Any:
         """Convert a text to an allowed text, a date, JSON data, or a list with the text."""
-        words = [word for option in options for word in _allowed_texts(option)]
-        similar = [word for word in words if word.casefold() == text.strip().casefold()]
-        if text in words or len(similar) == 1:
-            return text if text in words else similar[0]
+        allowed = [each for option in options for each in _allowed_texts(option)]
+        if text in allowed:
+            return text
+        similar = [each for each in allowed if each.casefold() == text.strip().casefold()]
+        if len(similar) == 1:
+            return similar[0]
         if any(option.get("format") == "date" for option in options):
             return _parse_date(text)
         if any(option.get("type") == "string" and not _allowed_texts(option) for option in options):

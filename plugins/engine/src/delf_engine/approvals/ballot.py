@@ -49,18 +49,19 @@ def why_refused(
     if is_rejection and (is_asker or is_shaper):
         return None  # everybody may withdraw their own request
     if is_asker and rule.four_eyes:
-        return "who asked for it does not decide it: another person has to"
+        return "the person who asked for it does not decide it: another person has to"
     if is_shaper:
         return (
-            "who changed what is done, or gave the reason for it, does not approve it: another "
-            "person has to"
+            "a person who changed what is done, or gave the reason for it, does not approve it: "
+            "another person has to"
         )
     if rule.deciders and {_name_of(decider), *decider.teams}.isdisjoint(rule.deciders):
         return f"only {' or '.join(rule.deciders)} may decide it"
     is_local = decider.key is None and LOCAL not in rule.deciders
     if is_local and rule.four_eyes and not is_rejection:
         return (
-            "delf does not know who uses this machine: it may be who asked; the rule can name local"
+            "delf does not know who uses this machine: this may be the person who asked; the rule "
+            "can name local"
         )
     return None
 

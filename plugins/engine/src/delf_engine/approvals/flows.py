@@ -144,10 +144,11 @@ class _Suspect:
     def reason(self) -> str | None:
         action, is_untainted = self.bound.action, self.origins.is_untainted
         deciding = [path for path, text in self.leaves.items() if not self._is_content(path, text)]
-        # A call that has only content parameters could carry contents out.
-        is_alone = action.sinks is None and action.contents is None
-        is_alone = is_alone and all(self._is_content(path, "") for path in self.leaves)
-        checked = deciding or [*(self.leaves if is_alone else ())]
+        is_undeclared = action.sinks is None and action.contents is None
+        has_only_content = is_undeclared and all(self._is_content(path, "") for path in self.leaves)
+        checked = deciding
+        if has_only_content and not deciding:
+            checked = [*self.leaves]  # because the call could carry contents out
         foreign = [path for path in checked if not (is_untainted and self._is_own(path))]
         has_own_content = not deciding and len(foreign) < len(self.leaves)
         if is_untainted and (not foreign or has_own_content):
@@ -156,7 +157,7 @@ class _Suspect:
             self.bound.name,
             self.arguments,
             self._is_content,
-            is_alone=is_alone,
+            is_alone=has_only_content,
             foreign=self._foreign_sources(foreign) if is_untainted else None,
         )
         if not (is_untainted or deciding or misfits):

@@ -258,22 +258,26 @@ class TaskPipeline:
                 return host.output, error
             return text if text or host.value is None else _as_text(host.value), None
         if not isinstance(error, DelfError):
-            message = f"task {self._log.task_id} failed inside delf"
-            self._log.redactor.log_failure(_log, message, error)
-            cause = error.__cause__ if isinstance(error, EndedItselfError) else None
-            foreign = cause or error
-            described = describe_exception(foreign)
-            words = described.removeprefix(f"{type(foreign).__name__}: ")
-            internal_error = DelfError(
-                f"an unexpected {type(foreign).__name__} inside {self._place_of(error)}: {words}",
-                hint="the log has the traceback; please report it",
-            )
-            internal_error.__cause__ = error
-            error = internal_error
+            error = self._internal_error(error)
         # A child task fails instead: its parent would take the message for a success.
         if isinstance(error, ToolException) and self._run.request.child is None:
             return await self._refused(error)
         return host.output, error
+
+    def _internal_error(self, error: BaseException) -> DelfError:
+        """Log an unexpected exception, and convert it to a ``DelfError``."""
+        message = f"task {self._log.task_id} failed inside delf"
+        self._log.redactor.log_failure(_log, message, error)
+        cause = error.__cause__ if isinstance(error, EndedItselfError) else None
+        unexpected = cause or error
+        kind = type(unexpected).__name__
+        details = describe_exception(unexpected).removeprefix(f"{kind}: ")
+        internal_error = DelfError(
+            f"an unexpected {kind} inside {self._place_of(error)}: {details}",
+            hint="the log has the traceback; please report it",
+        )
+        internal_error.__cause__ = error
+        return internal_error
 
     def _place_of(self, error: BaseException) -> str:
         """Return the name of the model or the function in which an error happened."""

@@ -322,7 +322,8 @@ class Scripts:
         functions = self._functions.get(name, ())
         changed = self._values.get(name, set()) if functions else self.read(receiver)
         added = self._read_all(each for each in arguments if not _is_lambda(each))
-        added |= _fields(arguments[0]) if method == "get" and arguments else set()
+        if method == "get" and arguments:
+            added |= _fields(arguments[0])
         # A function can give a lambda only what the function itself was given.
         for each in filter(_is_lambda, arguments):
             self._grow_parameters(each, changed | added)
@@ -330,15 +331,15 @@ class Scripts:
         sources = changed | added
         for each in functions:
             sources |= self._call(each, call, arguments)
-        # An unknown function may put any argument into any other one.
-        is_plain = root in self._modules or name in _HARMLESS_BUILTINS.split()
-        is_plain = is_plain and name != "next" and not is_bound
+        is_known = root in self._modules or name in _HARMLESS_BUILTINS.split()
+        is_harmless = is_known and name != "next" and not is_bound
         if (
             method in _CHANGING_METHODS.split()
             and dotted(receiver) not in _HARMLESS_BUILTINS.split()
         ):
             self._change(receiver, added, call)
-        elif not (functions or is_plain or method in _READING_METHODS.split()):
+        elif not (functions or is_harmless or method in _READING_METHODS.split()):
+            # An unknown function may put any argument into any other argument.
             for each in (receiver, *arguments):
                 if isinstance(each, (ast.Name, ast.Subscript, ast.Attribute, ast.Starred)):
                     self._spread(_roots(each), sources)
