@@ -93,7 +93,7 @@ async def test_local_user_counts_as_requester_unless_named_by_the_rule(ruled, na
     if named:
         assert (await send(journal, record, lambda _: Approved(), local))[1].by == "cli"
         return
-    with pytest.raises(DelfError, match="may be who asked"):
+    with pytest.raises(DelfError, match="may be the person who asked"):
         await send(journal, record, lambda _: Approved(), local)
     note = answer_data(record.requested.request_id, record.requested.digest, Approved(), local)
     await journal.post(record.task.task_id, KIND, note)  # not by the command either
