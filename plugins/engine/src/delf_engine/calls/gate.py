@@ -378,13 +378,13 @@ class Gate:
         check = call.bound.check
         if check is None:
             return Allowed()
-        # Counted by hand: a check has no record in the journal, and a hanging one must be named.
+        # The journal has no record of a check, so a hanging check could not be named without this.
         self._checks.append(f"the check of {call.bound.name}")
         try:
             proposed_call = ProposedCall(
                 action=call.bound.action.name,
-                # A copy: a check that changes its arguments would change what is made after a
-                # person has seen something else.
+                # The check gets a copy. If it changed the call's own arguments, the call would
+                # differ from what a person is asked about.
                 arguments=copy.deepcopy(call.arguments),
                 description=call.description,
                 context=self._contexts.of(call),
@@ -589,8 +589,9 @@ class Gate:
         """
         if recorded_call is None or recorded_call.started is not None:
             return False
-        # Kept to undo all edits at once: half of them would make a call that nobody has seen.
-        original, is_edited = call.arguments, False
+        # If one edit fails, all are undone: a part of them would make a call that nobody has seen.
+        original_arguments = call.arguments
+        is_edited = False
         for request_event, decision_event in recorded_call.edits:
             edit = with_secrets(
                 Edited(arguments=decision_event.arguments or {}), request_event, call.arguments
@@ -599,8 +600,8 @@ class Gate:
                 assert isinstance(edit, Edited)  # noqa: S101 - an edit stays one
                 self._edit(call, edit.arguments)
                 is_edited = True
-            except ToolRefusedError:  # a check has changed
-                self._edit(call, original)
+            except ToolRefusedError:  # the check has changed since
+                self._edit(call, original_arguments)
                 return False
         return is_edited
 
@@ -611,14 +612,15 @@ class Gate:
             ToolRefusedError: If the arguments are invalid; the call is then unchanged.
         """
         checked = self._validated_call(call.number, call.bound, arguments, call.description)
-        # A sentinel: None may be the value of an argument that was omitted before.
-        old_arguments, missing = call.arguments, object()
+        old_arguments = call.arguments
+        missing = object()  # unlike None, this is never the value of an argument
         call.edited |= {
             name
             for name, value in checked.arguments.items()
             if old_arguments.get(name, missing) != value
         }
-        call.arguments, call.digest = checked.arguments, checked.digest
+        call.arguments = checked.arguments
+        call.digest = checked.digest
 
     async def _reject(self, call: Call, reason: str, *, can_retry: bool = True) -> Raised:
         message, kind = f"{call.bound.name} was rejected: {reason}", REJECTED

@@ -144,8 +144,8 @@ class CallMaker:
         message = self._redactor.text(message)
         can_retry = not isinstance(cause, DelfError) or cause.can_retry
         status = _http_status(cause)
-        outcome_unknown = isinstance(cause, OutcomeUnknownError)
-        outcome_unknown = outcome_unknown and call.bound.action.effect != "read"
+        can_change = call.bound.action.effect != "read"
+        outcome_unknown = can_change and isinstance(cause, OutcomeUnknownError)
         if outcome_unknown:
             self.unknown_outcomes.add(call.digest)
         await self._records.end(
